@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.components.record import read_record
 from gpusetup.model.applied import NO_LOCK, Applied, AppliedWanted, HostRecord
 from gpusetup.model.stack import Stack
-from gpusetup.plan.record import read_record
 
 if TYPE_CHECKING:
     from gpusetup.model.package import PackageSet

@@ -178,8 +178,8 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
 
 
 def _last_lock(name: str, facts: HostFacts) -> HostLock:
+    from gpusetup.components.record import record_of
     from gpusetup.model.applied import NO_LOCK
-    from gpusetup.plan.recorded import record_of
 
     lock = record_of(facts).lock
     if lock == NO_LOCK:

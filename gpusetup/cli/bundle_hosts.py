@@ -58,7 +58,7 @@ def _requested(
     from msgspec.structs import replace
 
     from gpusetup.cli.requests import request_of
-    from gpusetup.plan.exact import exact_requirements
+    from gpusetup.model.stack import exact_requirements
     from gpusetup.supply.choosing import Asked
 
     plain = {"driver": None, "native": False, "forward": False, "allow_builds": False}
@@ -139,7 +139,7 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     """Return the wishes with the source that a bundle is made from: the hosts' own may be the bundle itself."""
     from msgspec.structs import replace
 
-    from gpusetup.plan.given import given
+    from gpusetup.components.addresses import given
 
     named = f"{PREFIX}source" in said
     folder = settings.source.startswith("/") and given(settings.source) is None
@@ -156,8 +156,8 @@ def _by_system(
     arguments: argparse.Namespace, hosts: dict[str, HostFacts], settings: dict[str, Settings], matrix: Matrix
 ) -> list[list[Asked]]:
     from gpusetup.facts.classes import fingerprint
+    from gpusetup.plan.described_host import as_delivered
     from gpusetup.plan.host import Planner
-    from gpusetup.plan.imagined import as_delivered
     from gpusetup.resolve.api import resolve
 
     planner = Planner(matrix, resolve)

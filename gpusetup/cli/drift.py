@@ -71,11 +71,11 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
     from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.components.record import hidden
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.lifecycle import HostDrift
-    from gpusetup.plan.drift import applied_id, differences
-    from gpusetup.plan.elsewhere import apply_refused
-    from gpusetup.plan.recorded import hidden
+    from gpusetup.plan.lifecycle import applied_id, differences
+    from gpusetup.plan.preflight import apply_refused
     from gpusetup.resolve.api import resolve
 
     if facts.state is None:
@@ -113,7 +113,7 @@ def _command(inventory: str | None, name: str, command: str, found: tuple[Differ
 
 def _not_seen(failure: Failure) -> HostDrift:
     from gpusetup.model.lifecycle import HostDrift
-    from gpusetup.plan.refusals import refusal_not_seen
+    from gpusetup.plan.preflight import refusal_not_seen
 
     unreachable = failure.exit == Exit.UNREACHABLE
     return HostDrift(state="unreachable" if unreachable else "failed", refusals=(refusal_not_seen(failure),))

@@ -61,8 +61,8 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _html(facts: Facts) -> str:
     from datetime import datetime, timezone
 
+    from gpusetup.components import judge
     from gpusetup.facts.text import described
-    from gpusetup.plan import judge
     from gpusetup.report.page import page, stamp
     from gpusetup.report.topology import picture, topology_of
 

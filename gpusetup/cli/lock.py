@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.vars and arguments.source == "distro":
         from msgspec.structs import replace
 
-        from gpusetup.plan.packages import last_seen
+        from gpusetup.components.driver.sources import last_seen
 
         request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
     resolution = resolve(request, matrix)
@@ -152,11 +152,10 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
 def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> RoleVariables:
     from msgspec.structs import replace
 
-    from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
+    from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
+    from gpusetup.components.offers import Offers
+    from gpusetup.plan.described_host import UNKNOWN_KERNEL, imagined_host
     from gpusetup.plan.lock import hashed_lines
-    from gpusetup.plan.offers import Offers
-    from gpusetup.plan.packages import absence, family_for
-    from gpusetup.plan.repository import context_of, directory_of, unproven
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
     from gpusetup.plan.wanted import wanted_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.plan_text import download_text, groups_of, size_text, stack_line, summary, told_of
+from gpusetup.components import judge
 from gpusetup.drive.causes import counted, in_short
-from gpusetup.plan import judge
 from gpusetup.report.page import page, stamp
 from gpusetup.report.topology import picture, topology_of
 

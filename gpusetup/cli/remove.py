@@ -80,10 +80,10 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _planned(facts: Facts) -> dict[str, HostRemoval]:
+    from gpusetup.components.record import forgotten, hidden
     from gpusetup.model.lifecycle import HostRemoval
-    from gpusetup.plan.recorded import forgotten, hidden
-    from gpusetup.plan.refusals import refusal_not_seen
-    from gpusetup.plan.removal import removal_of
+    from gpusetup.plan.lifecycle import removal_of
+    from gpusetup.plan.preflight import refusal_not_seen
     from gpusetup.rollout.owner import twins
 
     hosts = {}
@@ -166,7 +166,7 @@ def _outcome(
     from msgspec.structs import replace
 
     from gpusetup.model.run import PackageChanges
-    from gpusetup.plan.removal import pending_reboot
+    from gpusetup.plan.lifecycle import pending_reboot
 
     told = host.data.get("gpu_state", {})
     common: dict[str, Any] = {"changed": host.changed, "seconds": round(seconds, 1)}

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             return _list(arguments, read)
 
         def recorded(name: str, _facts: HostFacts) -> Applied:
-            from gpusetup.plan.rollback import choose
+            from gpusetup.plan.lifecycle import choose
 
             current, history = past_of(read.data(name, "gpu_state") or {}, name)
             target = choose(history, current, arguments.to)
@@ -93,9 +93,9 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
     """Return the apply that a host stands on, and all those on its record."""
     import msgspec
 
+    from gpusetup.components.record import read_applied
     from gpusetup.errors import BadInputError
     from gpusetup.model.lifecycle import Past
-    from gpusetup.plan.record import read_applied
 
     try:
         told = msgspec.convert(answer.get("history") or [], list[dict[str, Any]])

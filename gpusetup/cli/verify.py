@@ -301,11 +301,11 @@ def _lock(path: str | None) -> Applied:
     """Read what the hosts should have: a lock, an answer of resolve, or the lock that a host keeps."""
     import msgspec
 
+    from gpusetup.components.record import read_applied
     from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
     from gpusetup.model.lock import SCHEMA as LOCK
     from gpusetup.model.stack import Stack
     from gpusetup.plan.lock import read_lock
-    from gpusetup.plan.record import read_applied
 
     if path is None:
         return NO_LOCK

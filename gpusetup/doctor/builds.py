@@ -45,7 +45,7 @@ def _matrix() -> Matrix:
 
 def refused(facts: HostFacts) -> tuple[str, ...] | None:
     """Return why apply would install no driver on a machine; None where it may."""
-    from gpusetup.plan.elsewhere import apply_refused
+    from gpusetup.plan.preflight import apply_refused
     from gpusetup.resolve.api import resolve
 
     found = apply_refused(facts, _matrix(), resolve)
@@ -139,7 +139,7 @@ def cuda_of_ptx(ptx: str) -> str | None:
 
 def compiler_limits(cuda: str) -> tuple[str, ...]:
     """Return the limits that keep compiler wheels at a CUDA, as requirements."""
-    from gpusetup.plan.compilers import limits
+    from gpusetup.components.python.requirements import limits
 
     return limits(cuda, _matrix())
 

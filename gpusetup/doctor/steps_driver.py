@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.components import judge
 from gpusetup.doctor import builds
 from gpusetup.doctor.findings import findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, unknown
 from gpusetup.doctor.scan import scan
-from gpusetup.plan import judge
 from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
 

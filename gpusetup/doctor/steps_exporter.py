@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.components.judge import names
+from gpusetup.components.record import exporter_of, record_of
 from gpusetup.doctor.look import Look, Outcome, fine, notice
-from gpusetup.plan.judge import names
-from gpusetup.plan.recorded import exporter_of, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible import constants, context, release
 
+from gpusetup.components.addresses import secrets_in, without_login, without_logins, without_secrets
 from gpusetup.drive.handed import hand_over
 from gpusetup.drive.names import check_address, check_host_name
 from gpusetup.drive.packed import keep, place_of, take
@@ -22,7 +23,6 @@ from gpusetup.drive.parent import die_with_parent
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
 from gpusetup.drive.shards import NUMBER, WHICH, own_hosts
-from gpusetup.plan.logins import secrets_in, without_login, without_logins, without_secrets
 
 __all__ = ["EventWriter"]
 

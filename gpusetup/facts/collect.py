@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.components.record import read_record
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
 from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts, Unreadable
-from gpusetup.plan.record import read_record
 
 if TYPE_CHECKING:
     from pathlib import Path

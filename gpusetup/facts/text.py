@@ -6,9 +6,9 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gpusetup.components import judge
 from gpusetup.facts.classes import group
 from gpusetup.facts.properties import rdma_ports
-from gpusetup.plan import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

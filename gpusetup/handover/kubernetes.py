@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.plan.recorded import record_of
+from gpusetup.components.record import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

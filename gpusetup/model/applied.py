@@ -1,6 +1,6 @@
 """What a host's record says of applies, as the controller reads it: written by hosts of this and of other versions.
 
-`gpusetup.plan.record` reads it part by part: what does not fit is told, and spoils nothing else.
+`gpusetup.components.record` reads it part by part: what does not fit is told, and spoils nothing else.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.install import Install
-from gpusetup.model.request import PACKAGES, ModuleFlavour, Request
+from gpusetup.model.request import COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
 
 __all__ = [
     "CudaChoice",
@@ -25,6 +25,7 @@ __all__ = [
     "TakenFor",
     "TensorflowChoice",
     "TorchChoice",
+    "exact_requirements",
 ]
 
 Relation = Literal["native", "backward", "minor-version", "forward"]
@@ -235,3 +236,18 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
+
+
+def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
+    """Return requirements that only this stack satisfies."""
+    requirements = []
+    for name in COMPONENTS:
+        chosen = stack.part(name)
+        if chosen is None or not chosen.version:
+            continue
+        variant = chosen.variant if name == "torch" else ""
+        beside = tuple(f"=={other.version}" for other in stack.cudas) if name == "cuda" else ()
+        requirements.append(
+            Requirement(component=name, specifier=f"=={chosen.version}", variant=variant, beside=beside)
+        )
+    return tuple(requirements)

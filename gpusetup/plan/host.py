@@ -9,43 +9,43 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from gpusetup.components.base import Wanted, working_driver
+from gpusetup.components.containers import toolkit_patterns
+from gpusetup.components.desktops import desktop_patterns
+from gpusetup.components.driver.built import no_way, seen_through_streams
+from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
+from gpusetup.components.monitoring import monitoring_patterns, wants_packages, without_leftovers
+from gpusetup.components.offers import Offers
+from gpusetup.components.python.environments import rooms_of, together, unmeasured, with_one_driver
+from gpusetup.components.python.requirements import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
+from gpusetup.components.rdma import rdma_patterns, wants_rdma
+from gpusetup.components.record import begun, lost, record_of, unfinished, unread
+from gpusetup.components.vgpu import licence_refusals, with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
-from gpusetup.plan.cloud import with_cloud_driver
-from gpusetup.plan.desktops import desktop_patterns
-from gpusetup.plan.environments import with_one_driver
-from gpusetup.plan.licence import licence_refusals, with_recorded_token
-from gpusetup.plan.observe import Wanted, actions, missing, removals
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages import absence, all_sources, family_for
-from gpusetup.plan.packages.built import no_way, seen_through_streams
-from gpusetup.plan.packages.containers import toolkit_patterns
-from gpusetup.plan.packages.monitoring import monitoring_patterns, wants_packages, without_leftovers
-from gpusetup.plan.packages.rdma import rdma_patterns, wants_rdma
+from gpusetup.plan.observe import actions, missing, removals
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
     driver_refusals,
     elsewhere,
+    findings,
     guest_refusal,
     homeless_refusal,
     host_refusals,
+    refusal_of,
 )
-from gpusetup.plan.python import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.plan.recorded import begun, lost, record_of, unfinished, unread
-from gpusetup.plan.refusals import findings, refusal_of
-from gpusetup.plan.repository import context_of, directory_of, unproven
-from gpusetup.plan.requests import request_for, working_driver
-from gpusetup.plan.room import rooms_of, together, unmeasured
+from gpusetup.plan.requests import request_for
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpusetup.components.base import Context, Family
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.preview import Preview
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Resolution
     from gpusetup.model.variables import RoleVariables
-    from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["Draft", "Planner"]
 

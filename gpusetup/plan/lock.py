@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
 from gpusetup.model.settings import HashedLines
-from gpusetup.plan.python import python_requirements
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix

@@ -2,74 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from gpusetup.components import judge
+from gpusetup.components.desktops import desktop_actions, server_reason
+from gpusetup.components.imex import imex_actions
+from gpusetup.components.judge import versions
+from gpusetup.components.mig import mig_actions
+from gpusetup.components.python.environments import environment_actions, environment_of, lacking
+from gpusetup.components.rdma import gpudirect_actions
+from gpusetup.components.record import exporter_of, lost, record_of, runtimes_given_up, unfinished
+from gpusetup.components.vgpu import licence_action
 from gpusetup.model.package import UNPROVEN, Package
 from gpusetup.model.plan import Action, ActionKind
-from gpusetup.plan import judge
-from gpusetup.plan.desktops import desktop_actions, server_reason
-from gpusetup.plan.environment import environment_of, lacking
-from gpusetup.plan.environments import environment_actions
-from gpusetup.plan.gpudirect import gpudirect_actions
-from gpusetup.plan.imex import imex_actions
-from gpusetup.plan.judge import versions
-from gpusetup.plan.licence import licence_action
-from gpusetup.plan.mig import mig_actions
-from gpusetup.plan.recorded import exporter_of, lost, record_of, runtimes_given_up, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.desktops import DesktopsWish
-    from gpusetup.model.environment import Environment
+    from gpusetup.components.base import Wanted
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.imex import ImexWish
-    from gpusetup.model.mig import MigLayout
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.plan import PackageSet
-    from gpusetup.model.rdma import GpuDirect
     from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice, Reason, Stack
+    from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["Wanted", "actions", "missing", "removals"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Everything one host should have."""
-
-    stack: Stack
-    packages: PackageSet | None
-    settings: Settings
-    manage_driver: bool
-    """The driver's packages are ours to move; false: one that works is kept as it is."""
-    requirements: tuple[str, ...] = ()
-    interpreter: str = ""
-    """What the environment is made with; empty: the system's own Python."""
-    adopted: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
-    signer: str = ""
-    """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
-    reasons: tuple[Reason, ...] = ()
-    notes: tuple[str, ...] = ()
-    mig: tuple[MigLayout, ...] = ()
-    imex: ImexWish | None = None
-    gpudirect: GpuDirect | None = None
-    """RDMA, and how GPU memory is reached."""
-    desktops: DesktopsWish | None = None
-    monitoring: Exporter | None = None
-    """What exports the figures."""
-    environments: tuple[Environment, ...] = ()
-    homeless: tuple[str, ...] = ()
-    """Libraries that neither packages nor wheels would bring."""
-
-    @property
-    def prebuilt(self) -> bool:
-        """Whether kernel modules come built: no key of this host signs them."""
-        return self.packages is not None and self.packages.built == "prebuilt"
+__all__ = ["actions", "missing", "removals"]
 
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:

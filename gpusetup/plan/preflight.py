@@ -1,39 +1,88 @@
-"""What forbids a change before anything is touched, as far as facts can tell; repositories are the preview's matter."""
+"""What forbids a change before anything is touched: refusals of a host, of its driver, and of what a preview found."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.errors import Exit
+from gpusetup.components import judge
+from gpusetup.components.base import working_driver
+from gpusetup.components.record import record_of
+from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
+from gpusetup.errors import Exit, NoStackError
 from gpusetup.model.plan import Refusal
-from gpusetup.plan import judge
-from gpusetup.plan.guest import guest_refusals
-from gpusetup.plan.recorded import record_of
+from gpusetup.model.request import Request, Requirement
 from gpusetup.versions import nv, prefix_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from gpusetup.components.offers import Offers
+    from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import Failure, HostFacts
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.plan import PackageSet
+    from gpusetup.model.preview import Preview
     from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice
-    from gpusetup.plan.offers import Offers
+    from gpusetup.model.stack import DriverChoice, Resolution
 
 __all__ = [
     "NO_GPU",
     "Guest",
+    "apply_refused",
     "borrowed_from",
     "driver_refusals",
     "elsewhere",
+    "findings",
     "guest_refusal",
     "homeless_refusal",
     "host_refusals",
     "is_jetson",
+    "refusal_not_seen",
+    "refusal_of",
 ]
+
+
+def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:
+    """Return what an error means for the one host that it is about; `note` stands for the error's own."""
+    return Refusal(
+        reference=error.reference,
+        message=error.message,
+        note=note or error.note,
+        hint=error.hint,
+        source=error.link,
+        exit=int(error.exit),
+    )
+
+
+def refusal_not_seen(failure: Failure) -> Refusal:
+    """Return what it means that a host could not be looked at."""
+    return Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
+
+
+def findings(answer: Preview) -> tuple[Refusal, ...]:
+    """Return the preview's refusals."""
+    return tuple(
+        Refusal(
+            reference=item.reference or "GS-329",
+            message=item.text,
+            hint=item.hint or _hint(item.text),
+            exit=int(Exit.UNREACHABLE) if item.id == "repository" else int(Exit.REFUSED),
+        )
+        for item in answer.findings
+        if item.level == "refuse"
+    )
+
+
+def _hint(text: str) -> str:
+    if "nothing provides dkms" in text:
+        return (
+            "dkms comes from EPEL: dnf install epel-release on the host, or name a mirror of it in "
+            "gpusetup_extra_sources; a RHEL needs its subscription for CodeReady Builder too"
+        )
+    return "" if not text else "nothing was changed; the repositories conflict with the installed packages"
+
 
 Guest = Literal["wsl", "container", "jetson"]
 """Machines whose driver comes from elsewhere."""
@@ -269,3 +318,20 @@ def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: 
                 source=", ".join(pair.sources),
                 exit=int(Exit.REFUSED),
             )
+
+
+def apply_refused(facts: HostFacts, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Refusal | None:
+    """Return why apply would install no driver here, whatever is asked for; None where it may."""
+    if facts.simulated or working_driver(facts) is not None:
+        return None
+    kind = borrowed_from(facts)
+    if kind is not None:
+        return guest_refusal(kind)
+    if facts.vgpu_guest:
+        return vgpu_refusal()
+    gpus = tuple(sorted({gpu.pci_id for gpu in facts.gpus}))
+    try:
+        resolve(Request(requirements=(Requirement(component="driver"),), gpus=gpus), matrix)
+    except NoStackError as error:
+        return refusal_of(error)
+    return None

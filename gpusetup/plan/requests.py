@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.components.addresses import given
+from gpusetup.components.base import brought_driver, working_driver
+from gpusetup.components.driver.built import other_way
+from gpusetup.components.python.requirements import adopted_python, installed_version
+from gpusetup.components.record import record_of
+from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
-from gpusetup.plan.adopted import adopted_python, installed_version
-from gpusetup.plan.exact import exact_requirements
-from gpusetup.plan.given import given
-from gpusetup.plan.guest import brings_guest_driver
-from gpusetup.plan.packages.built import other_way
-from gpusetup.plan.recorded import record_of
+from gpusetup.model.stack import exact_requirements
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.settings import Settings
 
-__all__ = ["brought_driver", "request_for", "working_driver"]
+__all__ = ["request_for"]
 
 _RUNTIME_WHEELS = (
     "nvidia-cuda-runtime",
@@ -77,26 +78,6 @@ def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
     lock = record_of(facts).lock
     wanted = exact_requirements(lock.stack) if lock.stack is not None and not lock.unread else ()
     return tuple(item for item in wanted if item.component != "driver")
-
-
-def brought_driver(facts: HostFacts) -> bool:
-    """Tell whether the driver that is there came by us."""
-    wanted = record_of(facts).lock.wanted
-    return wanted is not None and wanted.manage_driver
-
-
-def working_driver(facts: HostFacts) -> str | None:
-    """Return the driver that is loaded and whole: the one worth keeping when it fits."""
-    driver = facts.driver
-    if driver is None or driver.loaded is None or driver.mismatch or driver.version is None:
-        return None
-    if driver.library is None and driver.module is None:
-        return None  # its packages are gone; it only stays loaded until the host reboots
-    if driver.module is not None and driver.module != driver.version:
-        return None
-    if facts.smi is not None and not facts.smi.ok and not facts.simulated:
-        return None
-    return driver.version
 
 
 def _this_driver(requirements: tuple[Requirement, ...], version: str) -> tuple[Requirement, ...]:

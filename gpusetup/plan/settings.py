@@ -12,6 +12,22 @@ import shlex
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, get_args
 
+from gpusetup.components.desktops import desktops_wish
+from gpusetup.components.imex import imex_wish
+from gpusetup.components.mig import mig_wishes
+from gpusetup.components.python.environments import environment_wishes
+from gpusetup.components.values import (
+    choice,
+    extra_sources,
+    fingerprints,
+    path,
+    place,
+    sha256,
+    source,
+    texts,
+    wrong,
+    yes,
+)
 from gpusetup.errors import BadInputError
 from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
 from gpusetup.model.request import COMPONENTS, Requirement
@@ -25,11 +41,6 @@ from gpusetup.model.settings import (
     Settings,
     VgpuFeature,
 )
-from gpusetup.plan.desktops import desktops_wish
-from gpusetup.plan.environment_wishes import environment_wishes
-from gpusetup.plan.imex import imex_wish
-from gpusetup.plan.mig_wishes import mig_wishes
-from gpusetup.plan.values import choice, extra_sources, fingerprints, path, place, sha256, source, texts, wrong, yes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from gpusetup.components import judge
+from gpusetup.components.python.environments import for_role
+from gpusetup.components.record import desktops_of, exporter_of, record_of, runtimes_given_up
+from gpusetup.components.vgpu import licence_given_up
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan import judge
-from gpusetup.plan.environments import for_role
-from gpusetup.plan.licence import licence_given_up
-from gpusetup.plan.recorded import desktops_of, exporter_of, record_of, runtimes_given_up
 
 if TYPE_CHECKING:
+    from gpusetup.components.base import Wanted
     from gpusetup.model.desktops import DesktopsWish
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.package import Origins, PackageSet
     from gpusetup.model.rdma import GpuDirect
-    from gpusetup.plan.observe import Wanted
 
 __all__ = ["for_manager", "question_variables", "role_variables"]
 

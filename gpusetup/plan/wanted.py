@@ -7,49 +7,46 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpusetup.errors import PreflightError
-from gpusetup.model.applied import AppliedSettings, AppliedWanted
-from gpusetup.model.package import Package, PackageSet, Pin
-from gpusetup.model.stack import Reason, Stack
-from gpusetup.plan.compilers import without_caps
-from gpusetup.plan.desktops import desktop_notes, desktop_packages
-from gpusetup.plan.environment import settled
-from gpusetup.plan.environments import (
+from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
+from gpusetup.components.containers import toolkit_notes, toolkit_packages
+from gpusetup.components.cuda import no_longer_wanted, not_of
+from gpusetup.components.desktops import desktop_notes, desktop_packages
+from gpusetup.components.driver.built import other_way
+from gpusetup.components.driver.sources import all_sources
+from gpusetup.components.imex import imex_notes, imex_of
+from gpusetup.components.mig import mig_layouts
+from gpusetup.components.monitoring import monitoring_of, wants_packages
+from gpusetup.components.python.environments import (
     environment_packages,
     environment_reasons,
     environment_warnings,
     environments_of,
+    settled,
 )
-from gpusetup.plan.imex import imex_notes
-from gpusetup.plan.mig import mig_layouts
-from gpusetup.plan.observe import Wanted
-from gpusetup.plan.packages import all_sources
-from gpusetup.plan.packages.base import DriverPackages
-from gpusetup.plan.packages.built import other_way
-from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
-from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
-from gpusetup.plan.packages.monitoring import monitoring_of, wants_packages
-from gpusetup.plan.packages.names import covering, imex_of
-from gpusetup.plan.packages.rdma import rdma_of, wants_rdma
-from gpusetup.plan.python import (
+from gpusetup.components.python.requirements import (
     LIBRARIES,
     Interpreter,
     adopted_requirements,
     interpreter_of,
     python_requirements,
     system_of,
+    without_caps,
 )
-from gpusetup.plan.recorded import locks
-from gpusetup.plan.requests import working_driver
+from gpusetup.components.rdma import rdma_of, wants_rdma
+from gpusetup.components.record import locks
+from gpusetup.errors import PreflightError
+from gpusetup.model.applied import AppliedSettings, AppliedWanted
+from gpusetup.model.package import Package, PackageSet, Pin
+from gpusetup.model.stack import Reason, Stack
 
 if TYPE_CHECKING:
+    from gpusetup.components.base import Context, Family
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
     from gpusetup.model.package import Libraries, Origins
     from gpusetup.model.repos import Format
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
-    from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["has_python", "manages_driver", "needs_packages", "packed", "unpacked", "wanted_of"]
 

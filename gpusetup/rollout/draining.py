@@ -15,7 +15,7 @@ from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.variables import NOTHING, RoleVariables
-from gpusetup.plan.refusals import refusal_of
+from gpusetup.plan.preflight import refusal_of
 from gpusetup.rollout.holding import watched
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed

@@ -18,7 +18,7 @@ from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.preview import Preview
 from gpusetup.model.variables import NOTHING, RoleVariables
-from gpusetup.plan.refusals import refusal_not_seen, refusal_of
+from gpusetup.plan.preflight import refusal_not_seen, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,8 +101,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
+    from gpusetup.plan.described_host import with_gpus_of
     from gpusetup.plan.host import Planner
-    from gpusetup.plan.imagined import with_gpus_of
     from gpusetup.resolve.api import resolve
     from gpusetup.rollout.owner import twins
     from gpusetup.rollout.wishes import settings_of_hosts
@@ -198,7 +198,7 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 
 def locked(settings: Settings, lock: Lock) -> Settings:
     """Return the wishes of a host that gets exactly a lock."""
-    from gpusetup.plan.exact import exact_requirements
+    from gpusetup.model.stack import exact_requirements
     from gpusetup.plan.lock import hashed_lines
 
     requirements = exact_requirements(lock.stack)
@@ -210,7 +210,8 @@ def locked(settings: Settings, lock: Lock) -> Settings:
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:
     """Return settings that leave a working driver as it is, where all the rest of them goes with it."""
-    from gpusetup.plan.requests import request_for, working_driver
+    from gpusetup.components.base import working_driver
+    from gpusetup.plan.requests import request_for
 
     own = working_driver(facts)
     if own is None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.components.record import record_of
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.applied import Verified
 from gpusetup.model.run import VERIFICATION
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan.recorded import record_of
 from gpusetup.plan.variables import for_manager
 from gpusetup.rollout.environments import environment_of, with_environments
 from gpusetup.rollout.looks import Rollout, phase

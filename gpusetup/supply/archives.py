@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-from gpusetup.plan.imagined import CODENAMES
+from gpusetup.plan.described_host import CODENAMES
 
 if TYPE_CHECKING:
     from gpusetup.model.record import Arch

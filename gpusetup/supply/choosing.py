@@ -15,6 +15,10 @@ import msgspec
 
 from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
+from gpusetup.components.driver.kernel import headers
+from gpusetup.components.driver.sources import context_of, repository_of
+from gpusetup.components.judge import versions
+from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id
@@ -25,13 +29,9 @@ from gpusetup.model.package import Package
 from gpusetup.model.preview import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Resolution
+from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, imagined_host, with_gpus_of
 from gpusetup.plan.host import Planner
-from gpusetup.plan.imagined import UNKNOWN_KERNEL, as_delivered, imagined_host, with_gpus_of
-from gpusetup.plan.judge import versions
 from gpusetup.plan.lock import lock_of
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages.kernel import headers
-from gpusetup.plan.repository import context_of, repository_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import sized
@@ -41,6 +41,7 @@ from gpusetup.supply.wheels import wheels_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from gpusetup.components.base import Wanted as Wished
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import Lock
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Stack
-    from gpusetup.plan.observe import Wanted as Wished
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.fetching import Wanted
     from gpusetup.supply.kinds import Kind

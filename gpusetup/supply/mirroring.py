@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
+from gpusetup.components.judge import versions
+from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
-from gpusetup.plan.imagined import imagined_host
-from gpusetup.plan.judge import versions
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages import family_for
-from gpusetup.plan.repository import context_of, directory_of, repository_of
+from gpusetup.plan.described_host import imagined_host
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import kind_for
 

@@ -6,10 +6,10 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.components.record import read_applied
 from gpusetup.errors import BadInputError
 from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.stack import Stack
-from gpusetup.plan.record import read_applied
 from gpusetup.verify import smi
 from gpusetup.versions import nv
 

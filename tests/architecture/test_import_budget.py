@@ -24,7 +24,12 @@ NEVER = (
     "argcomplete",
 )
 """Heavy modules that no lookup needs."""
-HOSTS_ONLY = ("gpusetup.plan.packages", "gpusetup.plan.offers", "gpusetup.plan.judge", "gpusetup_host_code")
+HOSTS_ONLY = (
+    "gpusetup.components.driver",
+    "gpusetup.components.offers",
+    "gpusetup.components.judge",
+    "gpusetup_host_code",
+)
 """What is known of a host and its package managers: a question about versions has no host."""
 LOOKUPS = (
     ("matrix", "--format", "json"),

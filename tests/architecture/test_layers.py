@@ -22,6 +22,7 @@ LAYERS = (
     ("model",),
     ("matrix",),
     ("resolve",),
+    ("components",),
     ("plan",),
     ("drive",),
     ("recovery",),
@@ -85,7 +86,7 @@ def pointing_right(path: Path) -> Iterator[str]:
 
 def impure(path: Path) -> Iterator[str]:
     """What touches the world where answers are worked out."""
-    if part_of(name_of(path)) not in ("resolve", "plan"):
+    if part_of(name_of(path)) not in ("resolve", "components", "plan"):
         return
     for found in imports(path):
         if not found.typing_only and found.module.split(".")[0] in IMPURE:

@@ -5,11 +5,11 @@ import json
 import msgspec
 import pytest
 
+from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix, canonical, load_file, package_files
 from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.stack import Stack
-from gpusetup.plan.python import python_requirements
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.packages import specifiers_meet
 from gpusetup.resolve.requests import parse_requirements

@@ -20,12 +20,12 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.bootstrap.hashes import Target, _report, complete
 from gpusetup.bootstrap.wheels import target_environment
+from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import GpuSetupError, NoStackError
 from gpusetup.matrix.load import canonical, matrix
 from gpusetup.model.record import Arch, Source
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.wheels import Closure, Size, WheelsFile
-from gpusetup.plan.python import python_requirements
 from gpusetup.resolve.api import resolve
 from tools.refresh.index import PYPI, Index
 

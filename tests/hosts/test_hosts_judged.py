@@ -14,9 +14,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import driver_state
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
+from gpusetup.components import judge
 from gpusetup.facts.collect import captured
-from gpusetup.plan import judge
-from gpusetup.plan.drift import differences
+from gpusetup.plan.lifecycle import differences
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from gpusetup.components.python.requirements import CAPPED_MAJOR, compiler_caps, python_requirements, without_caps
 from gpusetup.model.stack import MatrixStamp, Resolution
-from gpusetup.plan.compilers import CAPPED_MAJOR, compiler_caps, without_caps
 from gpusetup.plan.install import install_of
-from gpusetup.plan.python import python_requirements
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.space import FRAMEWORKS

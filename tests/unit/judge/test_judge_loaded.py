@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpusetup.components.judge import versions
 from gpusetup.content import content_path
-from gpusetup.plan.judge import versions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+from gpusetup.components.judge import record_form
+from gpusetup.components.record import read_record
 from gpusetup.model.applied import HostRecord
-from gpusetup.plan.judge import record_form
-from gpusetup.plan.record import read_record
 from tests.unit.plan.test_record import RECORD
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A requirements file, as hosts and the controller read its pins."""
 
-from gpusetup.plan.judge import requirements
+from gpusetup.components.judge import requirements
 
 
 def test_pins_are_read_from_a_requirements_file() -> None:

@@ -4,12 +4,11 @@ import msgspec
 import pytest
 from packaging.requirements import Requirement as Pin
 
+from gpusetup.components.python.requirements import compiler_caps, python_requirements
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
-from gpusetup.plan.compilers import compiler_caps
 from gpusetup.plan.install import install_of
 from gpusetup.plan.lock import lock_of
-from gpusetup.plan.python import python_requirements
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from gpusetup.model.facts import Initramfs, LoadedModule, ModuleFile, Service
-from gpusetup.plan.drift import applied_id, differences
-from gpusetup.plan.removal import pending_reboot, removal_of
+from gpusetup.plan.lifecycle import applied_id, differences, pending_reboot, removal_of
 from tests.records import record
 
 VERSION = "580.95.05"

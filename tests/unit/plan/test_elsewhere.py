@@ -12,7 +12,7 @@ from gpusetup.cli.drift import _compared
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.settings import Settings
-from gpusetup.plan.elsewhere import apply_refused
+from gpusetup.plan.preflight import apply_refused
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.unit.plan.conftest import HOSTS, machine

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components.python.environments import lacking
 from gpusetup.model.applied import SCHEMA
 from gpusetup.model.facts import Python
 from gpusetup.model.settings import HashedLines, Settings
-from gpusetup.plan.environment import lacking
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record
 

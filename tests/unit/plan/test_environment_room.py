@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.plan_text import plan_text
+from gpusetup.components.python.environments import Room, room_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import HostPlan, Plan
 from gpusetup.model.preview import Preview, PreviewTransaction
@@ -15,7 +16,6 @@ from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.wheels import WheelsFile
-from gpusetup.plan.room import Room, room_of
 
 MEASURED = msgspec.convert(
     {

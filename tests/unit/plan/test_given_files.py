@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components.addresses import given
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts import NvSwitch
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.given import given
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components.vgpu import licence_refusals
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.vgpu import fitting
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.licence import licence_refusals
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 

@@ -13,10 +13,10 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.cli.install_text import WAYS, ending
 from gpusetup.cli.main import main
+from gpusetup.components.python.requirements import compiler_caps
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
-from gpusetup.plan.compilers import compiler_caps
 from gpusetup.plan.install import companions_of, install_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
+from gpusetup.components.driver import kernel
+from gpusetup.components.driver.sources import context_of
+from gpusetup.components.offers import Offers
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Package
 from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.settings import Settings
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages import kernel
-from gpusetup.plan.repository import context_of
 
 
 def _context(host, system, release, *, arch="x86_64", installed=(), offers=None):

@@ -9,7 +9,7 @@ from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
-from gpusetup.plan.exact import exact_requirements
+from gpusetup.model.stack import exact_requirements
 from gpusetup.plan.lock import lock_of, read_lock
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements

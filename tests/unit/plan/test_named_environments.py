@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components.python.environments import environment_wishes, with_one_driver
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.applied import SCHEMA, HostRecord
-from gpusetup.plan.environment_wishes import environment_wishes
-from gpusetup.plan.environments import with_one_driver
-from gpusetup.plan.removal import removal_of
+from gpusetup.plan.lifecycle import choose, removal_of
 from gpusetup.plan.requests import request_for
-from gpusetup.plan.rollback import choose
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record

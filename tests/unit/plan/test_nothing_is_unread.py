@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.components.desktops import desktop_patterns
+from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, last_seen
+from gpusetup.components.offers import Offers
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.desktops import DesktopsWish
@@ -16,18 +19,14 @@ from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
-from gpusetup.plan.desktops import desktop_patterns
-from gpusetup.plan.imagined import imagined_host
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages import absence, all_sources, family_for, last_seen
-from gpusetup.plan.repository import context_of, directory_of
+from gpusetup.plan.described_host import imagined_host
 from gpusetup.plan.wanted import wanted_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.components.base import Context
     from gpusetup.model.facts import HostFacts
-    from gpusetup.plan.packages.base import Context
 
 EVIDENCE = set(Record.__struct_fields__)
 """Whence a record is known: for people, and for the lints."""

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from gpusetup.components.base import Wanted
+from gpusetup.components.desktops import desktop_actions
+from gpusetup.components.monitoring import without_leftovers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
 from gpusetup.model.desktops import DesktopsWish
@@ -16,10 +19,7 @@ from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
-from gpusetup.plan.desktops import desktop_actions
-from gpusetup.plan.drift import differences
-from gpusetup.plan.observe import Wanted
-from gpusetup.plan.packages.monitoring import without_leftovers
+from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
 from tests.lab.repository import catalog
@@ -129,10 +129,10 @@ def test_a_repository_without_virtualgl_is_refused(host: Any, planner: Any) -> N
 
 def test_other_package_managers_are_refused(host: Any, planner: Any) -> None:
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    from gpusetup.components.base import Context
+    from gpusetup.components.desktops import desktop_packages
+    from gpusetup.components.offers import Offers
     from gpusetup.matrix.load import matrix
-    from gpusetup.plan.desktops import desktop_packages
-    from gpusetup.plan.offers import Offers
-    from gpusetup.plan.packages.base import Context
 
     context = Context(facts=facts, settings=Settings(desktops=WISH), offers=Offers(None), repos=matrix().repos)
     with pytest.raises(PreflightError) as caught:

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from gpusetup.components.base import Wanted
+from gpusetup.components.imex import imex_actions
+from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
-from gpusetup.plan.imex import imex_actions
-from gpusetup.plan.judge import names
-from gpusetup.plan.observe import Wanted
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
 from tests.unit.plan.conftest import answer

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from gpusetup.components.base import Wanted
+from gpusetup.components.mig import mig_actions, mig_layouts
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
@@ -15,9 +17,7 @@ from gpusetup.model.facts import Slices
 from gpusetup.model.mig import MigCut, MigInstance, MigProfile, RecordedInstance
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice, Stack
-from gpusetup.plan.drift import differences
-from gpusetup.plan.mig import mig_actions, mig_layouts
-from gpusetup.plan.observe import Wanted
+from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components import judge
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleUse
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice
-from gpusetup.plan import judge
 from gpusetup.plan.observe import _lost, _module
 
 if TYPE_CHECKING:

@@ -8,6 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.components.driver.sources import context_of
+from gpusetup.components.judge import gpudirect
+from gpusetup.components.offers import Offers
+from gpusetup.components.rdma import Driver, gpudirect_actions, memory_way, rdma_of, storage_way
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -16,11 +20,6 @@ from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
-from gpusetup.plan.gpudirect import Driver, gpudirect_actions, memory_way, storage_way
-from gpusetup.plan.judge import gpudirect
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.packages.rdma import rdma_of
-from gpusetup.plan.repository import context_of
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 

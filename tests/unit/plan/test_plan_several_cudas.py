@@ -12,9 +12,8 @@ from gpusetup.model.facts import Cuda
 from gpusetup.model.package import CudaRoot, PackageSet
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.model.stack import DriverChoice, Stack
-from gpusetup.plan.container import dockerfile
-from gpusetup.plan.exact import exact_requirements
+from gpusetup.model.stack import DriverChoice, Stack, exact_requirements
+from gpusetup.plan.install import dockerfile
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.components.offers import Offers
+from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
+from gpusetup.components.record import read_applied
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Python
 from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.plan.imagined import imagined_host
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.plan.record import read_applied
+from gpusetup.plan.described_host import imagined_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv

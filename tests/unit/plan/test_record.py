@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.components.record import forgotten, hidden, locks, read_applied, read_record
 from gpusetup.errors import PreflightError
 from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Verified
@@ -15,8 +16,6 @@ from gpusetup.model.facts import Facts
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.record import read_applied, read_record
-from gpusetup.plan.recorded import forgotten, hidden, locks
 from tests.records import record
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))

@@ -10,7 +10,7 @@ from gpusetup.model.applied import AppliedWanted, Verified
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.mig import MigInstances, MigLayout
 from gpusetup.model.monitoring import Exporter
-from gpusetup.plan.rollback import choose
+from gpusetup.plan.lifecycle import choose
 from tests.records import lock_of
 
 

@@ -24,7 +24,7 @@ from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
-from gpusetup.plan.rollback import choose
+from gpusetup.plan.lifecycle import choose
 from gpusetup.plan.wanted import unpacked
 from tests.records import lock_of, record
 from tests.unit.plan.conftest import answer

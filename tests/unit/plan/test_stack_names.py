@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
-from gpusetup.plan.judge import versions
 
 NVIDIA_UBUNTU = """
 cuda-drivers-580 libnvidia-cfg1-580 libnvidia-common-580 libnvidia-compute-580 libnvidia-decode-580 libnvidia-encode-580

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from gpusetup.components.driver.fabric import held
+from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.imagined import imagined_host
-from gpusetup.plan.judge import versions
-from gpusetup.plan.packages.names import held
+from gpusetup.plan.described_host import imagined_host
 from tests.unit.plan.conftest import answer
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))

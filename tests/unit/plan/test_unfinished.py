@@ -10,15 +10,14 @@ import pytest
 import yaml
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle
 
+from gpusetup.components.record import hidden, read_record
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Apply, HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleFile, Service, Source, Unreadable
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.drift import differences
-from gpusetup.plan.record import read_record
-from gpusetup.plan.recorded import hidden
+from gpusetup.plan.lifecycle import differences
 
 if TYPE_CHECKING:
     from pathlib import Path

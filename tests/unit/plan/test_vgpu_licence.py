@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from gpusetup.components.vgpu import licence_action, licence_refusals
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_software import Licence, Service
 from gpusetup.model.settings import Settings
-from gpusetup.plan.licence import licence_action, licence_refusals
 from gpusetup.plan.settings import read_level
 from gpusetup.rollout.wishes import _with_token
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from gpusetup.components.python.requirements import python_requirements
 from gpusetup.model.request import Request
-from gpusetup.plan.python import python_requirements
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import domain

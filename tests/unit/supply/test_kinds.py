@@ -12,14 +12,13 @@ from msgspec.structs import replace
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
+from gpusetup.components.base import Wanted, working_driver
 from gpusetup.matrix.load import matrix
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
-from gpusetup.plan.imagined import as_delivered
+from gpusetup.plan.described_host import as_delivered
 from gpusetup.plan.lock import read_lock
-from gpusetup.plan.observe import Wanted
-from gpusetup.plan.requests import working_driver
 from gpusetup.plan.settings import settings_for
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site

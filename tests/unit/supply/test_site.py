@@ -18,6 +18,9 @@ from gpusetup.bootstrap.bundle import check_bundle, read_manifest, write_manifes
 from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
+from gpusetup.components.driver.sources import context_of
+from gpusetup.components.offers import Offers
+from gpusetup.components.python.environments import with_one_driver
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
@@ -26,11 +29,8 @@ from gpusetup.model.package import Package
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.environments import with_one_driver
 from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
-from gpusetup.plan.offers import Offers
-from gpusetup.plan.repository import context_of
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.plan.wanted import wanted_of
 from gpusetup.resolve.api import resolve
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from gpusetup.components.base import Wanted as Wished
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import PipRequirements
-    from gpusetup.plan.observe import Wanted as Wished
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.signing import Signer
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpusetup.components.record import read_record
 from gpusetup.model.facts import HostFacts
-from gpusetup.plan.record import read_record
 from gpusetup.verify.local import probe_argv
 from tests.unit.verify.verify_documents import FILES
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.components import judge as verdicts
 from gpusetup.model.verdict import Finding
-from gpusetup.plan import judge as verdicts
 from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.components.judge import gpudirect
 from gpusetup.model.verdict import Finding
-from gpusetup.plan.judge import gpudirect
 from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:

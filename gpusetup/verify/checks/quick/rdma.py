@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.components.rdma import Driver, short_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.plan.gpudirect import Driver, short_of
 from gpusetup.verify.adapters import active, adapters, carries
 from gpusetup.verify.registry import check, from_items
 

@@ -1,0 +1,276 @@
+"""What components have in common: what they see of a host and of its repositories, and what a host should have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from gpusetup.components.offers import newest_first
+from gpusetup.components.record import record_of
+from gpusetup.errors import PreflightError
+from gpusetup.model.package import Origins, Source
+from gpusetup.model.request import DriverCandidate, LibraryCandidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gpusetup.components.offers import Offers
+    from gpusetup.model.desktops import DesktopsWish
+    from gpusetup.model.environment import Environment
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.imex import ImexWish
+    from gpusetup.model.mig import MigLayout
+    from gpusetup.model.monitoring import Exporter
+    from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Package, Runfile, Stream
+    from gpusetup.model.plan import PackageSet
+    from gpusetup.model.rdma import GpuDirect
+    from gpusetup.model.repos import ReposFile
+    from gpusetup.model.request import ModuleFlavour
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice, Reason, Resolution, Stack
+
+__all__ = [
+    "PINNING",
+    "Context",
+    "DriverPackages",
+    "Family",
+    "Repository",
+    "Wanted",
+    "archive_sources",
+    "brought_driver",
+    "candidates",
+    "covering",
+    "driver_candidates",
+    "glob",
+    "named",
+    "no_names",
+    "repository_at",
+    "working_driver",
+]
+
+
+PINNING = "nvidia-driver-pinning-*"
+"""Each is one file of apt preferences that keeps a driver where it is: none but the wanted one may stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """NVIDIA's repository for a distribution and CPU, or a mirror of it."""
+
+    folder: str
+    cpu: str
+    url: str
+    key: Key
+    unproven: str = ""
+    """Where the key is that nobody published a fingerprint of."""
+    installer: Installer | None = None
+    """The package on the host that it comes in."""
+    also: tuple[str, ...] = ()
+    """Its addresses, this one and others: a host's own entries of them would collide with ours over the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One class of hosts, and what is known about it."""
+
+    facts: HostFacts
+    settings: Settings
+    offers: Offers
+    repos: ReposFile
+    repository: Repository | None = None
+    named: Mapping[str, Resolution] = field(default_factory=dict)
+    """The answers for its named Python environments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Everything one host should have."""
+
+    stack: Stack
+    packages: PackageSet | None
+    settings: Settings
+    manage_driver: bool
+    """The driver's packages are ours to move; false: one that works is kept as it is."""
+    requirements: tuple[str, ...] = ()
+    interpreter: str = ""
+    """What the environment is made with; empty: the system's own Python."""
+    adopted: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    signer: str = ""
+    """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    mig: tuple[MigLayout, ...] = ()
+    imex: ImexWish | None = None
+    gpudirect: GpuDirect | None = None
+    """RDMA, and how GPU memory is reached."""
+    desktops: DesktopsWish | None = None
+    monitoring: Exporter | None = None
+    """What exports the figures."""
+    environments: tuple[Environment, ...] = ()
+    homeless: tuple[str, ...] = ()
+    """Libraries that neither packages nor wheels would bring."""
+
+    @property
+    def prebuilt(self) -> bool:
+        """Whether kernel modules come built: no key of this host signs them."""
+        return self.packages is not None and self.packages.built == "prebuilt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverPackages:
+    """The driver's own packages, and what must go or stay with them."""
+
+    packages: tuple[Package, ...]
+    prerequisites: tuple[Package, ...] = ()
+    fabric: tuple[Package, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    remove: tuple[str, ...] = ()
+    may_remove: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    persistence: bool = True
+    """Whether the persistence daemon is among them."""
+    notes: tuple[str, ...] = ()
+    """What a person should hear about the choice."""
+    built: Built = "dkms"
+    """Whether modules come built or are built on the host."""
+    why: str = ""
+    """Why so."""
+    signer: str = ""
+    """Who signed what comes built, where Secure Boot does not take it as the machine is delivered."""
+    runfile: Runfile | None = None
+    """The installer that brings the driver, when no package does."""
+    keeps_kernel: bool = False
+    """No package would bring modules for the next kernel: this one has to stay."""
+
+
+class Family(Protocol):
+    """One way in which a distribution's packages are named and selected."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+
+    @property
+    def manager(self) -> Manager:
+        """The package manager."""
+
+    def sources(self, context: Context) -> Origins:
+        """Return where packages come from."""
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Return globs of all names that a choice may need."""
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """Return the drivers that are really offered; None when nobody could look."""
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Return the packages of a driver."""
+
+    def has_prebuilt(self, context: Context) -> bool:
+        """Tell whether anybody makes prebuilt modules for this system, for whatever kernel."""
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """Return what is offered of each library that is to come as a package; nothing of one means no limit."""
+
+    def libraries(self, context: Context, stack: Stack) -> Libraries:
+        """Return toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
+
+
+def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightError:
+    """Return why a driver has no packages here."""
+    return PreflightError(
+        "GS-335",
+        f"{whose} for {context.facts.os.label} has no {choice.module} module of branch {choice.branch}",
+        note="the matrix has no package name for it",
+        hint="choose the other kernel module, an older branch (gpusetup_driver='580.*') or another source",
+    )
+
+
+def driver_candidates(found: dict[str, set[ModuleFlavour]]) -> tuple[DriverCandidate, ...]:
+    """Return drivers with the module flavours that there are of each, newest first."""
+    return tuple(
+        DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
+    )
+
+
+def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...]:
+    """Return the limits on libraries; beside CUDA itself, one of which nothing at all is offered is left out."""
+    return tuple(
+        LibraryCandidates(component=cast("Any", component), builds=tuple(dict.fromkeys(builds)))
+        for component, builds in offered.items()
+        if builds or component == "cuda"
+    )
+
+
+def repository_at(name: str, manager: Manager, uris: tuple[str, ...], key: Key) -> Source:
+    """Return a repository of a vendor, which is flat where apt reads it."""
+    if manager == "apt":
+        return Source(name=name, kind=manager, uris=uris, key=key, suites=("/",), components=(), architectures=())
+    return Source(name=name, kind=manager, uris=uris, key=key)
+
+
+def archive_sources(context: Context, codename: str, components: Iterable[str]) -> Origins:
+    """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
+    entries = []
+    for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
+        ours = f"/gpusetup-{suite}.sources"  # what an earlier apply added is still wanted
+        sources = [source for source in context.facts.packages.sources if not source.file.endswith(ours)]
+        own = [source for source in sources if suite in source.suites]
+        lacking = [item for item in components if not any(item in source.components for source in own)]
+        if own and lacking:
+            entries.append(
+                Source(
+                    name=f"gpusetup-{suite}", kind="apt", like_suite=suite, suites=(suite,), components=tuple(lacking),
+                    architectures=(),
+                )
+            )  # fmt: skip
+    return Origins(sources=tuple(entries))
+
+
+class _Ranged(Protocol):
+    @property
+    def min_branch(self) -> int | None: ...
+    @property
+    def max_branch(self) -> int | None: ...
+
+
+_Row = TypeVar("_Row", bound=_Ranged)
+
+
+def named(template: str, **texts: str) -> str:
+    """Return a name with what it asks for filled in."""
+    return template.format(**texts)
+
+
+def glob(template: str, anything: str = "*") -> str:
+    """Return the pattern of every name that a template can become."""
+    return re.sub(r"\{\w+\}", lambda _match: anything, template)
+
+
+def covering(rows: Iterable[_Row], branch: int) -> Iterator[_Row]:
+    """Yield the rows that answer for a driver branch."""
+    for row in rows:
+        if (row.min_branch or 0) <= branch and (row.max_branch is None or branch <= row.max_branch):
+            yield row
+
+
+def brought_driver(facts: HostFacts) -> bool:
+    """Tell whether the driver that is there came by us."""
+    wanted = record_of(facts).lock.wanted
+    return wanted is not None and wanted.manage_driver
+
+
+def working_driver(facts: HostFacts) -> str | None:
+    """Return the driver that is loaded and whole: the one worth keeping when it fits."""
+    driver = facts.driver
+    if driver is None or driver.loaded is None or driver.mismatch or driver.version is None:
+        return None
+    if driver.library is None and driver.module is None:
+        return None  # its packages are gone; it only stays loaded until the host reboots
+    if driver.module is not None and driver.module != driver.version:
+        return None
+    if facts.smi is not None and not facts.smi.ok and not facts.simulated:
+        return None
+    return driver.version

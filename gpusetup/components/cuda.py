@@ -1,0 +1,148 @@
+"""Toolkit, cuDNN and NCCL as packages of NVIDIA's repositories."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.components.base import candidates, glob, named
+from gpusetup.components.record import record_of
+from gpusetup.model.package import CudaRoot, Libraries, Package
+from gpusetup.versions import cuda_minor, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.components.base import Context
+    from gpusetup.model.repos import Format, LibraryPackages
+    from gpusetup.model.request import LibraryCandidates
+    from gpusetup.model.stack import Stack
+
+__all__ = ["no_longer_wanted", "not_of", "offered", "patterns", "wanted"]
+
+Component = Literal["cuda", "cudnn", "nccl"]
+_BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")
+"""2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""
+
+
+def patterns(context: Context, form: Format) -> tuple[str, ...]:
+    """Return globs of every library's names."""
+    rows = [row for row in context.repos.libraries if row.format == form]
+    return tuple(dict.fromkeys(glob(name) for row in rows for name in (*row.packages, *row.dev_packages)))
+
+
+def offered(context: Context, form: Format) -> tuple[LibraryCandidates, ...]:
+    """Return what the repository offers of toolkit, cuDNN and NCCL, unless they are to come as wheels."""
+    if not context.offers.known or not _as_packages(context, form):
+        return ()
+    return candidates(
+        cuda=[(version, version.partition(".")[0]) for version, _major in _builds(context, form, "cuda")],
+        cudnn=list(_builds(context, form, "cudnn")),
+        nccl=list(_builds(context, form, "nccl")),
+    )
+
+
+def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
+    """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
+    if not _as_packages(context, form) or stack.cuda is None:
+        return Libraries()
+    toolkits = [stack.cuda.version, *(other.version for other in stack.cudas)]
+    minors = [cuda_minor(version) for version in toolkits]
+    cudnn, nccl = stack.cudnn, stack.nccl
+    return Libraries(
+        cuda=tuple(item for version in toolkits for item in _packages(context, form, "cuda", version, version)),
+        cuda_roots=tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor in minors),
+        cuda_default=minors[0],
+        cudnn=_packages(context, form, "cudnn", cudnn.version, cudnn.cuda)
+        if cudnn is not None and _there(context, form, "cudnn")
+        else (),
+        nccl=_packages(context, form, "nccl", nccl.version, nccl.cuda)
+        if nccl is not None and _there(context, form, "nccl")
+        else (),
+    )
+
+
+def no_longer_wanted(context: Context, roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
+    """Return the packages of toolkits that stood beside others and are no longer asked for: those that we brought."""
+    record = record_of(context.facts)
+    lock = record.lock.wanted
+    before = [root.version for root in lock.packages.cuda_roots] if lock is not None and lock.packages else []
+    now = {root.version for root in roots}
+    if len(before) < 2:
+        return ()
+    return tuple(
+        sorted(name for name in record.brought if _of_toolkits(name, [item for item in before if item not in now]))
+    )
+
+
+def not_of(names: tuple[str, ...], roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
+    """Return what may go without these toolkits: one that went once is wanted again."""
+    return tuple(name for name in names if not _of_toolkits(name, [root.version for root in roots]))
+
+
+def _of_toolkits(name: str, minors: list[str]) -> bool:
+    return any(re.search(rf"-{minor.replace('.', '-')}(-|$)", name) for minor in minors)
+
+
+def _rows(context: Context, form: Format, component: Component) -> Iterator[LibraryPackages]:
+    return (row for row in context.repos.libraries if row.format == form and row.component == component)
+
+
+def _as_packages(context: Context, form: Format) -> bool:
+    settings = context.settings
+    if settings.cuda_from == "auto" and not _there(context, form, "cuda"):
+        return False
+    return settings.cuda_from != "wheels" and not settings.python_adopt
+
+
+def _there(context: Context, form: Format, component: Component) -> bool:
+    """Tell whether the repository has such a library at all, as far as somebody could look."""
+    names = (name for row in _rows(context, form, component) for name in row.packages)
+    return not context.offers.known or any(any(context.offers.names(glob(name, "[0-9]*"))) for name in names)
+
+
+def _builds(context: Context, form: Format, component: Component) -> Iterator[tuple[str, str]]:
+    """Yield each release that is offered, with the major of the CUDA that it is for."""
+    offers = context.offers
+    for row in _rows(context, form, component):
+        template = row.packages[0]
+        for name in offers.names(glob(template, "[0-9]*")):
+            if "{" not in template:
+                for match in filter(None, map(_BUILT.match, offers.versions(name))):
+                    yield match["version"], match["major"]
+            elif spelt := re.fullmatch(_spelt(template), name):
+                for version in offers.upstreams(name):
+                    yield version, spelt[1]
+
+
+def _spelt(template: str) -> str:
+    return re.escape(template).replace(r"\{minor\}", r"(\d+)-\d+").replace(r"\{major\}", r"(\d+)")
+
+
+def _packages(context: Context, form: Format, component: Component, version: str, cuda: str) -> tuple[Package, ...]:
+    """Return the package in this version and built for this CUDA; its headers where they are there or wanted."""
+    number = nv(version)
+    row = next(
+        row
+        for row in _rows(context, form, component)
+        if (row.min_version is None or number >= nv(row.min_version))
+        and (row.max_version is None or number <= nv(row.max_version))
+    )
+    dotted = cuda_minor(cuda)
+    texts = {"version": version, "dotted": dotted, "minor": dotted.replace(".", "-"), "major": dotted.partition(".")[0]}
+    names = [named(name, **texts) for name in row.packages]
+    headers = [named(item, **texts) for item in row.dev_packages]
+    names += [name for name in headers if context.settings.dev or name in context.facts.packages.installed]
+    return tuple(_package(context, name, row.pin, texts) for name in names)
+
+
+def _package(context: Context, name: str, pin: str, texts: dict[str, str]) -> Package:
+    """Return a package at the version that the pin forms, whatever its revision; of its CUDA's major at least."""
+    if "{dotted}" not in pin:
+        return context.offers.exact(name, texts["version"])
+    version, _, built = pin.partition("-1")
+    wishes = [f"{version}-*{built}*", f"{version}-*{built.replace('{dotted}', '{major}.')}*"]
+    for wish in wishes:
+        if found := context.offers.matching(name, named(wish, **texts)):
+            return found
+    return Package(name=name, version=named(wishes[0], **texts))

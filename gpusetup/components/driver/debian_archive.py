@@ -1,0 +1,172 @@
+"""Debian's own packages: one driver per suite, no branch in the names, modules by DKMS, older series as `tesla-NNN`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.components.base import (
+    PINNING,
+    Context,
+    DriverPackages,
+    archive_sources,
+    candidates,
+    driver_candidates,
+    no_names,
+)
+from gpusetup.components.desktops import graphics_of
+from gpusetup.components.driver.fabric import held
+from gpusetup.components.driver.kernel import header_patterns, headers, unknown_kernel_note
+from gpusetup.components.judge import versions
+from gpusetup.model.package import Libraries, Package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.model.package import Origins
+    from gpusetup.model.repos import DistroDriver, ReposFile
+    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
+    from gpusetup.model.stack import DriverChoice, Stack
+
+__all__ = ["DebianArchive", "last_seen"]
+
+_TOOLKIT = "nvidia-cuda-toolkit"
+_TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
+"""Lets nvcc use the compiler that this toolkit knows; the suite's own is newer."""
+_RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
+"""11.8.89~11.8.0-5~deb12u1: the compiler's number, then the release."""
+_NCCL = "libnccl2"
+
+
+class DebianArchive:
+    """Debian 11 to 13 with contrib and non-free."""
+
+    key = "debian-archive"
+    manager: Literal["apt"] = "apt"
+
+    def sources(self, context: Context) -> Origins:
+        """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
+        components = dict.fromkeys(item for row in _rows(context) for item in row.components)
+        return archive_sources(context, context.facts.os.codename or "", components)
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Kernel modules, user space and headers."""
+        names = [
+            name for row in _rows(context) for name in (*row.modules, *row.packages, *row.optional, row.persistence)
+        ]
+        return tuple(dict.fromkeys((*names, _NCCL, _TOOLKIT, _TOOLKIT_GCC, *header_patterns(context))))
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """A flavour counts only where its module is exactly as new as the user space."""
+        if not context.offers.known:
+            return None
+        found: dict[str, set[ModuleFlavour]] = {}
+        if context.settings.module == "prebuilt":
+            return ()
+        for row in _rows(context):
+            for version in context.offers.upstreams(row.packages[0]):
+                if context.offers.has(row.modules[0], version):
+                    found.setdefault(version, set()).add(row.module)
+        return driver_candidates(found)
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Kernel module, CUDA library, nvidia-smi, GSP firmware; everything at one version."""
+        offers, version = context.offers, choice.version
+        row = _row_for(context, choice)
+        packages = [offers.exact(name, version) for name in (*row.modules, *row.packages)]
+        packages += [offers.exact(name, version) for name in row.optional if offers.has(name, version)]
+        # It has patch numbers of its own, but is of one branch: a suite's own does not go with an older series.
+        daemon = offers.matching(row.persistence, f"{choice.branch}.*")
+        persistence = context.settings.persistence and daemon is not None
+        if persistence:
+            packages.append(Package(name=row.persistence))
+        packages += graphics_of(context, row.series, version)
+        stack = held(context.repos, "distro", "debian")
+        return DriverPackages(
+            packages=tuple(packages),
+            prerequisites=headers(context),
+            remove=_gone(_rows(context), row),
+            may_remove=stack,
+            hold=stack,
+            notes=(*_flavour_note(context, row, choice), *unknown_kernel_note(context)),
+            persistence=persistence,
+        )
+
+    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
+        """Debian has the driver's modules as source alone."""
+        return False
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """Debian's toolkit and NCCL, when they are asked for as packages."""
+        if context.settings.cuda_from != "packages" or not context.offers.known:
+            return ()
+        cuda = [match.group(1) for match in map(_RELEASE.search, context.offers.versions(_TOOLKIT)) if match]
+        majors = dict.fromkeys(version.partition(".")[0] for version in cuda)
+        return candidates(
+            cuda=[(version, version.partition(".")[0]) for version in cuda],
+            nccl=[(version, major) for version in context.offers.upstreams(_NCCL) for major in majors],
+        )
+
+    def libraries(self, context: Context, stack: Stack) -> Libraries:
+        """Debian's toolkit when it was asked for as packages.
+
+        cuDNN is a wheel all the same: Debian's package of it is a script that fetches an archive from NVIDIA.
+        """
+        if context.settings.cuda_from != "packages" or stack.cuda is None:
+            return Libraries()
+        compiler = (Package(name=_TOOLKIT_GCC),) if context.offers.has(_TOOLKIT_GCC) else ()
+        toolkit = context.offers.matching(_TOOLKIT, f"*~{stack.cuda.version}-*") or Package(name=_TOOLKIT)
+        offered = stack.nccl is not None and context.offers.has(_NCCL, stack.nccl.version)
+        nccl = (context.offers.exact(_NCCL, stack.nccl.version),) if stack.nccl is not None and offered else ()
+        return Libraries(cuda=(toolkit, *compiler), nccl=nccl)
+
+
+def last_seen(repos: ReposFile, label: str) -> tuple[DriverCandidate, ...] | None:
+    """Return the drivers that a suite was last seen with, for where nobody can look; None for other systems."""
+    rows = [row for row in repos.distro_drivers if label in row.systems and row.version]
+    # An open module that is older than the rest of the driver goes with nothing.
+    whole = {(row.series, versions.upstream(row.version)) for row in rows if row.module == "proprietary"}
+    found: dict[str, set[ModuleFlavour]] = {}
+    for row in rows:
+        version = versions.upstream(row.version)
+        if (row.series, version) in whole:
+            found.setdefault(version, set()).add(row.module)
+    return driver_candidates(found) if rows else None
+
+
+def _rows(context: Context) -> list[DistroDriver]:
+    return [row for row in context.repos.distro_drivers if context.facts.os.label in row.systems]
+
+
+def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
+    """Return the series that has this driver, in this module flavour; the one last seen where nobody could look."""
+    rows = [row for row in _rows(context) if row.module == choice.module]
+    offered = [row for row in rows if context.offers.has(row.packages[0], choice.version)]
+    seen = [row for row in rows if versions.upstream(row.version) == choice.version]
+    if not offered and not seen:
+        raise no_names(context, choice, "Debian's archive")
+    return (offered or seen)[0]
+
+
+def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
+    """Return what goes: the other flavour's module, and the roots of other series; all else depends on `alternative`.
+
+    Two series can be installed side by side; the newer one's libraries are in force then, whatever module is loaded.
+    """
+    names = [
+        name
+        for other in rows
+        for name in (*other.modules, *((*other.packages, *other.roots) if other.series != row.series else ()))
+        if name not in row.modules
+    ]
+    return (*dict.fromkeys(names), PINNING)
+
+
+def _flavour_note(context: Context, row: DistroDriver, choice: DriverChoice) -> tuple[str, ...]:
+    """Say why the proprietary module is taken where an open one is offered too."""
+    rows = [other for other in _rows(context) if other.module == "open" and other.series == row.series]
+    offered = [version for other in rows for version in context.offers.upstreams(other.modules[0])]
+    if choice.module == "open" or not offered or choice.version in offered:
+        return ()
+    text = f"the open kernel module here is {offered[0]}, the rest of the driver {choice.version}: "
+    return (text + "they must match, so the proprietary module is used",)

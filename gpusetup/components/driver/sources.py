@@ -1,0 +1,218 @@
+"""Where packages come from on a host, what vouches for them, and why there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from gpusetup.components.addresses import given
+from gpusetup.components.base import Context, Repository, repository_at
+from gpusetup.components.containers import toolkit_sources
+from gpusetup.components.driver.debian_archive import DebianArchive, last_seen
+from gpusetup.components.driver.nvidia import NvidiaRepository
+from gpusetup.components.driver.runfile import RunfileInstaller
+from gpusetup.components.driver.ubuntu_archive import UbuntuArchive
+from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins
+from gpusetup.model.plan import Refusal
+
+if TYPE_CHECKING:
+    from gpusetup.components.base import Family
+    from gpusetup.components.offers import Offers
+    from gpusetup.model.facts import HostFacts, OperatingSystem
+    from gpusetup.model.package import Manager
+    from gpusetup.model.record import Arch
+    from gpusetup.model.repos import RepoDirectory, ReposFile
+    from gpusetup.model.settings import Settings
+
+__all__ = [
+    "Absence",
+    "absence",
+    "all_sources",
+    "context_of",
+    "directory_of",
+    "family_for",
+    "last_seen",
+    "repository_of",
+    "unproven",
+]
+
+_LAYOUT = "/compute/cuda/repos/"
+
+
+def context_of(repos: ReposFile, facts: HostFacts, settings: Settings, offers: Offers) -> Context:
+    """Return all that the choice of packages looks at."""
+    return Context(
+        facts=facts,
+        settings=settings,
+        offers=offers,
+        repos=repos,
+        repository=repository_of(repos, facts, settings),
+    )
+
+
+def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
+    """Return NVIDIA's directory for this distribution and CPU, None when there is none."""
+    for directory in repos.directories:
+        if facts.os.label in directory.systems and facts.arch in directory.arches:
+            return directory
+    return None
+
+
+def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Repository | None:
+    """Return the repository for a host, None when the distribution's own source is used or none exists."""
+    directory = directory_of(repos, facts)
+    file = given(settings.source)
+    if settings.source == "distro" or directory is None or (file is not None and file.kind == "runfile"):
+        return None
+    arch: Arch = "x86_64" if facts.arch == "x86_64" else "aarch64"
+    cpu = directory.arch_directories.get(arch, repos.repository.arches[arch])
+    official = repos.repository.url.format(directory=directory.directory, arch=cpu)
+    url = official
+    if settings.source != "nvidia":
+        base = settings.source if "://" in settings.source else f"file://{settings.source}"
+        url = base if _LAYOUT in base else f"{base}{_LAYOUT}{directory.directory}/{cpu}"
+    installer = None
+    if file is not None:
+        installer = Installer(
+            path=file.path,
+            directory=directory.directory,
+            sha256=settings.source_sha256,
+            fingerprints=settings.source_fingerprints,
+        )
+        url = f"file:///var/lib/gpusetup/sources/{file.stem}"
+    others = [mirror.format(directory=directory.directory, arch=cpu) for mirror in repos.repository.mirrors]
+    return Repository(
+        folder=directory.directory,
+        cpu=cpu,
+        url=url,
+        key=_key(repos, directory, settings, url) if installer is None else UNPROVEN,
+        installer=installer,
+        unproven=next(
+            (f"{official}/{key.file}" for key in repos.keys if key.id == directory.key and not key.fingerprint), ""
+        ),
+        also=tuple(dict.fromkeys((url, official, *others))) if installer is None else (url,),
+    )
+
+
+def unproven(context: Context) -> Refusal | None:
+    """Return why a repository cannot be used: nothing vouches for its key, and none is taken unseen."""
+    repository = context.repository
+    if repository is None or repository.key != UNPROVEN:
+        return None
+    if repository.installer is not None:
+        return _of_file(context, repository.installer)
+    return Refusal(
+        reference="GS-338",
+        message=f"the key that signs NVIDIA's repository {repository.folder} cannot be verified",
+        note="NVIDIA has not published its fingerprint"
+        + (f"; it is {repository.unproven}" if repository.unproven else ""),
+        hint=(
+            "check it through a channel you trust, then set it: gpusetup_source_fingerprints=… and gpusetup_source_key="
+        )
+        + (repository.unproven or "URL"),
+    )
+
+
+def _of_file(context: Context, installer: Installer) -> Refusal | None:
+    """Return why a local repository's package is not for this host, or is not proven."""
+    file = given(installer.path)
+    if file is None or file.directory != installer.directory:
+        return Refusal(
+            reference="GS-353",
+            message=f"{installer.path} is for {file.directory if file else 'an unknown distribution'}; packages for "
+            f"{context.facts.os.label} are {installer.directory}",
+            hint=f"use the file whose name contains -{installer.directory}-",
+        )
+    if context.facts.packages.manager == "zypper":
+        return Refusal(
+            reference="GS-353",
+            message="local repositories are used with apt and dnf only",
+            hint="make a mirror of what it contains and name that folder: gpusetup_source=/path",
+        )
+    if installer.sha256 or installer.fingerprints:
+        return None
+    return Refusal(
+        reference="GS-338",
+        message=f"nothing proves that {installer.path} is the file that NVIDIA published",
+        note="each of these packages has a signing key of its own, whose fingerprint is published nowhere",
+        hint="set gpusetup_source_sha256 to the digest that the publisher names, or gpusetup_source_fingerprints",
+    )
+
+
+def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: str) -> Key:
+    """Return what vouches: a site's own fingerprints, NVIDIA's for this directory, or the keyring package's digest."""
+    if settings.source_fingerprints:
+        place = settings.source_key or f"{url}/{settings.source_fingerprints[0][-8:].lower()}.pub"
+        return Key.at(place, settings.source_fingerprints)
+    known = next((key for key in repos.keys if key.id == directory.key), None)
+    if known is not None and known.fingerprint:
+        return Key(fingerprints=(known.fingerprint,), url=f"{url}/{known.file}")
+    if directory.keyring_sha256:
+        package = KeyPackage(
+            url=f"{url}/{repos.repository.keyring_package}",
+            sha256=directory.keyring_sha256,
+            member=repos.repository.keyring_path.lstrip("/"),
+        )
+        return Key(fingerprints=(), package=package)
+    return UNPROVEN
+
+
+class Absence(NamedTuple):
+    """What is said of it."""
+
+    message: str
+    note: str
+    hint: str
+
+
+def absence(repos: ReposFile, facts: HostFacts, source: str, directory: RepoDirectory | None) -> Absence:
+    """Return why no packages can be installed here."""
+    label = facts.os.label
+    if source == "distro":
+        return Absence(
+            f"{facts.os.name} has no driver packages that gpusetup knows",
+            "it knows those of " + ", ".join(sorted({name for row in repos.distro_drivers for name in row.systems})),
+            "use NVIDIA's: gpusetup_source=nvidia"
+            if directory is not None
+            else "install a driver by hand; gpusetup keeps it",
+        )
+    own = any(label in row.systems for row in repos.distro_drivers)
+    return Absence(
+        f"NVIDIA has no repository for {label} on {facts.arch}",
+        "",
+        "use the distribution's: gpusetup_source=distro" if own else "install a driver by hand; gpusetup keeps it",
+    )
+
+
+def family_for(
+    repos: ReposFile, system: OperatingSystem, source: str, directory: RepoDirectory | None
+) -> Family | None:
+    """Return how packages are named here; None where there is nothing that we can install."""
+    file = given(source)
+    if file is not None and file.kind == "runfile":
+        return RunfileInstaller(file, manager_of(system))
+    if source == "distro":
+        if not any(system.label in row.systems for row in repos.distro_drivers):
+            return None
+        return UbuntuArchive() if system.id == "ubuntu" else DebianArchive()
+    if directory is None:
+        return None
+    return NvidiaRepository(directory)
+
+
+def manager_of(system: OperatingSystem) -> Manager:
+    """Return the package manager of a family of distributions."""
+    managers: dict[str, Manager] = {"debian": "apt", "suse": "zypper"}
+    return managers.get(system.family, "dnf")
+
+
+def all_sources(context: Context, family: Family) -> Origins:
+    """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
+    origins = family.sources(context)
+    extra = (
+        repository_at(source.name, family.manager, source.uris or (), source.key or UNPROVEN)
+        for source in context.settings.extra_sources
+    )
+    toolkit = toolkit_sources(context, family.manager)
+    return replace(origins, sources=(*origins.sources, *toolkit, *extra))

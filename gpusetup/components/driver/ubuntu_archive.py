@@ -1,0 +1,223 @@
+"""Ubuntu's own packages: branch and `-server` in the names, modules prebuilt and signed for Ubuntu's kernels."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.components.base import (
+    PINNING,
+    Context,
+    DriverPackages,
+    archive_sources,
+    driver_candidates,
+    glob,
+    named,
+    no_names,
+)
+from gpusetup.components.desktops import graphics_of
+from gpusetup.components.driver.built import Prebuilt, Ways, choose, only_trusted
+from gpusetup.components.driver.fabric import fabric_globs, fabric_of, held
+from gpusetup.components.driver.kernel import flavour_of, header_patterns, headers
+from gpusetup.model.package import Libraries, Package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.package import Built, Origins
+    from gpusetup.model.repos import DistroDriver
+    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
+    from gpusetup.model.stack import DriverChoice, Stack
+
+__all__ = ["UbuntuArchive", "graphics", "graphics_patterns", "of_other_series"]
+
+_GRAPHICS = (
+    "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",
+    "xserver-xorg-video-nvidia",
+)  # fmt: skip
+"""What a desktop has besides; it stays, in the new series."""
+_STEMS = (
+    *_GRAPHICS, "libnvidia-compute", "libnvidia-cfg1", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common",
+    "nvidia-kernel-source", "nvidia-dkms", "nvidia-headless-no-dkms", "nvidia-headless", "nvidia-driver",
+)  # fmt: skip
+_SERIES = r"(-\d{3}(?:-server)?)"
+_PREBUILT = rf"linux-(?:modules|objects|signatures)-nvidia{_SERIES}(?:-open)?-[\w.+-]+"
+"""Behind the flavour stands the kernel."""
+_NAME = re.compile(rf"(?:({'|'.join(_STEMS)}){_SERIES}?(?:-open)?|{_PREBUILT})")
+
+
+def of_other_series(context: Context, series: str) -> tuple[str, ...]:
+    """Return what is installed of other series than this suffix, by name.
+
+    Ubuntu's archive and NVIDIA's repository say differently what excludes what: alone, apt finds no way between them.
+    """
+    found = ((name, _NAME.fullmatch(name)) for name in context.facts.packages.installed)
+    return tuple(sorted(name for name, match in found if match and (match.group(2) or match.group(3) or "") != series))
+
+
+def graphics_patterns(context: Context) -> tuple[str, ...]:
+    """Return globs of what a desktop has, where it has it."""
+    return tuple(f"{stem}*" for stem in _installed_graphics(context))
+
+
+def graphics(context: Context, series: str, version: str) -> tuple[Package, ...]:
+    """Return the desktop's packages that are installed, in this series."""
+    names = (f"{stem}{series}" for stem in _installed_graphics(context))
+    return tuple(context.offers.exact(name, version) for name in names if context.offers.has(name, version))
+
+
+def _installed_graphics(context: Context) -> tuple[str, ...]:
+    matches = (_NAME.fullmatch(name) for name in context.facts.packages.installed)
+    found = {match.group(1) for match in matches if match}
+    return tuple(stem for stem in _GRAPHICS if stem in found)
+
+
+class UbuntuArchive:
+    """Ubuntu 20.04 to 26.04, restricted."""
+
+    key = "ubuntu-archive"
+    manager: Literal["apt"] = "apt"
+
+    def sources(self, context: Context) -> Origins:
+        """Restricted, from the mirror and with the key that the host uses already."""
+        components = dict.fromkeys(item for row in _rows(context) for item in row.components)
+        return archive_sources(context, context.facts.os.codename or "", components)
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Server branches; desktop ones are left to desktops."""
+        names = [
+            name for row in _rows(context) for name in (*row.modules, row.next_kernel, *row.packages, row.persistence)
+        ]
+        fabric = [
+            name for row in context.repos.fabric if row.format == "deb" for name in (row.fabric_manager, row.nscq)
+        ]
+        return tuple(
+            dict.fromkeys(
+                (*map(glob, names), *map(glob, fabric), *header_patterns(context), *graphics_patterns(context))
+            )
+        )
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """A flavour counts where modules for the kernel that boots next exist, prebuilt or as source."""
+        if not context.offers.known:
+            return None
+        found: dict[str, set[ModuleFlavour]] = {}
+        signed: dict[str, set[ModuleFlavour]] = {}
+        for row in _rows(context):
+            for name in context.offers.names(glob(row.packages[0], "[0-9]*")):
+                match = re.fullmatch(re.escape(row.packages[0]).replace(r"\{branch\}", r"(\d+)"), name)
+                chosen = choose(context, _ways(context, row, match[1])) if match else None
+                if match is None or chosen is None or not _covers(row, match[1]):
+                    continue
+                for version in context.offers.upstreams(name)[:1]:
+                    found.setdefault(version, set()).add(row.module)
+                    if chosen[0] == "prebuilt":
+                        signed.setdefault(version, set()).add(row.module)
+        return driver_candidates(signed if signed and only_trusted(context) else found)
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Signed modules for the kernel and for those that follow it, user space without DKMS, nvidia-smi."""
+        offers, branch = context.offers, choice.branch
+        row = _row_for(context, choice)
+        built, why = _built(context, row, branch)
+        ways = _ways(context, row, branch)
+        signed, source = _names(context, row, branch)
+        follower = ways.prebuilt.follower if built == "prebuilt" and ways.prebuilt is not None else ""
+        modules = [Package(name=signed)] if built == "prebuilt" else [offers.exact(source, choice.version)]
+        if follower:
+            modules.append(Package(name=follower))
+        names = [*row.packages, *((row.persistence,) if context.settings.persistence else ())]
+        fabric = fabric_of(context, choice, "deb", manager_only=True)
+        series = f"-{branch}-server"
+        stack = held(context.repos, "distro", "ubuntu")
+        return DriverPackages(
+            packages=(
+                *modules,
+                *(offers.exact(named(name, branch=branch), choice.version) for name in names),
+                *graphics(context, series, choice.version),
+                *graphics_of(context, series, choice.version, graphics(context, series, choice.version)),
+            ),
+            prerequisites=() if built == "prebuilt" else headers(context),
+            fabric=fabric,
+            remove=(
+                *_other_flavour(series[1:], "-open" if choice.module == "open" else ""),
+                *((source,) if built == "prebuilt" else (f"linux-modules-nvidia-{series[1:]}*",)),
+                *of_other_series(context, series), PINNING, *fabric_globs(context, "deb"),
+            ),
+            may_remove=stack,
+            hold=stack,
+            built=built,
+            why=why,
+            keeps_kernel=built == "prebuilt" and offers.known and not follower,
+        )  # fmt: skip
+
+    def has_prebuilt(self, context: Context) -> bool:
+        """Canonical makes them for every kernel of the archive."""
+        return any(True for _row in _rows(context))
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
+        """None of them comes from here."""
+        return ()
+
+    def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
+        """The archive's toolkit is years old: libraries come as wheels."""
+        return Libraries()
+
+
+def _rows(context: Context) -> Iterator[DistroDriver]:
+    return (row for row in context.repos.distro_drivers if context.facts.os.label in row.systems)
+
+
+def _covers(row: DistroDriver, branch: str) -> bool:
+    return row.max_branch is None or int(branch) <= row.max_branch
+
+
+def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
+    rows = [row for row in _rows(context) if row.module == choice.module and _covers(row, choice.branch)]
+    if not rows:
+        raise no_names(context, choice, "Ubuntu's archive")
+    return rows[0]
+
+
+def _names(context: Context, row: DistroDriver, branch: str) -> tuple[str, str]:
+    """Return the package of prebuilt modules for the kernel that boots next, and the source for DKMS."""
+    signed, source = (named(name, branch=branch, kernel=context.facts.kernel.next) for name in row.modules)
+    return signed, source
+
+
+def _ways(context: Context, row: DistroDriver, branch: str) -> Ways:
+    signed, source = _names(context, row, branch)
+    prebuilt = None
+    if context.offers.has(signed):
+        prebuilt = Prebuilt(
+            package=Package(name=signed), follower=_follower(context, row, branch), signer=row.signer, trusted=True
+        )
+    return Ways(prebuilt=prebuilt, dkms=context.offers.has(source), prefers="prebuilt")
+
+
+def _built(context: Context, row: DistroDriver, branch: str) -> tuple[Built, str]:
+    """Return the way that the modules come; where nobody could look, the archive is taken to have both."""
+    chosen = choose(context, _ways(context, row, branch))
+    if chosen is not None:
+        return chosen
+    asked = context.settings.module
+    return ("dkms", "gpusetup_module asks for it") if asked == "dkms" else ("prebuilt", "the archive has them")
+
+
+def _follower(context: Context, row: DistroDriver, branch: str) -> str:
+    """Return what brings the modules of the kernels after this one, on this host's own line of kernels.
+
+    The metapackage of another line (`generic` beside an HWE kernel) would pull that line's kernel in.
+    """
+    release = context.facts.kernel.next
+    line = release[: release.find(".", release.find(".") + 1) + 1]
+    name = named(row.next_kernel, branch=branch, flavour=flavour_of(context))
+    return name if any(version.startswith(line) for version in context.offers.versions(name)) else ""
+
+
+def _other_flavour(series: str, suffix: str) -> tuple[str, ...]:
+    """Return globs of what belongs to the other flavour of this series alone: it goes in the same transaction."""
+    stems = ("nvidia-dkms", "nvidia-headless-no-dkms", "linux-modules-nvidia")
+    if suffix:
+        return (*(f"{stem}-{series}" for stem in stems[:2]), f"linux-modules-nvidia-{series}-[!o]*")
+    return tuple(f"{stem}-{series}-open*" for stem in stems)

@@ -1,0 +1,127 @@
+"""IMEX in a plan: what may be written, where its package comes from, what changes."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.components.base import covering, named
+from gpusetup.components.judge import names
+from gpusetup.components.record import record_of
+from gpusetup.components.values import members
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.imex import ImexWish
+from gpusetup.model.plan import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.components.base import Context
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.package import Package
+    from gpusetup.model.repos import Format
+    from gpusetup.model.stack import DriverChoice
+
+__all__ = ["imex_actions", "imex_notes", "imex_of", "imex_wish"]
+
+_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+_MOST_CHANNELS = 2048
+"""What the driver makes room for (ImexChannelCount)."""
+_RACKS = ("GB200", "GB300")
+"""Products whose NVLink goes beyond one machine."""
+
+
+def imex_wish(value: Any, label: str) -> ImexWish | None:
+    """Read the machines of a domain: a list, or {nodes, channels}; false is none."""
+    try:
+        told = members(value, "nodes")
+    except ValueError:
+        raise _wrong(label, value) from None
+    if told is None:
+        return None
+    if not set(told) <= {"nodes", "channels"}:
+        raise _wrong(label, value)
+    nodes, channels = told["nodes"], told.get("channels", 1)
+    if not isinstance(nodes, list | tuple) or not nodes or not all(isinstance(node, str) for node in nodes):
+        raise _wrong(label, nodes)
+    for node in nodes:
+        if not _is_node(node):
+            raise _wrong(label, node, "write the machines' addresses or names, one text each")
+    twice = next((node for node in nodes if list(nodes).count(node) > 1), None)
+    if twice is not None:
+        raise _wrong(label, twice, "name each machine once")
+    if not isinstance(channels, int) or isinstance(channels, bool) or not 1 <= channels <= _MOST_CHANNELS:
+        raise _wrong(label, channels, f"write how many channels: 1 to {_MOST_CHANNELS}")
+    return ImexWish(nodes=tuple(nodes), channels=channels)
+
+
+def _is_node(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Digits and dots alone are an address that is none.
+        return bool(_NAME.fullmatch(text)) and not re.fullmatch(r"[\d.]+", text)
+    return True
+
+
+def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
+    example = 'for example {"nodes": ["10.0.0.1", "10.0.0.2"], "channels": 1}'
+    return BadInputError("GS-375", f"{label}: {str(value)[:80]!r} is no IMEX domain", path=label, hint=hint or example)
+
+
+def _not_offered(package: str, version: str) -> PreflightError:
+    """Return why a host gets no IMEX: its version must be the driver's, to the last number."""
+    return PreflightError(
+        "GS-376",
+        f"gpusetup_imex needs {package} {version}, and no repository here has it",
+        note="IMEX talks only to a driver of exactly its own version",
+        hint="use NVIDIA's repository (gpusetup_source=nvidia), or a driver whose nvidia-imex the mirror has",
+    )
+
+
+def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Package, ...]:
+    """Return the package of IMEX where it is asked for, of exactly the driver's version."""
+    if context.settings.imex is None:
+        return ()
+    rows = [row for row in context.repos.fabric if row.format == form]
+    names = list(dict.fromkeys(named(row.imex, branch=choice.branch) for row in rows))
+    found = next((name for name in names if context.offers.has(name, choice.version)), "")
+    if context.offers.known and not found:
+        raise _not_offered(" or ".join(names), choice.version)
+    ours = named(next(covering(rows, int(choice.branch))).imex, branch=choice.branch)
+    return (context.offers.exact(found or ours, choice.version),)
+
+
+def imex_notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
+    """Yield what a person should hear: IMEX on a machine whose NVLink ends in itself does nothing."""
+    if wish is not None and not any((gpu.name or "").startswith(_RACKS) for gpu in facts.gpus):
+        found = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id for gpu in facts.gpus))
+        racks = " and ".join(_RACKS)
+        yield f"gpusetup_imex: NVLink of {found} is not known to reach other machines, as that of {racks} does"
+
+
+def imex_actions(facts: HostFacts, wish: ImexWish | None) -> Iterator[Action]:
+    """Yield what changes: the list of nodes by what is on record of it, and the service."""
+    record = record_of(facts)
+    there = record.files.get(names.IMEX_NODES)
+    if wish is None:
+        if there is not None:
+            why = "gpusetup_imex no longer asks for it"
+            yield Action(id="service-imex", kind="service", what="the IMEX domain as it was before", why=why)
+        return
+    text = names.imex_nodes(wish.nodes)
+    listed = there is not None and there.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    unit = record.files.get(names.IMEX_UNIT)
+    channels = hashlib.sha256(names.imex_unit(wish.channels).encode()).hexdigest()
+    if not listed:
+        what = f"IMEX domain of {len(wish.nodes)} machines: {', '.join(wish.nodes[:4])}" + (
+            " …" * (len(wish.nodes) > 4)
+        )
+        yield Action(
+            id="service-imex", kind="service", what=what, why="gpusetup_imex asks for it; the service restarts"
+        )
+    if unit is None or unit.sha256 != channels:
+        what = f"{wish.channels} IMEX channel{'s' * (wish.channels > 1)} at every boot"
+        yield Action(id="service-imex-channels", kind="service", what=what, why="programs share memory through them")

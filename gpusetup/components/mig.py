@@ -1,0 +1,262 @@
+"""MIG: how a person writes the layout of each GPU, whether a GPU can be cut so, and what changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.components import judge
+from gpusetup.components.record import record_of
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.matrix.gpus import gpu_by_id
+from gpusetup.model.mig import MigInstances, MigLayout, MigWish
+from gpusetup.model.plan import Action
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import Gpu, HostFacts
+    from gpusetup.model.mig import MigProduct
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import Stack
+
+__all__ = ["mig_actions", "mig_layouts", "mig_wishes"]
+
+_FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
+_GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")
+_NAMED = re.compile(r"all-(\dg\.\d+gb)(?:([+-][a-z.]+)|\.(me|me\.all|gfx))?")
+_OFF = ("off", "false", "no", "none", "disabled", "all-disabled")
+_ON = ("on", "enabled", "all-enabled")
+_BALANCED = "all-balanced"
+
+
+def mig_wishes(value: Any, label: str) -> tuple[MigWish, ...]:
+    """Return the wish for each GPU that is named."""
+    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise _wrong(label, value) from None
+    if not isinstance(value, dict):
+        value = {"all": value}
+    found = {}
+    for key, layout in value.items():
+        name = str(key)
+        if not _GPU.fullmatch(name):
+            raise _wrong(label, name, "name a GPU: all, its number, or its UUID (GPU-…)")
+        found[name] = _wish(name, layout, f"{label}[{name}]")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _wish(gpu: str, layout: Any, label: str) -> MigWish:
+    if isinstance(layout, bool) or layout is None:
+        if layout:
+            raise _wrong(label, layout)
+        return MigWish(gpu=gpu, enabled=False)
+    if isinstance(layout, str):
+        text = layout.strip()
+        if text.lower() in _OFF:
+            return MigWish(gpu=gpu, enabled=False)
+        if text.lower() in _ON:
+            return MigWish(gpu=gpu, enabled=True)
+        if text == _BALANCED:
+            return MigWish(gpu=gpu, enabled=True, layout="balanced")
+        if named := _NAMED.fullmatch(text):
+            more = named[2] or (f"+{named[3]}" if named[3] else "")
+            return MigWish(gpu=gpu, enabled=True, instances=(MigInstances(profile=named[1] + more, count=0),))
+        layout = [item.strip() for item in text.split(",")]
+    if isinstance(layout, dict):
+        layout = [{name: what} for name, what in layout.items()]
+    if not isinstance(layout, list | tuple) or not layout:
+        raise _wrong(label, layout)
+    return MigWish(gpu=gpu, enabled=True, instances=tuple(_instances(item, label) for item in layout))
+
+
+def _instances(item: Any, label: str) -> MigInstances:
+    """Read one item of a list: a profile, or {profile: how many, or its compute instances}."""
+    if isinstance(item, str):
+        item = {item: 1}
+    if not isinstance(item, dict) or len(item) != 1:
+        raise _wrong(label, item)
+    ((profile, what),) = item.items()
+    if not isinstance(profile, str) or not judge.mig.is_profile(profile):
+        raise _wrong(label, profile, "name a profile as nvidia-smi mig -lgip does: 1g.18gb, 3g.71gb, 1g.18gb+me")
+    if isinstance(what, int) and not isinstance(what, bool):
+        if not 1 <= what <= 14:
+            raise _wrong(label, what, f"say how many {profile}: 1 or more")
+        return MigInstances(profile=profile, count=what)
+    if not isinstance(what, list | tuple) or not what or not all(isinstance(name, str) for name in what):
+        raise _wrong(label, what, f"say how many {profile}, or list its compute instances: {{{profile}: [1c, 2c]}}")
+    names = []
+    for name in what:
+        whole = judge.mig.compute_name(profile, name)
+        if whole is None:
+            raise _wrong(label, name, f"{profile} has no compute instance {name}; write 1c, 2c or {profile}")
+        names.append(whole)
+    if judge.mig.too_many(profile, names):
+        raise _wrong(label, " ".join(what), f"{profile} has {profile[0]} compute slices in all")
+    return MigInstances(profile=profile, compute=() if names == [profile] else tuple(names))
+
+
+def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
+    return BadInputError(
+        "GS-370", f"{label}: {str(value)!r} is no MIG layout", path=label, hint=hint or f"for example {_FORM}"
+    )
+
+
+_AMPERE = "8.0"
+"""GPUs of this compute capability need a reset to change their mode; later ones do not."""
+
+
+def mig_layouts(
+    facts: HostFacts, settings: Settings, stack: Stack, matrix: Matrix
+) -> tuple[tuple[MigLayout, ...], tuple[str, ...]]:
+    """Return what each GPU is to have, and what a person should hear; what cannot be is refused."""
+    if not settings.mig:
+        return (), ()
+    if facts.vgpu_guest:
+        raise PreflightError(
+            "GS-371", "gpusetup_mig: this host has vGPUs, whose MIG layout is that of the machine which lends them",
+            hint="unset gpusetup_mig here, and cut the GPU on its own host",
+        )  # fmt: skip
+    wishes = {wish.gpu: wish for wish in settings.mig}
+    _refuse_strangers(facts, wishes)
+    layouts: list[MigLayout] = []
+    notes: list[str] = []
+    for number, gpu in enumerate(facts.gpus):
+        wish = wishes.get(gpu.uuid or "") or wishes.get(str(number)) or wishes.get("all")
+        if wish is None:
+            continue
+        product = next((row for row in matrix.mig.products if gpu.pci_id in row.ids), None)
+        if not _capable(gpu, product, matrix):
+            if wish.gpu == "all" and any(_capable(other, None, matrix) for other in facts.gpus):
+                continue
+            raise PreflightError(
+                "GS-371", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) has no MIG",
+                hint="name only the GPUs that have it, or unset gpusetup_mig",
+            )  # fmt: skip
+        _refuse_old_driver(number, gpu, stack, matrix)
+        layout = _layout(number, gpu, wish, product)
+        layouts.append(layout)
+        notes += _unproven(number, gpu, layout, product)
+    return tuple(layouts), tuple(dict.fromkeys(notes))
+
+
+def _refuse_strangers(facts: HostFacts, wishes: dict[str, MigWish]) -> None:
+    known = {"all", *(str(number) for number in range(len(facts.gpus))), *(gpu.uuid or "" for gpu in facts.gpus)}
+    strangers = [name for name in wishes if name not in known]
+    if strangers:
+        blind = all(gpu.uuid is None for gpu in facts.gpus)
+        raise PreflightError(
+            "GS-371", f"gpusetup_mig names {', '.join(strangers)}, and this host has no such GPU",
+            note="UUIDs are known only once the driver runs" if blind else "",
+            hint=f"it has {len(facts.gpus)}: number them from 0, or write all",
+        )  # fmt: skip
+
+
+def _capable(gpu: Gpu, product: MigProduct | None, matrix: Matrix) -> bool:
+    return product is not None or gpu.mig is not None or _first_driver(gpu, matrix) is not None
+
+
+def _first_driver(gpu: Gpu, matrix: Matrix) -> str | None:
+    """Return the first driver that has MIG on this product, None where it has none or nobody says."""
+    found = [row.mig_min_driver for row in gpu_by_id(matrix, gpu.pci_id, gpu.subsystem) if row.mig_min_driver]
+    return min(found, key=nv, default=None)
+
+
+def _refuse_old_driver(number: int, gpu: Gpu, stack: Stack, matrix: Matrix) -> None:
+    first = _first_driver(gpu, matrix)
+    if stack.driver is not None and first and nv(stack.driver.version) < nv(first):
+        raise PreflightError(
+            "GS-373", f"gpusetup_mig: MIG on GPU {number} ({gpu.name}) needs driver {first}, and the stack has "
+            f"{stack.driver.version}",
+            hint=f"ask for it: gpusetup_driver='>={first}'",
+        )  # fmt: skip
+
+
+def _profiles(gpu: Gpu, product: MigProduct | None) -> list[dict[str, Any]]:
+    """Return what a GPU can be cut into: as it says itself, else as the matrix says of its product."""
+    own = gpu.slices.profiles if gpu.slices is not None else ()
+    found: list[dict[str, Any]] = msgspec.to_builtins(own or (product.profiles if product is not None else ()))
+    return found
+
+
+def _layout(number: int, gpu: Gpu, wish: MigWish, product: MigProduct | None) -> MigLayout:
+    instances = wish.instances
+    if wish.layout == "balanced":
+        if product is None or not product.balanced:
+            raise PreflightError(
+                "GS-374",
+                f"gpusetup_mig: what all-balanced means is not known for GPU {number} ({gpu.name or gpu.pci_id})",
+                hint="name the profiles, which `nvidia-smi mig -lgip` lists: {" + f'"{number}": ["…", "…"]' + "}",
+            )
+        instances = tuple(MigInstances(profile=name, count=count) for name, count in product.balanced.items())
+    layout = MigLayout(gpu=gpu.address, enabled=wish.enabled, instances=instances)
+    profiles = _profiles(gpu, product)
+    if not profiles:
+        return layout
+    asked = judge.mig.asked(_plain(layout), profiles)
+    told = asked or {"enabled": True, "instances": [{"profile": item.profile, "compute": []} for item in instances]}
+    why = judge.mig.refusal(told, profiles)
+    own = gpu.slices is not None and bool(gpu.slices.profiles)
+    if why is not None and (own or (product is not None and product.confidence == "vendor")):
+        raise PreflightError(
+            "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) cannot be cut so: {why[0]}",
+            note="its own table of profiles says so" if own else "NVIDIA's table of its product says so",
+            hint=why[1],
+        )  # fmt: skip
+    totals = {row["name"]: row["total"] for row in profiles}
+    counted = tuple(
+        msgspec.structs.replace(item, count=item.count or totals.get(item.profile, 0)) for item in instances
+    )
+    return msgspec.structs.replace(layout, instances=counted)
+
+
+def _unproven(number: int, gpu: Gpu, layout: MigLayout, product: MigProduct | None) -> Iterator[str]:
+    if layout.instances and not (gpu.slices is not None and gpu.slices.profiles):
+        if product is None:
+            yield f"the matrix has no MIG profiles of GPU {number} ({gpu.name or gpu.pci_id}): the GPU itself decides"
+        elif product.confidence != "vendor":
+            yield f"the MIG profiles of {product.name} are not NVIDIA's own table: the GPU itself decides"
+
+
+def _plain(layout: MigLayout) -> dict[str, Any]:
+    instances = [
+        {"profile": item.profile, "count": item.count, "compute": list(item.compute)} for item in layout.instances
+    ]
+    return {"enabled": layout.enabled, "instances": instances}
+
+
+def mig_actions(facts: HostFacts, layouts: tuple[MigLayout, ...]) -> Iterator[Action]:
+    """Yield what becomes of each GPU: the layouts, and what comes back where one is no longer asked for."""
+    record = record_of(facts).mig
+    probed = {gpu["address"]: gpu for gpu in judge.probed(facts)["gpus"]}
+    wanted = {layout.gpu: _plain(layout) for layout in layouts}
+    off = {"enabled": False, "instances": []}
+    back = {
+        address: msgspec.to_builtins(cut) if cut is not None else off
+        for address, cut in record.found.items()
+        if address not in wanted and address in probed
+    }
+    for address, wish in sorted((back | wanted).items()):
+        gpu = probed[address]
+        now = judge.mig.of_facts(gpu)
+        layout = judge.mig.asked(wish, (gpu["slices"] or {}).get("profiles"))
+        last = record.wanted.get(address)
+        kept = last is not None and judge.mig.same(judge.mig.asked(msgspec.to_builtins(last), None), layout)
+        if judge.mig.same(now, layout) or (now is None and kept):
+            continue
+        number = list(probed).index(address)
+        why = f"it is {judge.mig.told(now)}" if now is not None else "gpusetup_mig asks for it"
+        if address in back:
+            why += "; gpusetup_mig no longer names it, and this is what it had before"
+        resets = gpu["compute_capability"] == _AMPERE and (now is None or now["enabled"] != wish["enabled"])
+        if resets:
+            why += "; reboots only if this GPU cannot be reset"
+        what = f"MIG of GPU {number} ({gpu['name'] or address}): {judge.mig.told(layout or wish)}"
+        yield Action(id=f"mig-{address}", kind="mig", what=what, why=why, reboot=resets)

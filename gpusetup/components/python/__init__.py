@@ -1,0 +1,1 @@
+"""Python environments: their requirements, and what of them a host lacks."""

@@ -1,0 +1,441 @@
+"""Python environments, the default and named ones: what is asked for, what a host lacks, how much room they take."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from gpusetup.components import judge
+from gpusetup.components.python.requirements import (
+    interpreter_of,
+    limit_of,
+    python_requirements,
+    system_of,
+    without_caps,
+)
+from gpusetup.components.record import record_of
+from gpusetup.errors import BadInputError, NoStackError
+from gpusetup.model.environment import Environment, EnvironmentWish, RoleEnvironment
+from gpusetup.model.plan import Action
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
+from gpusetup.model.stack import exact_requirements
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.applied import RecordedPython
+    from gpusetup.model.facts import HostFacts, Python
+    from gpusetup.model.package import Package
+    from gpusetup.model.request import Request
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import Reason, Resolution, Stack
+    from gpusetup.model.wheels import Size, WheelsFile
+
+__all__ = [
+    "Room",
+    "environment_actions",
+    "environment_of",
+    "environment_packages",
+    "environment_reasons",
+    "environment_warnings",
+    "environment_wishes",
+    "environments_of",
+    "for_role",
+    "forgotten_environments",
+    "lacking",
+    "path_of",
+    "room_of",
+    "rooms_of",
+    "settled",
+    "together",
+    "unmeasured",
+    "with_one_driver",
+]
+
+_FORM = "{serve: [vllm==0.19.*], train: [torch==2.11.*, deepspeed]}"
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
+_HOLDS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy")
+_SHARED = ("driver", "cuda", "cudnn", "nccl")
+"""What a host has once, or what comes with a framework's wheels."""
+
+
+def environment_wishes(value: Any, label: str) -> tuple[EnvironmentWish, ...]:
+    """Return the environments in the order of their names; raises before anything is touched."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else {}
+        except ValueError:
+            raise _wrong(label, f"{value!r} is not a mapping of names to lists") from None
+    if not isinstance(value, dict):
+        raise _wrong(label, f"{value!r} is not a mapping of names to lists")
+    for name in value:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise _wrong(
+                f"{label}[{name}]",
+                f"{str(name)!r} cannot name an environment: its folder is called after it",
+                "use 1 to 32 lower-case letters, digits, - and _, such as serve or train-2",
+            )
+    return tuple(
+        EnvironmentWish(name=name, requirements=_requirements(value[name], f"{label}[{name}]"))
+        for name in sorted(value)
+    )
+
+
+def _requirements(value: Any, label: str) -> tuple[Requirement, ...]:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise _wrong(label, f"{value!r} is not a list of requirements")
+    try:
+        found = parse_requirements(list(words))
+    except BadInputError as error:
+        raise BadInputError(
+            error.reference, f"{label}: {error.message}", path=label, note=error.note, hint=error.hint
+        ) from None
+    for item in found:
+        if item.component in _SHARED:
+            way = f"set gpusetup_{item.component} for the host"
+            raise _wrong(label, f"{item.component} does not belong in an environment", way)
+    if not any(item.component in _HOLDS for item in found):
+        raise _wrong(label, "it asks for nothing that lives in an environment")
+    return found
+
+
+def _wrong(label: str, message: str, hint: str = "") -> BadInputError:
+    return BadInputError("GS-377", f"{label}: {message}", path=label, hint=hint or f"for example {_FORM}")
+
+
+def environment_of(facts: HostFacts, settings: Settings) -> Python | None:
+    """Return the interpreter of the environment, None where there is none."""
+    path = f"{settings.python_path}/bin/python"
+    return next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
+
+
+def settled(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> tuple[str, ...]:
+    """Return the lines that an environment is made of: what is on record stays where it differs in limits alone.
+
+    Gigabytes are not fetched again for a limit that came with another gpusetup. It takes an upgrade, or a driver older
+    than the one that the environment was made for, and a wheel beyond the limit.
+    """
+    applied = record_of(facts).lock.wanted
+    recorded = applied.requirements if applied is not None else ()
+    if without_caps(lines) != without_caps(recorded):
+        return lines
+    asked = settings.upgrade or any(limit_of(line) for line in recorded)
+    there = _packages(environment_of(facts, settings))
+    return lines if asked and any(_beyond(line, there) for line in lines) else recorded
+
+
+def lacking(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> list[str]:
+    """Return the lines that the environment does not fulfil."""
+    wanted = [line for line in lines if not line.startswith("-")]
+    have = environment_of(facts, settings)
+    pins = judge.requirements.pins(wanted)
+    left = record_of(facts).expect.python
+    if have is not None and left is not None and left.path == settings.python_path and left.now is None:
+        # Its record knows every package, the probe only the frameworks.
+        there = {**_packages(have), **left.packages}
+    else:
+        there = _packages(have)
+    pinned = {name for name, version in pins.items() if there.get(name) == version}
+    return [line for line in wanted if _beyond(line, there) or not (limit_of(line) or _name(line) in pinned)]
+
+
+def _name(line: str) -> str:
+    return next(iter(judge.requirements.pins((line,))), "")
+
+
+def _packages(python: Python | None) -> dict[str, str]:
+    found = python.packages if python is not None else {}
+    return {judge.names.python_name(name): version for name, version in found.items()}
+
+
+def _beyond(line: str, there: dict[str, str]) -> bool:
+    """Tell whether a package is there that a limit forbids."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    name, limit = limit_of(line) or ("", "")
+    if name not in there:
+        return False
+    try:
+        return not SpecifierSet(f"<{limit}").contains(there[name], prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def path_of(settings: Settings, name: str) -> str:
+    """Return where an environment is: beside the default one."""
+    return f"{settings.python_path}-{name}"
+
+
+def with_one_driver(
+    facts: HostFacts, settings: Settings, base: Request, answer: Resolution, resolve: Callable[[Request], Resolution]
+) -> tuple[Resolution, dict[str, Resolution]]:
+    """Return the host's own stack and that of each environment, all on one driver; raises where none serves all.
+
+    A newer driver runs what an older one runs, so the newest that any of them chose is tried first.
+    """
+    questions = {wish.name: _question(facts, settings, base, wish.name) for wish in settings.environments}
+    alone = {name: _resolved(name, question, resolve) for name, question in questions.items()}
+    versions = {_driver(found.stack) for found in (answer, *alone.values())} - {""}
+    if len(versions) < 2:
+        return answer, alone
+    clashes = []
+    for version in sorted(versions, key=nv, reverse=True):
+        found = _together(version, base, questions, resolve)
+        if not isinstance(found, NoStackError):
+            return found
+        clashes.append(found)
+    chosen = ", ".join(f"{name} takes {_driver(found.stack)}" for name, found in sorted(alone.items()))
+    why = f"{clashes[0].message}\n  {clashes[0].note}"
+    raise NoStackError(
+        "GS-378",
+        "no driver serves all environments of this host",
+        note=f"by themselves {chosen}, and the host {_driver(answer.stack)}\n  {why}",
+        hint="loosen one of them in gpusetup_environments, or give them hosts of their own",
+    )
+
+
+def _together(
+    version: str, base: Request, questions: Mapping[str, Request], resolve: Callable[[Request], Resolution]
+) -> tuple[Resolution, dict[str, Resolution]] | NoStackError:
+    try:
+        named = {name: _resolved(name, _on(question, version), resolve) for name, question in questions.items()}
+        return resolve(_on(base, version)), named
+    except NoStackError as error:
+        return error
+
+
+def _question(facts: HostFacts, settings: Settings, base: Request, name: str) -> Request:
+    """Ask for what lives in the environment; the wish for a driver is the host's."""
+    wish = next(item for item in settings.environments if item.name == name)
+    driver = tuple(item for item in base.requirements if item.component == "driver")
+    return replace(
+        base,
+        requirements=(*wish.requirements, *(driver or (Requirement(component="driver"),))),
+        recorded=() if settings.upgrade else _recorded(facts, name),
+        library_candidates=(),
+        wheels_only=True,
+    )
+
+
+def _recorded(facts: HostFacts, name: str) -> tuple[Requirement, ...]:
+    found = _applied(facts).get(name)
+    exact = exact_requirements(found.stack) if found is not None else ()
+    return tuple(item for item in exact if item.component != "driver")
+
+
+def _applied(facts: HostFacts) -> dict[str, Environment]:
+    lock = record_of(facts).lock
+    known = lock.wanted.environments if lock.wanted is not None and not lock.unread else UNSET
+    return {item.name: item for item in known or ()}
+
+
+def _resolved(name: str, question: Request, resolve: Callable[[Request], Resolution]) -> Resolution:
+    try:
+        return resolve(question)
+    except NoStackError as error:
+        message = f"environment {name}: {error.message}"
+        raise NoStackError(
+            error.reference, message, note=error.note, hint=error.hint, link=error.link, document=error.document
+        ) from None
+
+
+def _on(question: Request, version: str) -> Request:
+    asked = question.requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
+    others = tuple(item for item in asked if item.component != "driver")
+    return replace(question, requirements=(*others, Requirement(component="driver", specifier=f"=={version}")))
+
+
+def _driver(stack: Stack) -> str:
+    return stack.driver.version if stack.driver is not None else ""
+
+
+def environments_of(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
+    """Return the environments as the host is to have them."""
+    facts, settings = context.facts, context.settings
+    applied = _applied(facts)
+    system = system_of(matrix, facts)
+    found = []
+    for name, answer in context.named.items():
+        stack = answer.stack
+        there = applied.get(name)
+        lines = python_requirements(stack, matrix)
+        if there is not None and not settings.upgrade and _made_for(there.stack, stack):
+            # Gigabytes are not fetched again for a limit alone, unless the driver is older than the one it was for.
+            lines = there.requirements if without_caps(there.requirements) == without_caps(lines) else lines
+        made_with = interpreter_of(facts, settings, stack, system)
+        found.append(
+            Environment(
+                name=name,
+                path=path_of(settings, name),
+                stack=stack,
+                requirements=lines,
+                interpreter=made_with.path,
+            )
+        )
+    return tuple(found)
+
+
+def _made_for(before: Stack, now: Stack) -> bool:
+    return not _driver(before) or not _driver(now) or nv(_driver(now)) >= nv(_driver(before))
+
+
+def environment_packages(
+    facts: HostFacts, settings: Settings, answers: Mapping[str, Resolution], matrix: Matrix
+) -> tuple[Package, ...]:
+    """Return the system packages without which the environments cannot be made; raises where there is no Python."""
+    system = system_of(matrix, facts)
+    found = [
+        item for answer in answers.values() for item in interpreter_of(facts, settings, answer.stack, system).packages
+    ]
+    return tuple({item.name: item for item in found}.values())
+
+
+def environment_reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]:
+    """Return why each environment is what it is, in the words of its own answer."""
+    return tuple(
+        replace(reason, text=f"environment {name}: {reason.text}")
+        for name, answer in answers.items()
+        for reason in answer.reasons
+        if reason.component != "driver"
+    )
+
+
+def environment_warnings(answers: Mapping[str, Resolution]) -> tuple[str, ...]:
+    """Return what each answer warns of, with the environment that it is about."""
+    return tuple(f"environment {name}: {text}" for name, answer in answers.items() for text in answer.warnings)
+
+
+def for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, ...]:
+    """Return the environments in the words of the role."""
+    return tuple(
+        RoleEnvironment(name=item.name, path=item.path, requirements=item.requirements, interpreter=item.interpreter)
+        for item in environments
+    )
+
+
+def forgotten_environments(facts: HostFacts, environments: tuple[Environment, ...]) -> tuple[str, ...]:
+    """Return the paths of environments on record that nobody asks for any more."""
+    wanted = {item.path for item in environments}
+    return tuple(item.path for item in record_of(facts).expect.environments if item.path and item.path not in wanted)
+
+
+def environment_actions(facts: HostFacts, environments: tuple[Environment, ...]) -> Iterator[Action]:
+    """Yield what is to be made, in what differs from what is there, and what goes."""
+    there = {item.path: item for item in record_of(facts).expect.environments}
+    applied = _applied(facts)
+    for item in environments:
+        why = _why(item, applied.get(item.name), there.get(item.path))
+        if why:
+            what = " ".join(line.partition(" --hash")[0] for line in item.requirements if not line.startswith("-"))
+            yield Action(
+                id=f"python-environment-{item.name}",
+                kind="python",
+                what=f"{what} in {item.path}",
+                why=f"environment {item.name}: {why}",
+            )
+    for path in forgotten_environments(facts, environments):
+        identity = path.strip("/").replace("/", "-")
+        yield Action(
+            id=f"python-gone-{identity}",
+            kind="python",
+            what=f"{path} goes",
+            why="gpusetup_environments does not name it any more",
+        )
+
+
+def _why(item: Environment, applied: Environment | None, there: RecordedPython | None) -> str:
+    if there is None:
+        return "it does not exist yet"
+    if there.now:
+        return f"{there.path} is not as it was installed: {there.now}"
+    if applied is None or (item.requirements, item.interpreter) != (applied.requirements, applied.interpreter):
+        return "it holds another set of packages"
+    return ""
+
+
+_BESIDE = 10
+"""Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""
+
+
+class Room(NamedTuple):
+    """Bytes; what nobody measured is named, and nothing is guessed in its place."""
+
+    download: int = 0
+    installed: int = 0
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        """Bytes while it is made: pip keeps what it downloaded, inside the new environment, until all is unpacked."""
+        return self.download + self.installed * (100 + _BESIDE) // 100 if self.installed else 0
+
+
+def room_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Room:
+    """Return what these lines of a requirements file bring; what comes with two of them is counted once."""
+    closures = {item.pin: item.wheels for item in measured.closures if item.arch == arch}
+    sizes = next((found for cpu, found in measured.sizes.items() if cpu == arch), {})
+    counted: dict[str, Size] = {}
+    unknown = []
+    for pin in _pins(requirements):
+        wheels = closures.get(pin) or ((_plain(pin),) if _plain(pin) in sizes else ())
+        if not wheels:
+            unknown.append(pin)
+        for wheel in wheels:
+            name, size = wheel.partition("==")[0], sizes[wheel]
+            counted[name] = max(size, counted.get(name, size))
+    return Room(
+        download=sum(size.download for size in counted.values()),
+        installed=sum(size.installed for size in counted.values()),
+        unknown=tuple(unknown),
+    )
+
+
+def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, Room]:
+    """Return the room that each environment takes that is to be made, by its path."""
+    made = {action.id for action in todo if action.kind == "python"}
+    lines = {wanted.settings.python_path: wanted.requirements} if "python-packages" in made else {}
+    for item in wanted.environments:
+        if f"python-environment-{item.name}" in made:
+            lines[item.path] = item.requirements
+    return {path: room_of(those, arch, measured) for path, those in lines.items()}
+
+
+def unmeasured(room: Room) -> tuple[str, ...]:
+    """Say whose size nobody has measured."""
+    if not room.unknown:
+        return ()
+    names = ", ".join(room.unknown)
+    return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
+
+
+def together(rooms: Iterable[Room]) -> Room:
+    """Return what several environments bring, one beside the other."""
+    every = tuple(rooms)
+    return Room(
+        download=sum(room.download for room in every),
+        installed=sum(room.installed for room in every),
+        unknown=tuple(dict.fromkeys(name for room in every for name in room.unknown)),
+    )
+
+
+def _pins(requirements: Iterable[str]) -> Iterator[str]:
+    """Yield what is pinned, without its hashes; a line that only limits what comes with a pin brings nothing itself."""
+    for line in requirements:
+        pin = line.partition(" ")[0]
+        if not line.startswith("-") and "==" in pin:
+            yield pin
+
+
+def _plain(pin: str) -> str:
+    name, _, version = pin.partition("==")
+    return f"{judge.names.python_name(name)}=={version}"

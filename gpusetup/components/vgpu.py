@@ -1,0 +1,214 @@
+"""A vGPU guest: its driver, from a file or a cloud alone and of a branch that its host takes, and its licence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from gpusetup.components import judge
+from gpusetup.components.addresses import given
+from gpusetup.components.base import working_driver
+from gpusetup.components.record import record_of
+from gpusetup.errors import PreflightError
+from gpusetup.matrix.vgpu import files_of, fitting
+from gpusetup.model.plan import Action, Refusal
+from gpusetup.model.platforms import Cloud
+from gpusetup.resolve.domains import matches
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.applied import Applied
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.platforms import CloudFile, VgpuCloud
+    from gpusetup.model.request import Requirement
+    from gpusetup.model.settings import Settings
+
+__all__ = [
+    "brings_guest_driver",
+    "guest_notes",
+    "guest_refusals",
+    "licence_action",
+    "licence_given_up",
+    "licence_refusals",
+    "vgpu_refusal",
+    "with_cloud_driver",
+    "with_recorded_token",
+]
+
+_SHOWN = 4
+
+
+def brings_guest_driver(settings: Settings) -> bool:
+    """Tell whether the source is a guest driver's installer, or a cloud that has one."""
+    file = given(settings.source)
+    return settings.source in get_args(Cloud) or (file is not None and file.guest)
+
+
+def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: Matrix) -> Iterator[Refusal]:
+    """Yield why this driver may not be put on this vGPU guest."""
+    if not facts.vgpu_guest:
+        return
+    if not brings_guest_driver(settings):
+        yield vgpu_refusal()
+        return
+    release = _release_of(version, matrix)
+    if release is None:
+        yield Refusal(
+            reference="GS-354",
+            message=f"driver branch {version.partition('.')[0]} belongs to no release of vGPU software that is known",
+            hint="take a guest driver that belongs to the vGPU release of your host: gpusetup matrix vgpu",
+        )
+    elif settings.vgpu_host and release not in (fits := fitting(settings.vgpu_host.partition(".")[0], matrix)):
+        drivers = [item for item in matrix.vgpu.releases if item.vgpu.partition(".")[0] in fits]
+        drivers.sort(key=lambda item: nv(item.vgpu), reverse=True)
+        newest = ", ".join(f"{item.guest} (vGPU {item.vgpu})" for item in drivers[:_SHOWN])
+        yield Refusal(
+            reference="GS-354",
+            message=f"guest driver {version} is of vGPU {release}: hosts of vGPU {settings.vgpu_host} do not take it",
+            note=f"that host takes guest drivers of vGPU {', '.join(fits)}",
+            hint=f"take one of them, such as {newest}; all of them: gpusetup matrix vgpu",
+            source="vgpu-host-takes-guest",
+        )
+
+
+def guest_notes(facts: HostFacts, settings: Settings) -> Iterator[str]:
+    """Yield what a person should hear of a guest driver before it comes."""
+    if not brings_guest_driver(settings):
+        return
+    if not facts.vgpu_guest:
+        yield (
+            "this is a vGPU guest driver, and the GPU here is no vGPU: it needs a licence all the same; use it only "
+            "where your cloud says so"
+        )
+    elif not settings.vgpu_host:
+        yield (
+            "whether the host takes this guest driver is not known: set gpusetup_vgpu_host to the release of the "
+            "host's vGPU software (of another one, the driver does not start: Xid 78)"
+        )
+    if not settings.vgpu_token:
+        yield "NVIDIA licenses vGPU software: by your cloud, or by a token (gpusetup_vgpu_token)"
+
+
+def vgpu_refusal() -> Refusal:
+    """Return why a vGPU guest gets no driver from a repository."""
+    return Refusal(
+        reference="GS-323",
+        message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
+        note="a guest needs a vGPU guest driver from a branch that its host supports",
+        hint="copy your vGPU administrator's guest driver to the host, and name it: "
+        "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; or your cloud's: gpusetup_source=azure, google "
+        "or aws; one that is installed already is kept",
+    )
+
+
+def _release_of(version: str, matrix: Matrix) -> str | None:
+    branch = nv(version).major
+    return next((item.vgpu for item in matrix.vgpu.branches if item.branch == branch), None)
+
+
+def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> Settings:
+    """Return the wishes with the address of the cloud's guest driver in place of the cloud's name.
+
+    A guest driver that works stays, as everywhere: then it needs no source.
+    """
+    cloud = next((item for item in matrix.vgpu.clouds if item.cloud == settings.source), None)
+    if cloud is None:
+        return settings
+    wish = next((item for item in settings.requirements if item.component == "driver"), None)
+    files = {_version(file): file for file in reversed(files_of(cloud, matrix))}
+    there = None if settings.upgrade else working_driver(facts)
+    if there is not None and (wish is None or matches(wish, [there])):
+        kept = files.get(there)
+        return replace(settings, source=kept.url if kept else "distro")
+    if cloud.installed_by:
+        raise PreflightError(
+            "GS-356",
+            f"{cloud.name} gives its guest driver away as no file",
+            note=f"it is installed by {cloud.installed_by}",
+            hint="install it that way first; gpusetup keeps it, and brings what fits it",
+        )
+    file = _chosen(cloud, files, wish, settings.vgpu_host, matrix)
+    return replace(settings, source=file.url, source_sha256=settings.source_sha256 or file.sha256)
+
+
+def _chosen(
+    cloud: VgpuCloud, files: dict[str, CloudFile], wish: Requirement | None, host: str, matrix: Matrix
+) -> CloudFile:
+    """Return the newest that was asked for and that the host takes; where nothing says, what the cloud installs."""
+    takes = fitting(host.partition(".")[0], matrix) if host else None
+    fit = [file for file in files.values() if takes is None or file.vgpu.partition(".")[0] in takes]
+    asked = wish is not None and bool(wish.specifier or wish.latest)
+    if wish is not None:
+        wanted = set(matches(wish, [_version(file) for file in fit]))
+        fit = [file for file in fit if _version(file) in wanted]
+    if not fit:
+        raise PreflightError(
+            "GS-356",
+            f"{cloud.name} is not known to offer a guest driver that was asked for"
+            + (f" and that a host of vGPU {host} takes" if host else ""),
+            note="known: " + ", ".join(f"{version} (vGPU {file.vgpu})" for version, file in reversed(files.items())),
+            hint="ask for one of them, or name a newer one by its address: gpusetup_source=https://….run",
+        )
+    if not asked and takes is None and cloud.default is not None:
+        fit = [file for file in fit if file.vgpu == cloud.default] or fit
+    return max(fit, key=lambda file: nv(file.vgpu))
+
+
+def _version(file: CloudFile) -> str:
+    found = given(file.url)
+    return found.version if found is not None else ""
+
+
+def licence_refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
+    """Return why this host can use no licence; nothing where it can, or where none is asked for."""
+    if not settings.vgpu_token or "gridd" in facts.services or brings_guest_driver(settings):
+        return ()
+    refusal = Refusal(
+        reference="GS-434",
+        message="gpusetup_vgpu_token is set, but nvidia-gridd, which uses it, is missing",
+        note="only vGPU guest drivers bring it; drivers from NVIDIA's repositories and distributions do not",
+        hint="install the guest driver from your cloud or vGPU administrator first, or unset gpusetup_vgpu_token",
+    )
+    return (refusal,)
+
+
+def licence_given_up(facts: HostFacts, settings: Settings) -> bool:
+    """Tell whether an earlier apply licensed the vGPU and nobody asks for that any more."""
+    name = "/" + judge.licence.TOKEN
+    return not settings.vgpu_token and any(path.endswith(name) for path in record_of(facts).files)
+
+
+def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
+    """Return the lock with today's path of its token; refuse where that file is another token by now."""
+    wanted = lock.wanted
+    kept = wanted.settings if wanted is not None else UNSET
+    if wanted is None or kept is UNSET or not kept.vgpu_token:
+        return lock
+    if kept.vgpu_token_sha256 != settings.vgpu_token_sha256:
+        raise PreflightError(
+            "GS-816",
+            f"that apply licensed the vGPU with another token, {kept.vgpu_token} at that time",
+            note=f"gpusetup keeps no token; its SHA-256 is {kept.vgpu_token_sha256}",
+            hint="name the file that has it: -e gpusetup_vgpu_token=PATH",
+        )
+    return replace(lock, wanted=replace(wanted, settings=replace(kept, vgpu_token=settings.vgpu_token)))
+
+
+def licence_action(facts: HostFacts, settings: Settings) -> Iterator[Action]:
+    """Yield the action that licenses the vGPU, where something is not as it should be."""
+    if licence_given_up(facts, settings):
+        why = "gpusetup_vgpu_token asks for it no more"
+        yield Action(id="file-vgpu-licence", kind="file", what="no longer license the vGPU", why=why, reboot=False)
+    if not settings.vgpu_token:
+        return
+    there = msgspec.to_builtins(facts.licence)
+    why = judge.licence.lacking(there, settings.vgpu_token_sha256, settings.vgpu_feature)
+    if why:
+        what = f"license the vGPU ({settings.vgpu_feature}) with the token {settings.vgpu_token.rpartition('/')[2]}"
+        yield Action(id="file-vgpu-licence", kind="file", what=what, why=why, reboot=False)

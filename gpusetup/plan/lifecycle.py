@@ -1,0 +1,136 @@
+"""After an apply: what drifted from it, which one to go back to, what removal undoes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from gpusetup.components import judge
+from gpusetup.components.judge import gpudirect, versions
+from gpusetup.components.record import record_of
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.applied import NO_LOCK
+from gpusetup.model.lifecycle import Difference, Removal
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lifecycle import Past
+    from gpusetup.model.package import PackageSet
+
+__all__ = ["applied_id", "choose", "differences", "is_verified", "pending_reboot", "removal_of"]
+
+
+def applied_id(facts: HostFacts) -> str:
+    """Return the id of the apply on record, nothing when there is none."""
+    return record_of(facts).apply.id
+
+
+def differences(facts: HostFacts) -> tuple[Difference, ...]:
+    """Return everything that is no longer as the last apply left it."""
+    found = judge.drift.differences(judge.probed(facts), judge.record(facts))
+    return tuple(msgspec.convert(item._asdict(), Difference) for item in found)
+
+
+_ONLY_WHERE_SAID = ("settings", "interpreter")
+"""What older records lack without saying that it was none."""
+
+
+def is_verified(past: Past) -> bool:
+    """Tell whether the verification passed, as far as there was a GPU to ask."""
+    return past.verified is not None and past.verified.passed
+
+
+def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
+    """Return the apply to go back to: the one asked for, else the last that verified and is not what the host has now.
+
+    A host whose last apply failed, or did not verify, goes back to the last one that did.
+    """
+    if wanted:
+        return _named(history, wanted)
+    now = next((past for past in history if past.id == current), None)
+    stands = now if now is not None and is_verified(now) else None
+    for past in reversed(history):
+        if is_verified(past) and past.lock != NO_LOCK and not (stands is not None and _same(past, stands)):
+            return past
+    raise PreflightError(
+        "GS-802",
+        "no earlier verified state",
+        note=f"on record: {', '.join(past.id for past in history) or 'none'}",
+        hint="gpusetup rollback --list shows them; --to ID goes to an unverified one",
+    )
+
+
+def _named(history: tuple[Past, ...], wanted: str) -> Past:
+    found = [past for past in history if past.id == wanted] or [past for past in history if past.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    raise BadInputError(
+        "GS-803",
+        f"{len(found)} applies on record begin with {wanted}" if found else f"no apply {wanted} on record",
+        path="--to",
+        note=f"on record: {', '.join(past.id for past in history) or 'none'}",
+        hint="gpusetup rollback --list",
+    )
+
+
+def _same(left: Past, right: Past) -> bool:
+    """Tell whether two applies left the same state; what an older record does not say makes no difference."""
+    if left.lock.stack != right.lock.stack or left.packages != right.packages:
+        return False
+    one, other = left.lock.wanted, right.lock.wanted
+    if one is None or other is None:
+        return one is other
+    return all(_alike(name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+
+
+def _alike(name: str, one: Any, other: Any) -> bool:
+    if name in _ONLY_WHERE_SAID and UNSET in (one, other):
+        return True
+    if name == "packages":
+        return _wish(one) == _wish(other)
+    if name == "monitoring":
+        one, other = (exporter and replace(exporter, why="") for exporter in (one, other))
+    return (one or None) == (other or None)
+
+
+def _wish(packages: PackageSet | None) -> PackageSet | None:
+    """Return what was wished of packages, without what depends on the packages that were there before."""
+    return packages and replace(packages, prerequisites=(), remove=(), may_remove=(), enable=(), replace=())
+
+
+def removal_of(facts: HostFacts) -> Removal | None:
+    """Return what the record says is to be undone; None for a host without a record."""
+    state = facts.state
+    if state is None:
+        return None
+    installed = facts.packages.installed
+    back = state.taken | {name: old for name, old in state.moved.items() if name in installed}
+    brought = {there for item in state.brought.items() for there in versions.places(installed, *item)}
+    deleted = tuple(sorted(path for path, entry in state.files.items() if entry.original is None))
+    python = state.expect.python
+    return Removal(
+        packages=tuple(sorted(brought)),
+        restored=tuple(f"{name}={back[name]}" for name in sorted(back)),
+        files_deleted=deleted,
+        files_restored=tuple(sorted(path for path in state.files if path not in deleted)),
+        links=tuple(sorted(state.links)),
+        holds=state.holds,
+        services=tuple(sorted(state.services)),
+        arguments=state.arguments,
+        mig=tuple(sorted(state.mig.found)),
+        initramfs=any("nouveau" in path or path == gpudirect.OPTIONS for path in state.files),
+        python=python.path or "" if python is not None and not python.adopted else "",
+        environments=tuple(item.path for item in state.expect.environments if item.path),
+        history="/var/lib/gpusetup",
+    )
+
+
+def pending_reboot(facts: HostFacts, removal: Removal) -> str:
+    """Say why the host still runs something that is no longer on its disk."""
+    loaded = facts.driver.loaded if facts.driver is not None else None
+    if loaded is not None and (removal.packages or removal.restored):
+        return f"nvidia {loaded.version} stays loaded until the host reboots"
+    return ""
