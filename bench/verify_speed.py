@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from bench.found import Found, Row
 from gpusetup.report.formats import FORMATS, render
 from gpusetup.report.verification import verification_report
-from gpusetup.verify.judge import judge
-from gpusetup.verify.local import probe_argv
 from gpusetup.verify.machine import Machine
+from gpusetup.verify.probe import probe_argv
+from gpusetup.verify.registry import judge
 from tests.lab.health import stand_in
 
 if TYPE_CHECKING:

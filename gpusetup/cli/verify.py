@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
     from gpusetup.report.model import Report
     from gpusetup.verify.machine import Wanted
-    from gpusetup.verify.request import Ask, Observed
+    from gpusetup.verify.probe import Ask, Observed
 
 __all__ = ["FORMATS", "NO_ACTION", "ONCE", "add_arguments", "add_checks", "run", "verified"]
 
@@ -189,7 +189,7 @@ def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple
 
 
 def _ask(arguments: argparse.Namespace) -> Ask:
-    from gpusetup.verify.request import Ask
+    from gpusetup.verify.probe import Ask
 
     only = None
     if arguments.only is not None:
@@ -234,7 +234,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
     ask = _ask(arguments)
     if arguments.inventory is None:
         from gpusetup.verify.environments import look_into
-        from gpusetup.verify.local import observe_in_turn
+        from gpusetup.verify.probe import observe_in_turn
 
         if output.aside().isatty():
             output.say(f"checking this machine, level {ask.level} …")
@@ -263,8 +263,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
 
 def _into(ask: Ask) -> Observed:
     """Look into one environment of this machine; that it gives no answer is a finding about it."""
-    from gpusetup.verify.local import observe_in_turn
-    from gpusetup.verify.request import Observed
+    from gpusetup.verify.probe import Observed, observe_in_turn
 
     try:
         return observe_in_turn(ask, os.environ)

@@ -11,8 +11,8 @@ from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import topology_of
 from gpusetup.verify.baseline import compare
 from gpusetup.verify.environments import results_of
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
+from gpusetup.verify.registry import judge
 from gpusetup.verify.strict import strict
 
 if TYPE_CHECKING:

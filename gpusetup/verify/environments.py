@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.model.verdict import Result
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
+from gpusetup.verify.registry import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpusetup.model.environment import Environment
-    from gpusetup.verify.request import Ask, Observed
+    from gpusetup.verify.probe import Ask, Observed
 
 __all__ = ["asks", "in_environment", "kept", "look_into", "results_of"]
 

@@ -7,9 +7,12 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.gpus import GpuKind
 
 __all__ = [
     "Bound",
@@ -23,6 +26,7 @@ __all__ = [
     "memory",
     "nvlink_of",
     "pcie",
+    "product",
     "setting",
 ]
 
@@ -199,3 +203,19 @@ def _by_size(table: dict[str, float], size: int) -> float:
             share = (math.log(size) - math.log(low)) / (math.log(high) - math.log(low))
             return small + share * (large - small)
     return known[-1][1]
+
+
+@cache
+def product(device_id: str) -> GpuKind | None:
+    """Return the product with this PCI device id, None when the matrix does not list it."""
+    from gpusetup.errors import GpuSetupError
+    from gpusetup.matrix.gpus import find_gpu
+    from gpusetup.matrix.load import matrix
+
+    number = device_id.lower().removeprefix("0x")
+    if len(number) != 4:
+        return None
+    try:
+        return find_gpu(matrix(), f"10de:{number}")
+    except GpuSetupError:
+        return None

@@ -12,12 +12,12 @@ from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.variables import Part, RoleVariables
 from gpusetup.verify.environments import asks, kept
-from gpusetup.verify.request import Observed, deadline
+from gpusetup.verify.probe import Observed, deadline
 
 if TYPE_CHECKING:
     from gpusetup.drive.events import HostProgress
     from gpusetup.drive.playbook import Observer, Session
-    from gpusetup.verify.request import Ask
+    from gpusetup.verify.probe import Ask
 
 __all__ = ["hosts_plan", "observe_fleet"]
 

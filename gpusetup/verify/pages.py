@@ -11,8 +11,7 @@ from gpusetup.recovery.xids import catalogue
 from gpusetup.verify.decay import CHECK as DECAY
 from gpusetup.verify.decay import decay_page
 from gpusetup.verify.expected import expectations
-from gpusetup.verify.needs import NEEDS
-from gpusetup.verify.registry import LEVELS, Check, checks
+from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""The registry of checks: small files below `checks/<level>/`, found by being there.
-
-A file holds one check, or a table of checks that differ in the part of one measurement that they judge.
+"""The registry of checks: functions below `checks/<level>/`, and tables of checks that differ in one part.
 
 A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
 and is skipped: a check that did not run is never a pass.
@@ -9,23 +7,38 @@ and is skipped: a check that did not run is never a pass.
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusetup.model.verdict import Finding, Item, Level, Result, worst
+from gpusetup.model.verdict import Finding, Item, Level, Result, levels_up_to, worst
 from gpusetup.verify.blame import blamed
-from gpusetup.verify.needs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.verify.machine import Machine
 
-__all__ = ["Check", "Row", "check", "checks", "find", "from_items", "in_packages", "in_stack", "table"]
+__all__ = [
+    "NEEDS",
+    "Check",
+    "Row",
+    "check",
+    "checks",
+    "find",
+    "from_items",
+    "in_packages",
+    "in_stack",
+    "judge",
+    "table",
+]
 
+
+_TO_DO = "To do:"
+"""What every page has, and no other docstring."""
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
 
 
@@ -40,7 +53,7 @@ class Check:
     seconds: Callable[[Machine], float]
     judge: Callable[[Machine], Finding]
     page: str
-    """The module's docstring: what is looked at, how it is judged, what to do."""
+    """The docstring: what is looked at, how it is judged, what to do."""
     applies: Callable[[Machine], bool] = lambda _machine: True
     """Whether a report on this machine lists the check at all."""
     asked: Callable[[Machine], bool] | None = None
@@ -48,7 +61,7 @@ class Check:
 
     def run(self, machine: Machine) -> Result:
         """Judge, unless something that is needed is missing."""
-        lacking = missing(self.needs, machine)
+        lacking = _missing(self.needs, machine)
         finding = lacking if lacking is not None else self.judge(machine)
         finding = blamed(self.id, finding, asked=self.asked(machine) if self.asked is not None else None)
         return Result(
@@ -79,10 +92,10 @@ def check(
     applies: Callable[[Machine], bool] = lambda _machine: True,
     asked: Callable[[Machine], bool] | None = None,
 ) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
-    """Register the decorated function; its level is the folder of its file, its page the file's docstring."""
+    """Register the decorated function; its level is the folder of its file, its page its docstring."""
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
-        level, page = _place(judge.__module__)
+        level, page = _place(judge)
         _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page, applies, asked)
         return judge
 
@@ -97,6 +110,16 @@ def in_stack(name: str) -> Callable[[Machine], bool]:
 def in_packages(group: str) -> Callable[[Machine], bool]:
     """Return the question whether the host's record has system packages of a group."""
     return lambda machine: machine.wanted.packages(group)
+
+
+def took(*collectors: str) -> Callable[[Machine], float]:
+    """Return how long collectors take."""
+    return lambda machine: machine.took(*collectors)
+
+
+def took_section(name: str) -> Callable[[Machine], float]:
+    """Return how long a section of the document takes."""
+    return lambda machine: float((machine.sections.get(name) or {}).get("seconds") or 0)
 
 
 class Row(NamedTuple):
@@ -117,8 +140,8 @@ def table(
     applies: Callable[[Machine], bool] = lambda _machine: True,
     asked: Callable[[Machine], bool] | None = None,
 ) -> None:
-    """Register checks that differ in the part they judge only: their pages share the rest of the file's docstring."""
-    level, page = _place(judge.__module__)
+    """Register checks that differ in the part they judge only: their pages share the rest of the docstring."""
+    level, page = _place(judge)
     shared = page.partition("\n")[2]
     for row in rows:
         _FOUND[row.id] = Check(
@@ -130,12 +153,14 @@ def _of_part(judge: Callable[[Machine, str], Finding], part: str) -> Callable[[M
     return lambda machine: judge(machine, part)
 
 
-def _place(module: str) -> tuple[Level, str]:
-    """Return the level and the docstring of a check's file."""
+def _place(judge: Callable[..., Finding]) -> tuple[Level, str]:
+    """Return the level, which is the folder of the judge's file, and the page: its docstring or its file's."""
+    module = judge.__module__
     level = next((level for level in LEVELS if level == module.split(".")[-2]), None)
     if level is None:
         raise ValueError(f"{module} is not below checks/<level>/")
-    return level, (sys.modules[module].__doc__ or "").strip()
+    own = inspect.cleandoc(judge.__doc__ or "")
+    return level, own if _TO_DO in own else (sys.modules[module].__doc__ or "").strip()
 
 
 @cache
@@ -179,3 +204,85 @@ def _join(items: list[Item]) -> str:
         names = ", ".join(subjects[:4]) + (f" and {len(subjects) - 4} more" if len(subjects) > 4 else "")
         parts.append(f"{names}: {text}")
     return "; ".join(parts[:3]) + (f"; and {len(parts) - 3} more" if len(parts) > 3 else "")
+
+
+def _gpu(machine: Machine) -> Finding | None:
+    if machine.simulated:
+        return Finding("skip", "the GPU is simulated")
+    if machine.facts.get("error"):
+        return Finding("fail", f"not checked: the host probe failed: {machine.facts['error']}")
+    if not machine.has_gpu:
+        return Finding("skip", "no NVIDIA GPU on PCI")
+    return None
+
+
+def _expected(machine: Machine) -> Finding | None:
+    """A machine without a GPU passes for one that needs none, unless something says that it has them."""
+    lacking = _gpu(machine)
+    missing_one = lacking is not None and lacking.verdict == "skip" and not machine.simulated
+    return None if missing_one and machine.wanted.gpu_expected else lacking
+
+
+def _smi(machine: Machine) -> Finding | None:
+    if machine.gpus:
+        return None
+    return Finding("skip", "not checked: nvidia-smi gave no list of GPUs (see driver.responds)")
+
+
+def _python(machine: Machine) -> Finding | None:
+    from gpusetup.verify.reasons import interpreter_problem
+
+    if machine.workers:
+        return None
+    return Finding("skip", interpreter_problem(machine) or "not run: no GPU was found (see gpu.count)")
+
+
+def _context(machine: Machine) -> Finding | None:
+    """At least one GPU could be opened."""
+    if any("error" not in worker.get("open", {"error": ""}) for worker in machine.workers.values()):
+        return None
+    return Finding("skip", "not run: no GPU could be opened (see cuda.context)")
+
+
+def _pairs(machine: Machine) -> Finding | None:
+    if len(machine.gpus) < 2:
+        return Finding("skip", "only one GPU: no pair to test")
+    if "peer" not in machine.sections and "nccl" not in machine.sections:
+        whole = [gpu for gpu in machine.gpus if not machine.mig(gpu)]
+        if len(whole) < 2:
+            return Finding("unsupported", "MIG instances have no peers")
+        return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
+    return None
+
+
+NEEDS: dict[str, tuple[str, Callable[[Machine], Finding | None]]] = {
+    "expected": ("an NVIDIA GPU, in the machine or in what it should have", _expected),
+    "gpu": ("an NVIDIA GPU in the machine", _gpu),
+    "smi": ("an answer from nvidia-smi", _smi),
+    "python": ("the Python environment with CuPy", _python),
+    "context": ("a GPU that could be opened", _context),
+    "pairs": ("two GPUs or more", _pairs),
+}
+
+
+def _missing(needs: tuple[str, ...], machine: Machine) -> Finding | None:
+    """Return the finding of the first need that is not met."""
+    for need in needs:
+        finding = NEEDS[need][1](machine)
+        if finding is not None:
+            return finding
+    return None
+
+
+def judge(machine: Machine) -> tuple[Result, ...]:
+    """Return one result per check; observations that a check cannot read fail that check alone."""
+    levels = levels_up_to(machine.level)
+    return tuple(_result(check, machine) for check in checks() if check.level in levels and check.applies(machine))
+
+
+def _result(check: Check, machine: Machine) -> Result:
+    try:
+        return check.run(machine)
+    except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
+        text = f"could not be evaluated: {type(error).__name__}: {error}"
+        return Result(id=check.id, level=check.level, verdict="fail", text=text)

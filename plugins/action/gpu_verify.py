@@ -18,8 +18,8 @@ def judged(observations: dict[str, Any]) -> list[dict[str, Any]] | None:
     try:
         import msgspec
 
-        from gpusetup.verify.judge import judge
         from gpusetup.verify.machine import Machine
+        from gpusetup.verify.registry import judge
     except ImportError:
         return None
     return [msgspec.to_builtins(result) for result in judge(Machine(observations))]

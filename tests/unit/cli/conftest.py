@@ -10,8 +10,8 @@ import pytest
 
 from gpusetup.cli import verify_quarantine
 from gpusetup.cli.main import main
-from gpusetup.verify import local
-from gpusetup.verify.request import Observed
+from gpusetup.verify import probe
+from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, set_smi
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     monkeypatch.setattr(verify_quarantine, "_PAUSE", 0.0)
     found = Machine(tmp_path, capsys)
-    monkeypatch.setattr(local, "observe_in_turn", lambda *_: found.observed)
+    monkeypatch.setattr(probe, "observe_in_turn", lambda *_: found.observed)
     return found

@@ -13,8 +13,8 @@ import pytest
 from gpusetup.cli import session, timers, verify_timer
 from gpusetup.cli.main import main
 from gpusetup.health import hooks
-from gpusetup.verify import fleet, local
-from gpusetup.verify.request import Observed
+from gpusetup.verify import fleet, probe
+from gpusetup.verify.probe import Observed
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Machine
@@ -61,7 +61,7 @@ def test_every_block_is_run_in_its_order(root: Machine, tmp_path: Path, monkeypa
     def observed(*_: Any) -> Observed:
         return Observed(answers.pop(0))
 
-    monkeypatch.setattr(local, "observe_in_turn", observed)
+    monkeypatch.setattr(probe, "observe_in_turn", observed)
     root.capsys.readouterr()
     for command, shown in COMMANDS:
         lines = plain(shown, tmp_path)

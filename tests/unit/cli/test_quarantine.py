@@ -17,8 +17,8 @@ from gpusetup.errors import VerifyFailedError
 from gpusetup.health import history, standing
 from gpusetup.health import hooks as hook_files
 from gpusetup.health.places import condition_patch
-from gpusetup.verify import fleet, local
-from gpusetup.verify.request import Ask, Observed, deadline
+from gpusetup.verify import fleet, probe
+from gpusetup.verify.probe import Ask, Observed, deadline
 from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [Observed(machine.bad), Observed(machine.good)]
-    monkeypatch.setattr(local, "observe_in_turn", lambda *_: answers.pop(0))
+    monkeypatch.setattr(probe, "observe_in_turn", lambda *_: answers.pop(0))
     assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
     busy = Observed(None, "verify-7 on n1 changes it", postponed=True)
     answers = [busy, busy, Observed(machine.bad), Observed(machine.good)]
@@ -254,7 +254,7 @@ def test_a_driver_that_hangs_every_program_is_bad(machine: Machine, monkeypatch:
     def hangs(*_: Any) -> Observed:
         raise VerifyFailedError("GS-502", "the probe on this machine gave no answer: it was stopped after 30 s")
 
-    monkeypatch.setattr(local, "observe_in_turn", hangs)
+    monkeypatch.setattr(probe, "observe_in_turn", hangs)
     for _ in range(2):
         assert main(["fleet", "health", *SLURM]) == 8
     assert "the probe on this machine gave no answer" in machine.node()[1]

@@ -18,8 +18,8 @@ from gpusetup.cli.main import main
 from gpusetup.health import history
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report.model import HostReport, Report, Row
-from gpusetup.verify import local
-from gpusetup.verify.request import Observed
+from gpusetup.verify import probe
+from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, set_smi
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """This machine, as a captured one; each verification is a moment of its own."""
     state: dict[str, Any] = {"document": captured("h200-x1-quick")}
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(local, "observe_in_turn", lambda *_: Observed(state["document"]))
+    monkeypatch.setattr(probe, "observe_in_turn", lambda *_: Observed(state["document"]))
     return state
 
 

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import programs as on_host
 
 from gpusetup.content import host_code
-from gpusetup.verify.local import probe_argv
+from gpusetup.verify.probe import probe_argv
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.verify.baseline import Baseline, compare, load, record, save
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
+from gpusetup.verify.registry import judge
 from tests.unit.verify.verify_documents import captured
 
 

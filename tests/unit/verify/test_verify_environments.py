@@ -14,11 +14,11 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Track
 from gpusetup.model.applied import SCHEMA
 from gpusetup.report.verification import host_report
-from gpusetup.verify import fleet, local
+from gpusetup.verify import fleet, probe
 from gpusetup.verify.environments import asks, look_into
 from gpusetup.verify.fleet import observe_fleet
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.request import Ask, Observed
+from gpusetup.verify.probe import Ask, Observed
 from tests.unit.verify.verify_documents import captured
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_the_command_looks_into_them_and_keeps_it_with_the_observations(
 ) -> None:
     asked: list[Ask] = []
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(local, "observe_in_turn", lambda ask, _: looked(asked)(ask))
+    monkeypatch.setattr(probe, "observe_in_turn", lambda ask, _: looked(asked)(ask))
     kept = tmp_path / "seen.json"
     main(["verify", "--format", "json", "--observations", str(kept)])
     live = json.loads(capsys.readouterr().out)["hosts"]["localhost"]

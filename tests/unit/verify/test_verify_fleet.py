@@ -11,7 +11,7 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, Track
 from gpusetup.verify import fleet
 from gpusetup.verify.fleet import hosts_plan, observe_fleet
-from gpusetup.verify.request import Ask, Observed, deadline
+from gpusetup.verify.probe import Ask, Observed, deadline
 from gpusetup.verify.smi import parse_gpus, parse_topology
 from tests.unit.verify.verify_documents import captured
 

@@ -15,8 +15,8 @@ from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.report.prometheus import to_prometheus
 from gpusetup.report.verification import verification_report
-from gpusetup.verify import local
-from gpusetup.verify.request import Ask, Observed
+from gpusetup.verify import probe
+from gpusetup.verify.probe import Ask, Observed
 from tests.unit.verify.verify_documents import captured
 
 NOW = datetime.fromtimestamp(1_800_000_000, timezone.utc)
@@ -97,7 +97,7 @@ def test_beside_somebody_who_changes_the_host_nothing_is_looked_at(tmp_path, mon
     monkeypatch.setattr(turn, "FOLDER", str(tmp_path / "state"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     looked = []
-    monkeypatch.setattr(local, "observe_here", lambda *_: looked.append(1) or captured("h200-x1-quick"))
+    monkeypatch.setattr(probe, "observe_here", lambda *_: looked.append(1) or captured("h200-x1-quick"))
     who = {"controller": "head", "user": "ann", "run": "20260101", "home": "elsewhere", "alive": []}
     token = owner.take(turn.FOLDER, who, "digest")
     textfile = tmp_path / "gpusetup-verify.prom"
@@ -130,7 +130,7 @@ def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path):
 
 
 def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(local, "observe_in_turn", lambda *_: Observed(captured("h200-x1-quick")))
+    monkeypatch.setattr(probe, "observe_in_turn", lambda *_: Observed(captured("h200-x1-quick")))
     assert main(["verify", "--textfile", str(tmp_path), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["gpusetup-verify.prom"]

@@ -17,8 +17,8 @@ from gpusetup.model.applied import Applied
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import PackageChoice, Stack
 from gpusetup.verify.baseline import compare, record
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
+from gpusetup.verify.registry import judge
 from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, captured, results
 
 TABLE = host_code("gpu_measure.package_table")

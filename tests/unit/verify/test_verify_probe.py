@@ -21,7 +21,7 @@ import pytest
 
 from gpusetup.components.record import read_record
 from gpusetup.model.facts import HostFacts
-from gpusetup.verify.local import probe_argv
+from gpusetup.verify.probe import probe_argv
 from tests.unit.verify.verify_documents import FILES
 
 STAND_IN = """
@@ -96,8 +96,7 @@ exit 0
 """
 ASKER = """
 import os, sys
-from gpusetup.verify.local import observe_here
-from gpusetup.verify.request import Ask
+from gpusetup.verify.probe import Ask, observe_here
 observe_here(Ask(level="smoke", python=sys.argv[1], cuda_home=os.getcwd()), os.environ)
 """
 NVCC = """#!/bin/sh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusetup.model.package import Package, PackageSet
-from gpusetup.verify.checks.smoke.torch_build import served
+from gpusetup.verify.checks.smoke.frameworks import served
 from gpusetup.verify.machine import Wanted
 from tests.records import lock_of
 from tests.unit.verify.verify_documents import ASKED, captured, differences, results, verdicts

@@ -8,9 +8,8 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.model.verdict import Item, Result
 from gpusetup.verify import strict as strictness
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import checks
+from gpusetup.verify.registry import checks, judge
 from gpusetup.verify.strict import floors, strict
 from tests.unit.verify.verify_documents import FIXTURES, captured
 

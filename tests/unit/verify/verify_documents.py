@@ -11,8 +11,8 @@ from gpusetup.model.applied import Applied, AppliedWanted
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import CupyChoice, JaxChoice, PackageChoice, Stack, TensorflowChoice, TorchChoice
-from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
+from gpusetup.verify.registry import judge
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Result

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
-from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify import bandwidth
 from gpusetup.verify.expected import setting
 from gpusetup.verify.registry import check, from_items
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     "launch.latency",
     "Kernel launches, stream and graph",
     needs=("gpu", "python", "context"),
-    seconds=lambda machine: _bandwidth.seconds(machine, "launch"),
+    seconds=bandwidth.seconds("launch"),
 )
 def judge(machine: Machine) -> Finding:
     """Judge the shortest kernel's launches on every GPU."""
-    items = _bandwidth.failed(machine, "launch")
+    items = bandwidth.failed(machine, "launch")
     figures: list[Curves] = []
     slow, slow_graph = setting("launch_stream_us_warn"), setting("launch_graph_us_warn")
-    for key, answer in _bandwidth.sound(machine, "launch"):
-        subject, rows = _bandwidth.label(key), answer["rows"]
+    for key, answer in bandwidth.sound(machine, "launch"):
+        subject, rows = bandwidth.label(key), answer["rows"]
         best, empty = min(row["stream_us"] for row in rows), rows[0]
         text = (
             f"{best:.1f} µs per launch at best; an empty kernel takes {empty['stream_us']:.1f} µs by stream, "

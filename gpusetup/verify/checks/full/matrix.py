@@ -12,27 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify import bandwidth
 from gpusetup.verify.expected import matrix_rate
-from gpusetup.verify.figures import bounded
 from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-__all__ = ["judge", "seconds"]
-
-
-def seconds(machine: Machine) -> float:
-    """All formats are measured together."""
-    return _bandwidth.seconds(machine, "matrix")
-
 
 def judge(machine: Machine, part: str) -> Finding:
     """Judge one format on every GPU."""
-    items, rates = _bandwidth.failed(machine, "matrix"), []
-    for key, answer in _bandwidth.sound(machine, "matrix"):
-        subject, found = _bandwidth.label(key), answer["formats"].get(part, {"error": "not measured"})
+    items, rates = bandwidth.failed(machine, "matrix"), []
+    for key, answer in bandwidth.sound(machine, "matrix"):
+        subject, found = bandwidth.label(key), answer["formats"].get(part, {"error": "not measured"})
         if "error" in found:
             refused = (
                 "NOT_SUPPORTED" in found["error"]
@@ -62,7 +54,9 @@ def judge(machine: Machine, part: str) -> Finding:
         else:
             busy = bool(machine.workers.get(key, {}).get("busy"))
             items.append(
-                bounded(subject, found["tflops"], matrix_rate(part, machine.opened(key)), "TFLOP/s", gentle=busy)
+                bandwidth.bounded(
+                    subject, found["tflops"], matrix_rate(part, machine.opened(key)), "TFLOP/s", gentle=busy
+                )
             )
             rates.append(max(found["tflops"]))
     text = f"{min(rates, default=0):.0f} TFLOP/s or more on every GPU"
@@ -86,5 +80,5 @@ table(
         )
     ),
     needs=("gpu", "python", "context"),
-    seconds=seconds,
+    seconds=bandwidth.seconds("matrix"),
 )

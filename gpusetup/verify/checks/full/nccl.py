@@ -1,12 +1,4 @@
-"""NCCL collectives over 2 to all GPUs, one check for each.
-
-One process per GPU without MPI; sizes and bus bandwidth are counted as nccl-tests counts them. Expected is the link
-bandwidth of one GPU times what the algorithm reaches for this number of GPUs and message size; the algorithm (NVLS
-or ring) is what NCCL says it set up. Messages of 1 GiB and more can fail, smaller ones warn. Wrong elements always
-fail.
-
-To do: see nvlink.links, p2p.access, fabric.state; look for NCCL_ variables that were left behind.
-"""
+"""NCCL collectives, on one host and between hosts."""
 
 from __future__ import annotations
 
@@ -14,22 +6,23 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.adapters import network as links
+from gpusetup.verify.bandwidth import bounded
 from gpusetup.verify.checks.full import pcie
-from gpusetup.verify.expected import collective, expectations
-from gpusetup.verify.figures import bounded
+from gpusetup.verify.expected import between_hosts, collective, expectations
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Row, from_items, table
+from gpusetup.verify.registry import Row, check, from_items, table
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
     from gpusetup.verify.expected import Bound
     from gpusetup.verify.machine import Machine
 
-__all__ = ["judge", "rank_failures", "results", "seconds"]
 
 Group = dict[str, Any]
 
 
-def seconds(machine: Machine) -> float:
+def _seconds(machine: Machine) -> float:
     """All collectives of all groups are measured together."""
     groups = (machine.sections.get("nccl") or {}).get("groups", [])
     return sum(
@@ -37,7 +30,7 @@ def seconds(machine: Machine) -> float:
     )
 
 
-def rank_failures(group: Group) -> list[Item]:
+def _rank_failures(group: Group) -> list[Item]:
     """Return the ranks that did not get through."""
     return [
         Item(subject=f"{group['world']} GPUs, GPU {key}", verdict="fail", text=explain(rank))
@@ -46,7 +39,7 @@ def rank_failures(group: Group) -> list[Item]:
     ]
 
 
-def results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
+def _results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
     """Return size, wrong elements over all ranks and the passes' mean bus bandwidth over the ranks."""
     ranks = [rank for rank in group["ranks"].values() if "error" not in rank]
     found = []
@@ -74,8 +67,16 @@ def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound 
     ), "ring over PCI Express"
 
 
-def judge(machine: Machine, part: str) -> Finding:
-    """Judge one collective over every group and size."""
+def collectives(machine: Machine, part: str) -> Finding:
+    """NCCL collectives over 2 to all GPUs, one check for each.
+
+    One process per GPU without MPI; sizes and bus bandwidth are counted as nccl-tests counts them. Expected is the link
+    bandwidth of one GPU times what the algorithm reaches for this number of GPUs and message size; the algorithm (NVLS
+    or ring) is what NCCL says it set up. Messages of 1 GiB and more can fail, smaller ones warn. Wrong elements always
+    fail.
+
+    To do: see nvlink.links, p2p.access, fabric.state; look for NCCL_ variables that were left behind.
+    """
     section = machine.sections.get("nccl")
     if not isinstance(section, dict):
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
@@ -85,9 +86,9 @@ def judge(machine: Machine, part: str) -> Finding:
     curves: list[Curve] = []
     best = None
     for group in section.get("groups", []):
-        items += rank_failures(group)
+        items += _rank_failures(group)
         points, guide = [], []
-        for size, wrong, passes in results(group, part):
+        for size, wrong, passes in _results(group, part):
             subject = f"{group['world']} GPUs, {_bytes(size)}"
             bound, algorithm = _bound(machine, group, part, size)
             if wrong:
@@ -141,7 +142,7 @@ def _bytes(size: int) -> str:
 
 
 table(
-    judge,
+    collectives,
     tuple(
         Row(
             f"nccl.{name}",
@@ -153,5 +154,92 @@ table(
         for name in ("all-gather", "all-reduce", "reduce-scatter")
     ),
     needs=("gpu", "pairs"),
-    seconds=seconds,
+    seconds=_seconds,
 )
+
+
+def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, float], ...]) -> list[Item]:
+    """Return what this host's adapters say of the largest all-reduce; nothing where it has none."""
+    carried, ports = links(machine, len(machine.sections["hosts"].get("gpus") or ()))
+    bound = between_hosts(carried)
+    if bound is None:
+        return []
+    if network == "Socket":
+        text = f"NCCL goes over sockets beside {ports} ports with RDMA: NCCL_DEBUG=INFO says why NET/IB was not taken"
+        return [Item(subject="network", verdict="warn", text=text, measured=network, expected="IB")]
+    figure = points[-1][1]
+    verdict: Verdict = "fail" if figure < bound.fail else "warn" if figure < bound.warn else "pass"
+    text = f"{figure:g} GB/s, and {ports} ports carry {bound.theory:g}"
+    return [
+        Item(subject="links", verdict=verdict, text=text, measured=figure, expected=bound.expected, limit=bound.warn)
+    ]
+
+
+def _hosts_seconds(machine: Machine) -> float:
+    ranks = (machine.sections.get("hosts") or {}).get("ranks", {})
+    return max((float(rank.get("seconds", 0)) for rank in ranks.values()), default=0.0)
+
+
+@check("nccl.hosts", "NCCL between hosts", needs=("gpu",), seconds=_hosts_seconds)
+def nccl_hosts(machine: Machine) -> Finding:
+    """NCCL over several hosts: all-reduce, all-gather and reduce-scatter through the network, results checked.
+
+    Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host
+    hands NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that
+    the hosts find each other. Where a host has adapters with RDMA, the bandwidth is judged too, by the rates of their
+    ports: NCCL over sockets beside such adapters is a warning, and so is much less than the links carry. Over any other
+    network the bandwidth is reported and compared with the baseline only.
+
+    To do: NCCL_SOCKET_IFNAME names the network; open the ports between the hosts; see the other hosts' reports.
+    """
+    section = machine.sections.get("hosts")
+    if not isinstance(section, dict):
+        if machine.wanted.hosts > 1:
+            return Finding("skip", "not run: fewer than two of the hosts have a GPU that could be opened")
+        return Finding("skip", "only one GPU host: nothing to measure between hosts")
+    if "error" in section:
+        return Finding("fail", explain(section))
+    items, curves, best = _rank_failures(section), [], ""
+    for name in ("all_reduce", "all_gather", "reduce_scatter"):
+        points = []
+        for size, wrong, passes in _results(section, name):
+            subject = f"{name.replace('_', '-')}, {size / 2**20:.0f} MiB"
+            items.append(
+                Item(
+                    subject=subject,
+                    verdict="fail" if wrong else "pass",
+                    text=f"{wrong} elements have wrong values" if wrong else f"{max(passes):.1f} GB/s",
+                    measured=round(max(passes), 2),
+                )
+            )
+            points.append((float(size), round(max(passes), 2)))
+        if points:
+            curves.append(Curve(name=name.replace("_", "-"), points=tuple(points)))
+            best = best or f"all-reduce {points[-1][1]:.1f} GB/s"
+    network = next(
+        ((rank.get("log") or {}).get("network") for rank in section["ranks"].values() if "error" not in rank), None
+    )
+    figure = Curves(
+        title="NCCL between hosts",
+        x_label="message size",
+        y_label="bus bandwidth in GB/s",
+        lines=tuple(curves),
+        x_log=True,
+        x_bytes=True,
+    )
+    if best:
+        items += _adapters(machine, network, curves[0].points)
+    finding = from_items(
+        items,
+        f"{section['world']} GPUs over {network or 'the network'}: {best}, results correct",
+        unit="GB/s",
+        nothing="not run: nothing was measured",
+    )
+    return Finding(
+        finding.verdict,
+        finding.text,
+        finding.measured,
+        unit="GB/s",
+        items=finding.items,
+        figures=(figure,) if curves else (),
+    )

@@ -1,36 +1,22 @@
-"""The peer-to-peer matrix, one check for each direction of use.
-
-Expected is the sum of the NVLinks' rates between the two; over PCI Express it is the link's bandwidth, and low
-figures are a warning only, since sockets and switches between decide. One pair at a time; two passes, the better
-one counts.
-
-To do: see nvlink.links and p2p.access; compare the row and the column of the GPU that is slow.
-"""
+"""Peer to peer: GPUs reach each other's memory, at full speed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Finding, Grid
+from gpusetup.model.verdict import Finding, Grid, Item, Verdict
+from gpusetup.verify.bandwidth import bounded
 from gpusetup.verify.checks.full import pcie
 from gpusetup.verify.expected import link
-from gpusetup.verify.figures import bounded
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Row, from_items, table
+from gpusetup.verify.registry import Row, check, from_items, table, took_section
 
 if TYPE_CHECKING:
     from gpusetup.verify.expected import Bound
     from gpusetup.verify.machine import Machine
 
-__all__ = ["judge", "problem", "seconds", "topology"]
 
-
-def seconds(machine: Machine) -> float:
-    """All is measured in one go."""
-    return float((machine.sections.get("peer") or {}).get("seconds", 0))
-
-
-def problem(machine: Machine) -> Finding | None:
+def _unmeasured(machine: Machine) -> Finding | None:
     """Return the finding when nothing was measured."""
     peer = machine.sections.get("peer")
     if not isinstance(peer, dict):
@@ -38,7 +24,7 @@ def problem(machine: Machine) -> Finding | None:
     return Finding("fail", explain(peer)) if "error" in peer else None
 
 
-def topology(machine: Machine, i: int, j: int) -> str:
+def _topology(machine: Machine, i: int, j: int) -> str:
     """Return how nvidia-smi names the way between two GPUs."""
     table = machine.topology
     gpus: list[int] = machine.sections["peer"]["gpus"]
@@ -51,7 +37,7 @@ def topology(machine: Machine, i: int, j: int) -> str:
 def _bound(machine: Machine, i: int, j: int, figure: str) -> tuple[Bound | None, bool]:
     """Return what the way between two GPUs can do, and whether it is NVLink."""
     gpus = machine.sections["peer"]["gpus"]
-    if topology(machine, i, j).startswith("NV"):
+    if _topology(machine, i, j).startswith("NV"):
         ends = [machine.nvlink_bandwidth(gpus[end]) for end in (i, j)]
         links, bandwidth = min(ends)
         if links:
@@ -59,9 +45,16 @@ def _bound(machine: Machine, i: int, j: int, figure: str) -> tuple[Bound | None,
     return pcie.bound_of(machine, str(gpus[i]), "p2p.pcie"), False
 
 
-def judge(machine: Machine, part: str) -> Finding:
-    """Judge one kind of copy over every pair: `write`, `read` or `both`."""
-    missing = problem(machine)
+def copies(machine: Machine, part: str) -> Finding:
+    """The peer-to-peer matrix, one check for each direction of use.
+
+    Expected is the sum of the NVLinks' rates between the two; over PCI Express it is the link's bandwidth, and low
+    figures are a warning only, since sockets and switches between decide. One pair at a time; two passes, the better
+    one counts.
+
+    To do: see nvlink.links and p2p.access; compare the row and the column of the GPU that is slow.
+    """
+    missing = _unmeasured(machine)
     if missing is not None:
         return missing
     peer = machine.sections["peer"]
@@ -90,7 +83,7 @@ def judge(machine: Machine, part: str) -> Finding:
         rows=names,
         columns=names,
         values=tuple(values),
-        notes=tuple(tuple(topology(machine, i, j) for j in range(len(names))) for i in range(len(names))),
+        notes=tuple(tuple(_topology(machine, i, j) for j in range(len(names))) for i in range(len(names))),
         expected=first.expected if first else None,
         limit=first.fail if first else None,
     )
@@ -102,7 +95,7 @@ def judge(machine: Machine, part: str) -> Finding:
 
 
 table(
-    judge,
+    copies,
     tuple(
         Row(f"p2p.{part}", f"Peer{title}", f"The peer-to-peer matrix, {says} of GPUs.", part)
         for part, title, says in (
@@ -112,5 +105,47 @@ table(
         )
     ),
     needs=("gpu", "pairs"),
-    seconds=seconds,
+    seconds=took_section("peer"),
 )
+
+
+@check("p2p.access", "Peers reach each other", needs=("gpu", "pairs"), seconds=took_section("peer"))
+def p2p_access(machine: Machine) -> Finding:
+    """GPUs that are linked reach each other's memory, and what is copied arrives unchanged.
+
+    `can access peer` for every pair, beside the topology. A pair with NVLink that has no access is a fail; a pair that
+    meets over PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is
+    always a fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
+
+    To do: see pcie.peers, which reads both; in virtual machines they are the host's.
+    """
+    problem = _unmeasured(machine)
+    if problem is not None:
+        return problem
+    peer = machine.sections["peer"]
+    items, names, values = [], tuple(f"GPU {index}" for index in peer["gpus"]), []
+    for i in range(len(names)):
+        values.append(
+            tuple(None if peer["access"][i][j] is None else float(peer["access"][i][j]) for j in range(len(names)))
+        )
+        for j in range(len(names)):
+            if i == j:
+                continue
+            subject, way, wrong = f"{names[i]} → {names[j]}", _topology(machine, i, j), peer["wrong"][i][j]
+            if wrong:
+                items.append(
+                    Item(
+                        subject=subject, verdict="fail", text=f"{wrong} words arrived wrong", measured=wrong, expected=0
+                    )
+                )
+            elif peer["access"][i][j]:
+                items.append(Item(subject=subject, verdict="pass", text=way))
+            else:
+                verdict: Verdict = "fail" if way.startswith("NV") else "unsupported"
+                items.append(Item(subject=subject, verdict=verdict, text=f"no peer access over {way or 'this link'}"))
+    ways = sorted({item.text for item in items if item.verdict == "pass"} - {""})
+    grid = Grid(title="Peer access", unit="", rows=names, columns=names, values=tuple(values), notes=machine.topology)
+    finding = from_items(items, f"every pair, by {', '.join(ways) or 'PCI Express'}; data unchanged")
+    return Finding(
+        finding.verdict, finding.text, finding.measured, finding.expected, items=finding.items, figures=(grid,)
+    )

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify import bandwidth
 from gpusetup.verify.expected import pcie
-from gpusetup.verify.figures import bounded
 from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def seconds(machine: Machine) -> float:
 
 def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
     """What this GPU's link can do."""
-    gpu = _bandwidth.gpu_of(machine, key)
+    gpu = bandwidth.gpu_of(machine, key)
     if gpu is None:
         return None
     return pcie(
@@ -42,9 +41,9 @@ def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
 
 def judge(machine: Machine, part: str) -> Finding:
     """Judge the best node of every GPU."""
-    items, slowest = _bandwidth.failed(machine, "pcie"), []
-    for key, answer in _bandwidth.sound(machine, "pcie"):
-        subject, nodes = _bandwidth.label(key), answer.get("nodes", {})
+    items, slowest = bandwidth.failed(machine, "pcie"), []
+    for key, answer in bandwidth.sound(machine, "pcie"):
+        subject, nodes = bandwidth.label(key), answer.get("nodes", {})
         measured = {node: found for node, found in nodes.items() if "error" not in found}
         if not measured:
             items.append(
@@ -62,12 +61,14 @@ def judge(machine: Machine, part: str) -> Finding:
         best = max(measured, key=lambda node: max(measured[node][part]))
         busy = bool(machine.workers.get(key, {}).get("busy"))
         items.append(
-            bounded(subject, measured[best][part], bound_of(machine, key, f"pcie.{part}"), "GB/s", gentle=busy)
+            bandwidth.bounded(
+                subject, measured[best][part], bound_of(machine, key, f"pcie.{part}"), "GB/s", gentle=busy
+            )
         )
         slowest.append(max(measured[best][part]))
         if len(measured) > 1:
             items += [_node(subject, node, found[part], node == best) for node, found in measured.items()]
-    nodes = max((len(answer.get("nodes", {})) for _, answer in _bandwidth.sound(machine, "pcie")), default=0)
+    nodes = max((len(answer.get("nodes", {})) for _, answer in bandwidth.sound(machine, "pcie")), default=0)
     text = f"{min(slowest, default=0):.1f} GB/s or more on every GPU" + (
         f", best of {nodes} NUMA nodes" if nodes > 1 else ""
     )

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.checks.smoke import _package
-from gpusetup.verify.figures import bounded
+from gpusetup.verify.bandwidth import bounded
+from gpusetup.verify.checks.smoke import python
 from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def judge(machine: Machine, package: str) -> Finding:
     """Give the rates of what came out right."""
-    answer = _package.answer_of(machine, package) or {}
+    answer = python.answer_of(machine, package) or {}
     items: list[Item] = []
     unit = ""
     for gpu in answer.get("gpus") or []:
@@ -38,7 +38,7 @@ def judge(machine: Machine, package: str) -> Finding:
     return from_items(items, told, unit=unit)
 
 
-for smoke in _package.SMOKES:
+for smoke in python.SMOKES:
     table(
         judge,
         (
@@ -51,6 +51,6 @@ for smoke in _package.SMOKES:
         ),
         needs=("gpu",),
         seconds=lambda _machine: 0.0,
-        applies=partial(_package.applies, package=smoke.package),
-        asked=partial(_package.asked, package=smoke.package),
+        applies=partial(python.applies, package=smoke.package),
+        asked=partial(python.asked, package=smoke.package),
     )

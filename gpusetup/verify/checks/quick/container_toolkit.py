@@ -14,15 +14,13 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
-from gpusetup.verify.registry import check
+from gpusetup.verify.registry import check, took
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check(
-    "container.toolkit", "Containers get these GPUs", needs=("gpu",), seconds=lambda machine: machine.took("containers")
-)
+@check("container.toolkit", "Containers get these GPUs", needs=("gpu",), seconds=took("containers"))
 def judge(machine: Machine) -> Finding:
     """Judge toolkit and CDI description."""
     found = machine.collected("containers")

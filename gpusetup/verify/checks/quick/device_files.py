@@ -13,13 +13,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, took
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("device.files", "Device files are usable", needs=("gpu",), seconds=lambda machine: machine.took("device_files"))
+@check("device.files", "Device files are usable", needs=("gpu",), seconds=took("device_files"))
 def judge(machine: Machine) -> Finding:
     """Judge every file that CUDA needs."""
     found = machine.collected("device_files")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.components.judge import gpudirect
 from gpusetup.model.verdict import Finding
-from gpusetup.verify.registry import check
+from gpusetup.verify.registry import check, took
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -30,7 +30,7 @@ def _asked(machine: Machine) -> bool:
 
 @check(
     "gds.mode", "Files come straight into GPU memory", needs=("gpu",), applies=_asked,
-    seconds=lambda machine: machine.took("gdscheck"),
+    seconds=took("gdscheck"),
 )  # fmt: skip
 def judge(machine: Machine) -> Finding:
     """Judge the mode of local drives."""

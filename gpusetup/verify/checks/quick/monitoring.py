@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding
-from gpusetup.verify.registry import check
+from gpusetup.verify.registry import check, took
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ FIGURES: tuple[tuple[str, str, float, Names, float], ...] = (
 
 @check(
     "monitoring.exporter", "The exporter of the GPUs' figures answers", needs=("gpu",),
-    seconds=lambda machine: machine.took("exporter"),
+    seconds=took("exporter"),
 )  # fmt: skip
 def judge(machine: Machine) -> Finding:
     """Judge whether it answers, and how old its figures are."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, took
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 _STATUS = "vgpu_software_licensed_product/license_status"
 
 
-@check(
-    "vgpu.licence",
-    "The vGPU has its licence",
-    needs=("gpu", "smi"),
-    seconds=lambda machine: machine.took("smi", "facts"),
-)
+@check("vgpu.licence", "The vGPU has its licence", needs=("gpu", "smi"), seconds=took("smi", "facts"))
 def judge(machine: Machine) -> Finding:
     """Ask every GPU that a licence is for."""
     items = []

@@ -1,13 +1,15 @@
-"""What the checks of packages above the frameworks share: one reading of a package's answer."""
+"""The Python environment, and each package above the frameworks in it."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import Row, check, from_items, table
 
 if TYPE_CHECKING:
     from ansible_collections.gpusetup.stack.roles.gpu_verify.files.gpu_measure import package_table
@@ -16,7 +18,46 @@ if TYPE_CHECKING:
 else:
     package_table = host_code("gpu_measure.package_table")
 
-__all__ = ["SMOKES", "absent", "answer_of", "applies", "asked", "items", "seconds"]
+__all__ = ["SMOKES", "answer_of", "applies", "asked"]
+
+
+@check("python.environment", "Python with CuPy is ready", needs=("gpu",))
+def python_environment(machine: Machine) -> Finding:
+    """The Python that apply made (or the one that was named) is there and imports CuPy.
+
+    By its absolute path: what a login shell's PATH finds is not what a service or an SSH command finds. When the stack
+    has no CuPy, or nobody wanted a Python, this is skipped; otherwise a missing environment is a fail, since nothing
+    that runs on the GPU could be proven.
+
+    To do: `gpusetup apply`, or name the interpreter with `--python /path/to/python`.
+    """
+    interpreter = machine.sections.get("interpreter")
+    wanted = machine.wanted.has("cupy")
+    if not isinstance(interpreter, dict):
+        return Finding("skip", "not checked: no GPU was found (see gpu.count)")
+    if interpreter.get("error"):
+        if wanted is False:
+            return Finding("skip", "CuPy is not part of this host's stack")
+        return Finding("fail", f"{interpreter['error']}; give the Python that has CuPy with --python")
+    answers = [worker.get("hello", {}) for worker in machine.workers.values()]
+    failed = [answer for answer in answers if "error" in answer]
+    if failed and wanted is False:
+        return Finding("skip", "CuPy is not part of this host's stack")
+    if failed:
+        return Finding("fail", f"{interpreter['path']}: {explain(failed[0])}", expected=machine.wanted.version("cupy"))
+    if not answers:
+        return Finding("skip", "not checked: no GPU was found (see gpu.count)")
+    found = answers[0]
+    version, expected = found.get("cupy"), machine.wanted.version("cupy")
+    if expected and version != expected:
+        return Finding("fail", f"CuPy is {version}, the lock says {expected}", version, expected)
+    return Finding(
+        "pass",
+        f"{interpreter['path']}: Python {found.get('python')}, CuPy {version}, NumPy {found.get('numpy')}",
+        version,
+        expected,
+    )
+
 
 SMOKES = package_table.SMOKES
 
@@ -37,12 +78,12 @@ def asked(machine: Machine, package: str) -> bool:
     return machine.wanted.asks_for(package, *(name for name, other in package_table.SAME.items() if other == package))
 
 
-def seconds(machine: Machine, package: str) -> float:
+def _seconds(machine: Machine, package: str) -> float:
     """Return how long its process took."""
     return float((answer_of(machine, package) or {}).get("seconds") or 0)
 
 
-def absent(machine: Machine, package: str, title: str) -> Finding | None:
+def _absent(machine: Machine, package: str, title: str) -> Finding | None:
     """Return the finding when nothing was tried."""
     answer = answer_of(machine, package)
     if answer is None:
@@ -68,7 +109,7 @@ def absent(machine: Machine, package: str, title: str) -> Finding | None:
     return None
 
 
-def items(machine: Machine, answer: dict[str, Any]) -> list[Item]:
+def _items(machine: Machine, answer: dict[str, Any]) -> list[Item]:
     """Judge every operation on every GPU."""
     return [_gpu(gpu, machine, answer) for gpu in answer.get("gpus") or []]
 
@@ -147,3 +188,45 @@ def _way_out(answer: dict[str, Any]) -> str:
         if found:
             return "; " + advice.format(*found.groups())
     return ""
+
+
+def packages(machine: Machine, package: str) -> Finding:
+    """A package above the frameworks.
+
+    Each is tried in a process of its own, in the environment that holds it, on every GPU: a small operation whose right
+    result is computed another way. What is not installed and not part of the lock is not listed. A result that was not
+    computed on a GPU is a failure, however right. What nobody asked for, and came along with something else, only
+    warns.
+
+    To do: the text names what the package said and, where that is known, what mends it. By hand:
+    `/opt/gpusetup/bin/python package_smoke.py NAME` in the folder of the files that measure.
+    """
+    title = next(smoke.title for smoke in SMOKES if smoke.package == package)
+    finding = _absent(machine, package, title)
+    if finding is None:
+        answer = answer_of(machine, package) or {}
+        items = _items(machine, answer)
+        names = ", ".join(operation["name"] for operation in (answer.get("gpus") or [{}])[0].get("operations", []))
+        notes = "; ".join(sorted({item.text for item in items if item.verdict == "pass" and item.text}))
+        finding = from_items(
+            items, f"{answer.get('version')}: {names} correct on every GPU" + (f"; {notes}" if notes else "")
+        )
+    return finding
+
+
+for smoke in SMOKES:
+    table(
+        packages,
+        (
+            Row(
+                f"package.{smoke.package}",
+                f"{smoke.title} computes on every GPU",
+                f"{smoke.title}: {smoke.does}.",
+                smoke.package,
+            ),
+        ),
+        needs=("gpu",),
+        seconds=partial(_seconds, package=smoke.package),
+        applies=partial(applies, package=smoke.package),
+        asked=partial(asked, package=smoke.package),
+    )

@@ -1,29 +1,28 @@
-"""Every NVLink is up and runs at the rate of its generation.
-
-One link that stayed down costs its share of every collective, and NVSwitch systems may refuse to start the fabric.
-How many links there should be follows from the product (data file), else from the other GPUs of the machine; the
-rate from the other links.
-
-To do: look for Xid 74 and `nvlink -e` counters; reset the GPU; reseat the baseboard; exchange the GPU.
-"""
+"""NVLinks: all are up at full rate, and none counts errors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item, Verdict
-from gpusetup.verify.expected import nvlink_of
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.expected import nvlink_of, setting
+from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.smi import nvlink_errors
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check(
-    "nvlink.links", "All NVLinks are up", needs=("gpu", "smi"), seconds=lambda machine: machine.took("nvlink_status")
-)
-def judge(machine: Machine) -> Finding:
-    """Count links that are up, GPU by GPU."""
+@check("nvlink.links", "All NVLinks are up", needs=("gpu", "smi"), seconds=took("nvlink_status"))
+def links_up(machine: Machine) -> Finding:
+    """Every NVLink is up and runs at the rate of its generation.
+
+    One link that stayed down costs its share of every collective, and NVSwitch systems may refuse to start the fabric.
+    How many links there should be follows from the product (data file), else from the other GPUs of the machine; the
+    rate from the other links.
+
+    To do: look for Xid 74 and `nvlink -e` counters; reset the GPU; reseat the baseboard; exchange the GPU.
+    """
     switched_off = "NvLinkDisable: 1" in (machine.quick.get("module_params") or "")
     if not machine.nvlinks:
         known = [gpu for gpu in machine.gpus if nvlink_of(gpu.device_id)]
@@ -72,3 +71,40 @@ def judge(machine: Machine) -> Finding:
         else:
             items.append(Item(subject=gpu.label, verdict="pass", measured=len(up), expected=expected, limit=expected))
     return from_items(items, f"{most} links at {usual:.1f} GB/s each way on every GPU", unit="links")
+
+
+@check("nvlink.errors", "NVLink without errors", needs=("gpu", "smi"), seconds=took("nvlink_errors"))
+def links_without_errors(machine: Machine) -> Finding:
+    """NVLink's error counters stand still at zero.
+
+    Replays are repaired on the wire and cost time; recoveries interrupt traffic. A few after boot are usual, many are a
+    link on its way out.
+
+    To do: watch whether they grow (`nvidia-smi nvlink -e`); reset; exchange cable, bridge or board.
+    """
+    counters = nvlink_errors(machine.command("nvlink_errors").get("stdout", ""))
+    if not counters:
+        return Finding("unsupported", "no NVLink counters here")
+    limit = int(setting("nvlink_errors_warn"))
+    items = []
+    for gpu in machine.gpus:
+        mine = {link: sum(values.values()) for (index, link), values in counters.items() if index == gpu.index}
+        total = sum(mine.values())
+        recoveries = sum(
+            values.get("Recovery Errors", 0) for (index, _), values in counters.items() if index == gpu.index
+        )
+        worst_link = max(mine, key=lambda link: mine[link], default=0)
+        if recoveries or total > limit:
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="warn",
+                    text=f"{total} errors, most on link {worst_link}",
+                    measured=total,
+                    expected=0,
+                    limit=limit,
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=total, expected=0, limit=limit))
+    return from_items(items, "no errors counted", unit="errors")

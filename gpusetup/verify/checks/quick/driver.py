@@ -1,0 +1,309 @@
+"""The driver: it answers, it is the wanted one, it started cleanly, the next boot has it, no rival took the GPU."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gpusetup.components import judge as verdicts
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.recovery.since import Reset, settled
+from gpusetup.recovery.table import of_xid
+from gpusetup.recovery.xids import meaning
+from gpusetup.verify.expected import product
+from gpusetup.verify.registry import check, from_items, took
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
+    from gpusetup.verify.machine import Machine
+
+
+@check("driver.responds", "nvidia-smi answers", needs=("gpu",), seconds=took("smi"))
+def driver_responds(machine: Machine) -> Finding:
+    """nvidia-smi answers within its deadline.
+
+    The first thing that stops when a driver is broken, and the first that hangs: it runs under a deadline and is
+    killed. The answer is taken from XML and named fields, never from the banner, whose labels changed between releases.
+
+    | what it says | what it means |
+    |---|---|
+    | Driver/library version mismatch | user space was upgraded under the loaded module: reboot, or unload and load it |
+    | couldn't communicate with the NVIDIA driver | the module is not loaded: build failed, Secure Boot, or nouveau |
+    | No devices were found | the module took no GPU: wrong flavour, unsupported GPU, or it fell off the bus |
+    | Insufficient Permissions | this user may not open /dev/nvidia* |
+
+    To do: what the table says; `gpusetup doctor` looks further.
+    """
+    answer = machine.command("smi")
+    said = f"{answer.get('stdout', '')}\n{answer.get('stderr', '')}".strip()
+    seconds = answer.get("seconds")
+    if machine.gpus:
+        slow = (seconds or 0) > 10
+        persistence = "; persistence mode keeps the driver loaded" if slow else ""
+        return Finding("warn" if slow else "pass", f"answered in {seconds:.1f} s{persistence}", seconds, None, 10, "s")
+    if answer.get("error") in ("timeout", "timeout-unkillable"):
+        stuck = (
+            "; it is stuck in the driver and ends only with a reboot" if answer["error"].endswith("unkillable") else ""
+        )
+        return Finding(
+            "fail",
+            f"no answer within {answer.get('deadline')} s; killed{stuck}",
+            seconds,
+            None,
+            answer.get("deadline"),
+            "s",
+        )
+    if answer.get("error") == "missing":
+        return Finding("fail", "nvidia-smi not found: no driver is installed")
+    if "version mismatch" in said:
+        return Finding(
+            "fail", "Driver/library version mismatch: reboot, or unload and load the module (see driver.version)"
+        )
+    if "couldn't communicate" in said or "not loaded" in said:
+        module = "loaded" if "nvidia" in machine.facts.get("modules", ()) else "not loaded"
+        return Finding("fail", f"the kernel module does not answer: it is {module} (see driver.module, nouveau.absent)")
+    if "No devices were found" in said:
+        return Finding("fail", "the driver is loaded but uses no GPU (see gpu.count, driver.flavour, kernel.xid)")
+    if re.search("insufficient permissions", said, re.IGNORECASE):
+        return Finding("fail", "this user may not open /dev/nvidia* (see device.files)")
+    last = said.splitlines()[-1][:160] if said else "it printed nothing"
+    return Finding("fail", f"nvidia-smi exited with {answer.get('rc')}: {last}")
+
+
+@check("driver.version", "Module, libraries and lock agree", needs=("gpu",), seconds=took("facts"))
+def driver_version(machine: Machine) -> Finding:
+    """The loaded module, the libraries on disk and the lock are one version.
+
+    Unattended upgrades replace libraries under a module that stays loaded; every new program then fails with
+    `Driver/library version mismatch` while programs already running go on. Compared here: the version that the loaded
+    module reports in /proc, the version in the file names of libcuda and libnvidia-ml, the module on disk that loads at
+    the next boot, the GSP firmware, and the driver that the lock names.
+
+    To do: reboot, or stop everything that uses the GPU and reload the module; then hold the packages (`gpusetup apply`
+    does).
+    """
+    loaded = machine.module_version
+    wanted = machine.wanted.version("driver")
+    libraries = {version for versions in machine.library_versions.values() for version in versions}
+    if loaded is None and machine.gpus and not machine.pci_gpus:
+        return Finding("unsupported", "no kernel module of its own: the driver is the host system's (WSL)")
+    if loaded is None:
+        said = machine.command("smi").get("stdout", "") + machine.command("smi").get("stderr", "")
+        problem = "the kernel module is not loaded" if "mismatch" not in said else "Driver/library version mismatch"
+        return Finding("fail", problem, None, wanted)
+    others = verdicts.driver.other_libraries(machine.facts, loaded)
+    if others:
+        both = f"libraries are {', '.join(others)}" + (" beside the right ones" if loaded in libraries else "")
+        verdict: Verdict = "warn" if loaded in libraries else "fail"
+        return Finding(
+            verdict,
+            f"the loaded module is {loaded}, {both}: Driver/library version mismatch; reboot or reload the module",
+            loaded,
+            wanted or others[0],
+        )
+    if wanted and verdicts.driver.loaded_problem(machine.facts, verdicts.driver.Wish(wanted)):
+        return Finding("fail", f"the loaded module is {loaded}, the lock says {wanted}", loaded, wanted)
+    on_disk = machine.driver.get("module")
+    if on_disk and on_disk != loaded:
+        return Finding(
+            "warn", f"{loaded} is loaded, {on_disk} is on disk and will be loaded at the next boot", loaded, on_disk
+        )
+    firmware = {version for gpu in machine.gpus if (version := gpu.text("gsp_firmware_version"))}
+    if firmware - {loaded}:
+        return Finding(
+            "warn", f"GSP firmware is {', '.join(sorted(firmware))}, the module {loaded}", loaded, wanted or loaded
+        )
+    parts = ["module"] + (["libraries"] if libraries else []) + (["lock"] if wanted else [])
+    if not libraries:
+        return Finding("warn", f"the module is {loaded}; no driver library found to compare with", loaded, wanted)
+    return Finding("pass", f"{', '.join(parts)}: {loaded}", loaded, wanted or loaded)
+
+
+@check("driver.flavour", "The module's flavour fits", needs=("gpu",), seconds=took("facts"))
+def driver_flavour(machine: Machine) -> Finding:
+    """The kernel module has the flavour (open or proprietary) that this GPU and the lock call for.
+
+    Blackwell and Grace Hopper work with the open modules alone, GPUs before Turing with the proprietary ones alone.
+    With the wrong flavour the module loads and finds no device. What a GPU allows is read from the compatibility
+    matrix.
+
+    To do: install the other flavour of the same version.
+    """
+    flavour = machine.module_flavour
+    if flavour is None:
+        return Finding("skip", "not checked: no module is loaded (see driver.version)")
+    wanted = machine.wanted.flavour
+    for device in machine.pci_gpus:
+        known = product(device["pci_id"].partition(":")[2])
+        if known is None:
+            continue
+        if known.module == "required" and flavour != "open":
+            return Finding("fail", f"{known.label} works only with the open modules", flavour, "open")
+        if known.module == "unsupported" and flavour == "open":
+            return Finding("fail", f"{known.label} works only with the proprietary modules", flavour, "proprietary")
+    wish = verdicts.driver.Wish(machine.module_version or "", wanted or "")
+    if verdicts.driver.loaded_problem(machine.facts, wish):
+        return Finding("fail", f"the {flavour} module is loaded, the lock says {wanted}", flavour, wanted)
+    return Finding("pass", f"{flavour} module", flavour, wanted or flavour)
+
+
+COMPLAINTS = (
+    (r"RmInitAdapter failed", "fail", "the driver could not initialise a GPU (RmInitAdapter failed)"),
+    (r"requires use of the NVIDIA open kernel modules", "fail", "this GPU needs the open kernel modules"),
+    (r"not supported by (the )?open", "fail", "this GPU is not supported by the open kernel modules"),
+    (
+        r"installed in this system is\s+not supported|No NVIDIA GPU found",
+        "fail",
+        "this driver branch does not support a GPU in this machine",
+    ),
+    (r"already bound to nouveau|conflicting driver|bound to vfio", "fail", "another driver holds a GPU"),
+    (
+        r"This PCI I/O region assigned to your NVIDIA device is invalid",
+        "fail",
+        "the firmware gave the GPU no usable address range: enable Above 4G decoding",
+    ),
+    (r"API mismatch", "fail", "a program used another driver version than the module: version mismatch"),
+    (
+        r"GSP.*(?:failed|timeout|Timeout)|Timeout waiting for RPC from GSP",
+        "fail",
+        "the GPU's system processor (GSP) does not answer",
+    ),
+    (r"NVRM: .*loading out-of-tree|taints kernel", "pass", ""),
+)
+
+
+@check("driver.log", "The driver started cleanly", needs=("gpu",), seconds=took("kernel_log"))
+def driver_log(machine: Machine) -> Finding:
+    """The driver started without complaints in the kernel log.
+
+    Messages that explain a GPU that is not there: initialisation failed, GSP firmware did not start, the module and the
+    GPU do not fit, another driver holds the device, I/O memory could not be mapped.
+
+    To do: the message names the cause; `gpusetup doctor` looks it up.
+    """
+    log = machine.collected("kernel_log")
+    if log.get("error") or log.get("source") is None:
+        return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
+    for pattern, verdict, text in COMPLAINTS:
+        if verdict == "fail" and (found := [line for line in log.get("lines", []) if re.search(pattern, line)]):
+            return Finding("fail", f"{text} ({len(found)} lines)")
+    return Finding("pass", "no known driver error")
+
+
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)")
+FELL_OFF = re.compile(r"NVRM: .*GPU.*(?:has )?fallen off the bus", re.IGNORECASE)
+
+
+@check("kernel.xid", "No Xid in the kernel log", needs=("gpu",), seconds=took("kernel_log"))
+def kernel_xid(machine: Machine) -> Finding:
+    """The kernel log of this boot holds no Xid that means trouble.
+
+    An Xid is how the driver reports an error of a GPU. Each number is looked up in a catalogue with its meaning and its
+    gravity: hardware and driver errors fail, errors that applications cause (31, 13, 43, 45) warn. A log that cannot be
+    read is a skip. What gpusetup settled by a reset of that GPU does not count.
+
+    To do: what the catalogue says; the numbers and their sources are in the table below. `gpusetup doctor --apply` does
+    what a reset or a reboot settles, after asking.
+    """
+    log = machine.collected("kernel_log")
+    if log.get("error") or log.get("source") is None:
+        return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
+    seen: Counter[tuple[str, int]] = Counter()
+    resets = {gpu: Reset(when["uptime"], when["time"]) for gpu, when in (log.get("resets") or {}).items()}
+    for line in log.get("lines", []):
+        if settled(line, resets):
+            continue
+        if found := XID.search(line):
+            seen[found.group(1).lower(), int(found.group(2))] += 1
+        elif FELL_OFF.search(line):
+            seen["", 79] += 1
+    items = []
+    for (address, number), times in sorted(seen.items(), key=lambda entry: entry[0][1]):
+        known, recovery = meaning(number), of_xid(number)
+        often = f", {times} times" if times > 1 else ""
+        needs = f"; it needs {recovery.text}" if recovery.steps else ""
+        items.append(
+            Item(
+                subject=address or "PCI",
+                verdict=known.verdict,
+                text=f"Xid {number}{often}: {known.text}; {known.action}{needs}",
+                measured=number,
+            )
+        )
+    if not items:
+        return Finding("pass", f"none since boot ({log['source']})", 0, 0)
+    return from_items(items, "none that indicates a problem")
+
+
+@check("driver.next_boot", "The next boot has the driver", needs=("gpu",), seconds=took("facts"))
+def driver_next_boot(machine: Machine) -> Finding:
+    """The kernel that boots next has a module of the same driver.
+
+    A kernel update brings a kernel whose modules must be built by DKMS, or come prebuilt. Where that did not happen,
+    all is well until the next boot, and then the GPU is gone. The module file of that kernel is read, not what DKMS
+    says.
+
+    To do: `gpusetup apply` builds it, or chooses prebuilt modules again; by hand `dkms autoinstall -k KERNEL` with that
+    kernel's headers installed.
+    """
+    facts, loaded = machine.facts, machine.module_version
+    kernel = facts.get("kernel") or {}
+    following, installed = kernel.get("next"), kernel.get("installed") or ()
+    if not following or not any(item["release"] == following for item in installed):
+        return Finding("skip", "not checked: which kernel boots next, or its files, could not be read")
+    found = verdicts.driver.module_of(facts, following)
+    wanted = machine.wanted.version("driver") or loaded
+    if found is None:
+        if loaded is None and machine.wanted.version("driver") is None:
+            return Finding("skip", "not checked: no driver is installed")
+        return Finding(
+            "fail", f"kernel {following} boots next, and has no nvidia module: the GPU would be gone", None, wanted
+        )
+    version = found.get("version")
+    problem = verdicts.driver.module_problem(found, following, verdicts.driver.Wish(wanted or ""))
+    if problem:
+        return Finding("fail", f"{problem}; it is loaded at the next boot", version, wanted)
+    same = "" if following == kernel.get("running") else f" (kernel {kernel.get('running')} runs now)"
+    return Finding("pass", f"kernel {following} has {version or 'a module'}{same}", version, wanted or version)
+
+
+RIVALS = ("nouveau", "nova_core")
+
+
+@check("nouveau.absent", "nouveau is off", needs=("gpu",), seconds=took("facts"))
+def nouveau_absent(machine: Machine) -> Finding:
+    """nouveau is not loaded, and not in the initramfs that boots next.
+
+    A blacklist in /etc is not enough: when the initramfs was built before it, nouveau takes the GPU in early boot and
+    the NVIDIA module finds it occupied. Looked at: loaded modules, the initramfs of the kernel that boots next, and the
+    blacklists in it, in modprobe.d and on the kernel's command line.
+
+    To do: `update-initramfs -u -k all` or `dracut --force --regenerate-all` after blacklisting, then reboot.
+    """  # noqa: D403 - the module's name
+    facts = machine.facts
+    nouveau = facts.get("nouveau")
+    if nouveau is None:
+        return Finding("skip", "not checked: the list of loaded modules is missing")
+    loaded = [name for name in RIVALS if name in facts.get("modules", ())]
+    holding = [str(device["address"]) for device in machine.pci_gpus if device.get("bound") in RIVALS]
+    if loaded or holding:
+        return Finding(
+            "fail",
+            f"{', '.join(loaded) or 'nouveau'} is loaded" + (f" and holds {', '.join(holding)}" if holding else ""),
+        )
+    image = next((image for image in nouveau["initramfs"] if image["kernel"] == facts["kernel"]["next"]), None)
+    if image is None:
+        return Finding("pass", "not loaded; there is no initramfs in /boot")
+    if image["nouveau"] is None:
+        return Finding("warn", f"not loaded; the initramfs could not be listed: {str(image['why'])[:100]}")
+    if not image["nouveau"]:
+        return Finding("pass", f"not loaded, not in {image['path']}")
+    if nouveau["cmdline_next"]:
+        return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line blocks it")
+    if any(way.id == "initramfs" for way in verdicts.nouveau.ways(facts)):
+        return Finding(
+            "fail",
+            f"not loaded now, but {image['path']} holds it without a blacklist: it will be loaded at the next boot",
+        )
+    return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")

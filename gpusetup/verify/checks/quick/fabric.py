@@ -1,0 +1,190 @@
+"""The NVLink fabric: GPUs joined it, its manager runs, the domain of IMEX is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.expected import product
+from gpusetup.verify.registry import check, from_items, took
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.verify.machine import Machine
+    from gpusetup.verify.smi import SmiGpu
+
+
+@check("fabric.state", "The NVSwitch fabric is up", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+def fabric_state(machine: Machine) -> Finding:
+    """Where NVSwitches join the GPUs, the fabric is up: state Completed, status Success on every GPU.
+
+    Without it nvidia-smi looks healthy and every CUDA program ends with error 802, `system not yet initialized`. The
+    status counts once the state is Completed. A virtual machine that was given GPUs without the switches shows no
+    state: its fabric is managed outside, which is said and not passed.
+
+    To do: `systemctl status nvidia-fabricmanager`; it must have the driver's exact version (see fabric.manager).
+    """
+    stated = [gpu for gpu in machine.gpus if gpu.text("fabric/state")]
+    if not stated:
+        if machine.nvswitch:
+            return Finding(
+                "fail",
+                "this machine has NVSwitches, but no GPU reports a fabric state: fabric manager is missing or stopped",
+            )
+        known = product(machine.gpus[0].device_id)
+        if known is not None and known.nvswitch and len(machine.gpus) > 1:
+            return Finding("skip", "no NVSwitch is visible here: another machine manages the fabric")
+        return Finding("unsupported", "no NVSwitch fabric here")
+    return from_items([_joined(gpu) for gpu in stated], "Completed, Success on every GPU")
+
+
+def _joined(gpu: SmiGpu) -> Item:
+    state, status = gpu.text("fabric/state"), gpu.text("fabric/status")
+    if state != "Completed":
+        return Item(
+            subject=gpu.label,
+            verdict="fail",
+            text=f"fabric is {state}: CUDA fails with error 802",
+            measured=state,
+            expected="Completed",
+        )
+    if status != "Success":
+        return Item(
+            subject=gpu.label,
+            verdict="fail",
+            text=f"fabric completed with {status}",
+            measured=status,
+            expected="Success",
+        )
+    health = {
+        name: value
+        for name, value in gpu.children("fabric/health").items()
+        if value in ("Unhealthy", "Degraded", "True")
+    }
+    if health:
+        named = ", ".join(f"{name} {value}" for name, value in health.items())
+        return Item(subject=gpu.label, verdict="warn", text=f"fabric health: {named}", measured=named)
+    return Item(subject=gpu.label, verdict="pass", measured=state, expected="Completed")
+
+
+@check("fabric.manager", "Fabric manager fits the driver", needs=("gpu",), seconds=took("fabric_manager", "facts"))
+def fabric_manager(machine: Machine) -> Finding:
+    """Fabric manager runs where NVSwitches are, and has the driver's exact version.
+
+    One patch release apart, it refuses to talk to the driver and the fabric stays down. On boards without NVSwitch the
+    service fails to start; that is as it should be and says nothing about the driver.
+
+    To do: install `nvidia-fabricmanager` of the driver's full version, hold both, `systemctl enable --now` it.
+    """
+    answer = machine.command("fabric_manager")
+    match = re.search(r"(\d+\.\d+(?:\.\d+)?)", answer.get("stdout", ""))
+    version = match.group(1) if match else None
+    unit = machine.service("fabricmanager")
+    installed = version is not None or unit is not None
+    if not machine.nvswitch:
+        if any(gpu.text("fabric/state") for gpu in machine.gpus):
+            return Finding("unsupported", "another machine manages the fabric", version)
+        note = "; fabric manager is installed but not needed" if installed else ""
+        return Finding("unsupported", f"no NVSwitch here{note}", version)
+    if not installed:
+        return Finding(
+            "fail", "this machine has NVSwitches, but fabric manager is not installed", None, machine.module_version
+        )
+    if version and machine.module_version and version != machine.module_version:
+        return Finding(
+            "fail", f"fabric manager is {version}, the driver {machine.module_version}", version, machine.module_version
+        )
+    if unit is not None and unit["active"] != "active":
+        state = unit["active"] or "not known to systemd"
+        return Finding("fail", f"{unit['unit']} is {state}", version, machine.module_version)
+    if unit is not None and unit["enabled"] not in (None, "enabled", "static"):
+        return Finding(
+            "warn",
+            f"is running, but is {unit['enabled']}: it will not start at the next boot",
+            version,
+            machine.module_version,
+        )
+    return Finding("pass", f"{version or 'version unknown'}, active", version, machine.module_version)
+
+
+_CHANNELS = "/dev/nvidia-caps-imex-channels/"
+
+
+@check("fabric.imex", "The IMEX domain is up", needs=("gpu",), seconds=took("imex", "facts"))
+def fabric_imex(machine: Machine) -> Finding:
+    """Where NVLink reaches over several machines, IMEX is up on all of them, and programs have a channel.
+
+    `nvidia-imex-ctl -N -j` is asked: the domain must be UP, every machine READY and connected to every other, and of
+    the driver's exact version. A machine that is missing in one list of nodes is enough to keep the domain down.
+    Machines with NVLink of their own only have no IMEX, which is said and not passed.
+
+    To do: the same `gpusetup_imex` on every machine, then `gpusetup apply`; `journalctl -u nvidia-imex`; the ports
+    50000 and 50005 between the machines.
+    """
+    unit, wanted = machine.service("imex"), machine.wanted.imex
+    if unit is None and not wanted:
+        return Finding("unsupported", "no IMEX here")
+    if unit is None:
+        return Finding("fail", "gpusetup_imex was applied, but nvidia-imex is not installed")
+    if unit["active"] != "active":
+        if not wanted:
+            return Finding("unsupported", "nvidia-imex is installed and does not run; nothing asks for it")
+        return Finding("fail", f"{unit['unit']} is {unit['active'] or 'not known to systemd'}")
+    domain = _domain(machine)
+    if domain is None:
+        answer = machine.command("imex")
+        why = (answer.get("stderr") or answer.get("error") or "no JSON").strip()[:160]
+        return Finding("skip", f"nvidia-imex-ctl tells nothing of the domain: {why}")
+    items = [_node(node, machine.module_version) for node in domain["nodes"]]
+    hosts = {str(node.get("host")) for node in domain["nodes"]} | {
+        str(node.get("hostName")) for node in domain["nodes"]
+    }
+    items += [
+        Item(subject=node, verdict="fail", text="is in gpusetup_imex, and not in this domain")
+        for node in wanted
+        if node not in hosts
+    ]
+    if not any(str(file.get("path", "")).startswith(_CHANNELS) for file in _files(machine)):
+        text = "there is no channel: programs cannot share memory with other machines"
+        items.append(Item(subject="channels", verdict="fail", text=text))
+    if domain["status"] != "UP":
+        grave = [item for item in items if item.verdict == "fail"]
+        named = "; ".join(f"{item.subject} {item.text}" for item in grave[:3])
+        text = f"the domain is {domain['status']}" + (f": {named}" if named else "")
+        return Finding("fail", text, domain["status"], "UP", items=tuple(items))
+    return from_items(items, f"UP, {len(domain['nodes'])} machines")
+
+
+def _domain(machine: Machine) -> dict[str, Any] | None:
+    """Return the domain's status and its machines by their numbers, None when it was not told."""
+    try:
+        told = json.loads(machine.command("imex").get("stdout", ""))
+        numbered = sorted(told["nodes"].items(), key=lambda item: int(item[0]))
+        nodes = [dict(node) for _number, node in numbered]
+        return {"status": str(told["status"]), "nodes": nodes}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _files(machine: Machine) -> Iterator[dict[str, Any]]:
+    found = machine.collected("device_files").get("files")
+    yield from found if isinstance(found, list) else ()
+
+
+def _node(node: dict[str, Any], driver: str | None) -> Item:
+    subject, status = str(node.get("host") or node.get("hostName")), str(node.get("status"))
+    version = str(node.get("version") or "")
+    if status != "READY":
+        return Item(subject=subject, verdict="fail", text=f"is {status}", measured=status, expected="READY")
+    connections = node.get("connections")
+    others = [dict(item) for item in connections.values()] if isinstance(connections, dict) else []
+    cut = [str(item.get("host")) for item in others if item.get("status") != "CONNECTED"]
+    if cut:
+        return Item(subject=subject, verdict="fail", text=f"has no connection to {', '.join(cut[:4])}")
+    if driver and version and version[:1].isdigit() and not f"{driver}.".startswith(f"{version}."):
+        text = f"runs IMEX {version}, and the driver here is {driver}"
+        return Item(subject=subject, verdict="fail", text=text, measured=version, expected=driver)
+    return Item(subject=subject, verdict="pass", measured=status)

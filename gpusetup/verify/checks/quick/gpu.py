@@ -1,0 +1,440 @@
+"""GPUs: their number, memory, power, partitions, and who uses them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.recovery.table import of_driver
+from gpusetup.verify.expected import setting
+from gpusetup.verify.registry import check, from_items, took
+
+if TYPE_CHECKING:
+    from gpusetup.model.mig import MigLayout
+    from gpusetup.verify.machine import Machine
+    from gpusetup.verify.smi import SmiGpu
+
+
+@check("gpu.count", "Every GPU is present", needs=("expected",), seconds=took("smi", "facts"))
+def gpu_count(machine: Machine) -> Finding:
+    """Every GPU on the PCI bus is one that the driver took, of the kinds and number expected.
+
+    PCI lists what is plugged in, nvidia-smi what the driver could start. A GPU that is on PCI and not in nvidia-smi
+    fell off the bus, was refused by this driver branch or module flavour, or is held by another driver (vfio, nouveau).
+    With a number expected (`--gpus N`, or the baseline of the host's own last good run) a GPU that left PCI altogether
+    is found as well. A lock, or what apply recorded here, expects one at least.
+
+    To do: read the kernel log (`driver.log`, `kernel.xid`); power-cycle the machine; reseat or replace the GPU.
+    """
+    seen, on_pci = machine.gpus, machine.pci_gpus
+    if not machine.has_gpu:
+        number = machine.wanted.gpus or 1
+        text = f"no NVIDIA GPU on PCI; {machine.wanted.gpu_expected}"
+        return Finding("fail", text, 0, number, number, "GPUs")
+    expected = max(len(on_pci), machine.wanted.gpus or 0) or len(seen)
+    kinds = ", ".join(f"{number} x {name}" for name, number in sorted(Counter(gpu.name for gpu in seen).items()))
+    if len(seen) >= expected:
+        extra = f"; {machine.wanted.gpus} expected" if machine.wanted.gpus and len(seen) > machine.wanted.gpus else ""
+        return Finding("warn" if extra else "pass", kinds + extra, len(seen), expected, expected, "GPUs")
+    present = {gpu.bus_id for gpu in seen}
+    lost = [device for device in on_pci if str(device.get("address", "")).lower() not in present]
+    named = ", ".join(f"{device['address']} ({device.get('bound') or 'no driver'})" for device in lost[:4])
+    if lost:
+        text = f"on PCI, but not used by the driver: {named}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
+    else:
+        text = f"{expected - len(seen)} missing from PCI; found  {kinds or 'none'}"
+    return Finding("fail", text, len(seen), expected, expected, "GPUs")
+
+
+@check("gpu.ecc", "No memory errors", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_ecc(machine: Machine) -> Finding:
+    """No uncorrectable memory errors, and ECC is on where the GPU has it.
+
+    Uncorrectable errors since the driver was loaded (volatile) are a fail: results can be wrong. Uncorrectable errors
+    of the GPU's whole life (aggregate) are a warning, as are many correctable ones and ECC that was switched off or
+    waits for a reset. GPUs without ECC are unsupported here, not passed.
+
+    To do: stop using the GPU, reset or reboot it, run `gpusetup verify --level stress`; exchange it when errors return.
+    """
+    return from_items([_errors(gpu) for gpu in machine.gpus], "ECC on, no uncorrectable errors", unit="errors")
+
+
+def _errors(gpu: SmiGpu) -> Item:
+    mode, pending = gpu.text("ecc_mode/current_ecc"), gpu.text("ecc_mode/pending_ecc")
+    if mode is None:
+        return Item(subject=gpu.label, verdict="unsupported", text="has no ECC")
+    volatile, aggregate = _uncorrectable(gpu, "volatile"), _uncorrectable(gpu, "aggregate")
+    if volatile:
+        return Item(
+            subject=gpu.label,
+            verdict="fail",
+            text=f"{volatile} uncorrectable errors since the driver was loaded",
+            measured=volatile,
+            expected=0,
+            limit=0,
+        )
+    if gpu.text("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
+        return Item(
+            subject=gpu.label, verdict="fail", text="SRAM errors are above the vendor's threshold: replace the GPU"
+        )
+    if aggregate:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"{aggregate} uncorrectable errors in its lifetime",
+            measured=aggregate,
+            expected=0,
+            limit=0,
+        )
+    if mode != "Enabled":
+        return Item(subject=gpu.label, verdict="warn", text="ECC is off", measured=mode, expected="Enabled")
+    if pending and pending != mode:
+        return Item(subject=gpu.label, verdict="warn", text=f"ECC becomes {pending.lower()} at the next reset")
+    corrected = sum(
+        int(gpu.number(f"ecc_errors/volatile/{kind}") or 0) for kind in ("sram_correctable", "dram_correctable")
+    )
+    many = int(setting("ecc_correctable_warn"))
+    if corrected > many:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"{corrected} correctable errors since the driver was loaded",
+            measured=corrected,
+            expected=0,
+            limit=many,
+        )
+    return Item(subject=gpu.label, verdict="pass", measured=0, expected=0)
+
+
+def _uncorrectable(gpu: SmiGpu, life: str) -> int:
+    """Sum the counters; their names differ between GPU generations."""
+    counters = gpu.children(f"ecc_errors/{life}")
+    total = 0
+    for name, value in counters.items():
+        if ("uncorrectable" in name or "double_bit" in name) and value.isdigit():
+            total += int(value)
+    return total
+
+
+@check("gpu.memory-repair", "No memory repair pending or failed", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_memory_repair(machine: Machine) -> Finding:
+    """Row remapping and page retirement have nothing pending, and room left.
+
+    Ampere and newer replace bad memory rows by spare ones, older GPUs retire pages. A pending repair takes effect at
+    the next reset and is a warning; a failed one means the spares are used up: exchange the GPU.
+
+    To do: reset or reboot for a pending repair; open a return for a failed one.
+    """
+    return from_items([_repairs(gpu) for gpu in machine.gpus], "no remapping pending or failed")
+
+
+def _repairs(gpu: SmiGpu) -> Item:
+    failure, pending = gpu.text("remapped_rows/remapped_row_failure"), gpu.text("remapped_rows/remapped_row_pending")
+    if gpu.text("ecc_errors/unrepairable_memory") == "Yes" or failure == "Yes":
+        return Item(subject=gpu.label, verdict="fail", text="row remapping failed: replace the GPU")
+    repairs = [
+        path for path in ("channel_repair_pending", "tpc_repair_pending") if gpu.text(f"ecc_errors/{path}") == "Yes"
+    ]
+    if pending == "Yes" or repairs:
+        return Item(subject=gpu.label, verdict="warn", text="a memory repair needs a GPU reset")
+    if failure is not None:
+        remapped = int(gpu.number("remapped_rows/remapped_row_unc") or 0)
+        text = f"{remapped} rows remapped for uncorrectable errors" if remapped else ""
+        return Item(subject=gpu.label, verdict="warn" if remapped else "pass", text=text, measured=remapped, expected=0)
+    retired = [
+        gpu.number(f"retired_pages/{kind}/retired_count")
+        for kind in ("multiple_single_bit_retirement", "double_bit_retirement")
+    ]
+    if all(count is None for count in retired):
+        return Item(subject=gpu.label, verdict="unsupported", text="reports neither remapped rows nor retired pages")
+    total, limit = int(sum(count or 0 for count in retired)), int(setting("retired_pages_fail"))
+    if gpu.text("retired_pages/pending_retirement") == "Yes" or gpu.text("retired_pages/pending_blacklist") == "Yes":
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text="page retirement needs a reboot",
+            measured=total,
+            expected=0,
+            limit=limit,
+        )
+    if total >= limit:
+        return Item(
+            subject=gpu.label,
+            verdict="fail",
+            text=f"{total} retired pages: replace the GPU",
+            measured=total,
+            expected=0,
+            limit=limit,
+        )
+    return Item(
+        subject=gpu.label,
+        verdict="warn" if total else "pass",
+        text=f"{total} retired pages" if total else "",
+        measured=total,
+        expected=0,
+        limit=limit,
+    )
+
+
+@check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_recovery(machine: Machine) -> Finding:
+    """No GPU needs a reset, a reboot or to be taken out of service.
+
+    Newer drivers say themselves what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are
+    unsupported here.
+
+    To do: `gpusetup doctor --apply` does what it says, after asking: reset, reboot, or drain the node.
+    """
+    items = []
+    for gpu in machine.gpus:
+        action = gpu.text("gpu_recovery_action")
+        if action is None:
+            items.append(Item(subject=gpu.label, verdict="unsupported", text="this driver does not report it"))
+        elif action == "None":
+            items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
+        else:
+            need = of_driver(action)
+            plain = need.need in ("reset", "reboot")  # the word says it
+            text = f"asks for: {action}" + ("" if plain else f", which is {need.text}")
+            items.append(Item(subject=gpu.label, verdict="fail", text=text, measured=action, expected="None"))
+    return from_items(items, "none does")
+
+
+GRAVE = {
+    "hw_thermal_slowdown": "too hot (hardware slowdown)",
+    "hw_power_brake_slowdown": "the power brake is active: check the power supply and cables",
+    "hw_slowdown": "hardware slowdown",
+    "sw_thermal_slowdown": "too hot (software slowdown)",
+}
+
+
+@check("gpu.throttle", "Nothing limits the clocks", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_throttle(machine: Machine) -> Finding:
+    """Nothing limits the clocks: no thermal slowdown, no power brake.
+
+    Reasons that are active now: hardware slowdown, thermal slowdown and the power brake are a fail, since they mean
+    cooling or supply is broken; the software power cap is a warning on a GPU that is not loaded. Counters since boot
+    are shown. Idle clocks, application clocks and the display are no reasons to worry.
+
+    To do: look at fans, air flow, power cables and the server's own event log.
+    """
+    return from_items([_throttled(gpu, gpu.index in machine.busy) for gpu in machine.gpus], "no slowdown is active")
+
+
+def reasons(gpu: SmiGpu) -> dict[str, bool]:
+    """Return the reasons by name; the section was renamed in driver 535."""
+    found = {}
+    for section, prefix in (
+        ("clocks_event_reasons", "clocks_event_reason_"),
+        ("clocks_throttle_reasons", "clocks_throttle_reason_"),
+    ):
+        for tag, value in gpu.children(section).items():
+            found[tag.removeprefix(prefix)] = value == "Active"
+    return found
+
+
+def _throttled(gpu: SmiGpu, busy: bool) -> Item:
+    active = reasons(gpu)
+    if not active:
+        return Item(subject=gpu.label, verdict="unsupported", text="reports no throttle reasons")
+    for name, text in GRAVE.items():
+        if active.get(name):
+            return Item(subject=gpu.label, verdict="fail", text=text, measured=name)
+    if active.get("sw_power_cap") and not busy:
+        return Item(
+            subject=gpu.label, verdict="warn", text="limited by its power limit while idle", measured="sw_power_cap"
+        )
+    return Item(subject=gpu.label, verdict="pass")
+
+
+@check("gpu.power", "Power limit and temperature", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_power(machine: Machine) -> Finding:
+    """The power limit is the default one, and the temperature has room.
+
+    A lower limit makes a GPU slower than its twin next to it and is easy to forget; it is a warning, since it may be
+    wanted. Temperature is judged by what the GPU itself says is left before it slows down.
+
+    To do: `nvidia-smi -pl` back to the default; look at cooling.
+    """
+    items = [_power(gpu) for gpu in machine.gpus]
+    hottest = max((gpu.number("temperature/gpu_temp") or 0 for gpu in machine.gpus), default=0)
+    limit = (
+        machine.gpus[0].number("gpu_power_readings/current_power_limit")
+        or machine.gpus[0].number("power_readings/power_limit")
+        or 0
+    )
+    return from_items(items, f"limit {limit:.0f} W, {hottest:.0f} °C at most", unit="W")
+
+
+def _power(gpu: SmiGpu) -> Item:
+    limit = gpu.number("gpu_power_readings/current_power_limit") or gpu.number("power_readings/power_limit")
+    default = gpu.number("gpu_power_readings/default_power_limit") or gpu.number("power_readings/default_power_limit")
+    room, floor = gpu.number("temperature/gpu_temp_tlimit"), float(setting("temperature_room_warn"))
+    temperature, slowdown = gpu.number("temperature/gpu_temp"), gpu.number("temperature/gpu_temp_slow_threshold")
+    left = (
+        room
+        if room is not None
+        else slowdown - temperature
+        if slowdown is not None and temperature is not None
+        else None
+    )
+    if left is not None and left < floor:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"{left:.0f} °C left before it slows down",
+            measured=left,
+            limit=floor,
+        )
+    if limit is None or default is None:
+        return Item(subject=gpu.label, verdict="unsupported", text="reports no power limit")
+    if limit < default:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"limited to {limit:.0f} W of {default:.0f} W",
+            measured=limit,
+            expected=default,
+            limit=default,
+        )
+    return Item(subject=gpu.label, verdict="pass", measured=limit, expected=default, limit=default)
+
+
+@check("gpu.persistence", "Persistence mode is on", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+def gpu_persistence(machine: Machine) -> Finding:
+    """Persistence is on: the driver stays initialised when nobody uses the GPU.
+
+    Without it the last program to leave tears the driver's state down, the next one waits seconds, and settings made
+    with nvidia-smi are lost. `nvidia-persistenced` is the lasting way; `nvidia-smi -pm 1` ends with the module.
+
+    To do: `systemctl enable --now nvidia-persistenced` (`gpusetup apply` does).
+    """
+    items = []
+    for gpu in machine.gpus:
+        mode = gpu.text("persistence_mode")
+        if mode is None:
+            items.append(Item(subject=gpu.label, verdict="unsupported", text="reports no persistence mode"))
+        elif mode == "Enabled":
+            items.append(Item(subject=gpu.label, verdict="pass", measured=mode))
+        else:
+            items.append(
+                Item(subject=gpu.label, verdict="warn", text="persistence is off", measured=mode, expected="Enabled")
+            )
+    lasting = (machine.service("persistenced") or {}).get("active") == "active"
+    return from_items(items, "on, by nvidia-persistenced" if lasting else "on, set by hand or at boot")
+
+
+@check("gpu.idle", "No other program uses the GPUs", needs=("gpu", "smi"), seconds=took("smi"))
+def gpu_idle(machine: Machine) -> Finding:
+    """Nobody else computes on the GPUs while they are measured.
+
+    A GPU in use is measured gently (little memory, few repetitions) and its figures are not judged; nobody's process is
+    stopped. Compute mode is looked at too: Prohibited keeps everybody out, Exclusive Process a second one.
+
+    To do: wait, or verify the other GPUs with `--only`.
+    """
+    users = {gpu["index"]: gpu.get("processes", []) for gpu in machine.document.get("gpus", [])}
+    items = []
+    for gpu in machine.gpus:
+        mode, mine = gpu.text("compute_mode"), users.get(gpu.index, [])
+        if mode == "Prohibited":
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="fail",
+                    text="compute mode Prohibited: no program may use it",
+                    measured=mode,
+                    expected="Default",
+                )
+            )
+        elif mine:
+            first = mine[0]
+            more = f" and {len(mine) - 1} more" if len(mine) > 1 else ""
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="warn",
+                    text=f"in use by {_named(first)}{more}: measured at low load",
+                    measured=len(mine),
+                    expected=0,
+                )
+            )
+        elif mode and mode != "Default":
+            items.append(
+                Item(subject=gpu.label, verdict="warn", text=f"compute mode {mode}", measured=mode, expected="Default")
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=0, expected=0))
+    return from_items(items, "no compute process")
+
+
+def _named(process: dict[str, Any]) -> str:
+    return f"{process.get('name')} (process {process.get('pid')}, {process.get('memory')})"
+
+
+@check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), seconds=took("smi", "smi_list"))
+def gpu_mig(machine: Machine) -> Finding:
+    """MIG is as it was asked to be: off, or on with slices that exist; with `gpusetup_mig`, those that were applied.
+
+    A GPU in MIG mode without a slice cannot be used at all; a mode change that waits for a reset surprises at the next
+    one. Slices have no peers and a part of the memory and of the multiprocessors: what is measured in one is told
+    without a verdict, for nobody publishes what a slice should reach.
+
+    To do: `gpusetup apply` lays out what `gpusetup_mig` says, and `gpusetup drift` says what differs; by hand
+    `nvidia-smi mig -cgi … -C`, or switch MIG off and reset.
+    """
+    slices = {
+        gpu["index"]: [part["profile"] for part in gpu.get("slices", [])] for gpu in machine.document.get("gpus", [])
+    }
+    items = []
+    for gpu in machine.gpus:
+        now, next_mode = gpu.text("mig_mode/current_mig"), gpu.text("mig_mode/pending_mig")
+        mine = slices.get(gpu.index, [])
+        if now is None:
+            items.append(Item(subject=gpu.label, verdict="unsupported", text="has no MIG"))
+        elif next_mode not in (None, now):
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="warn",
+                    text=f"MIG becomes {str(next_mode).lower()} at the next reset",
+                    measured=now,
+                    expected=next_mode,
+                )
+            )
+        elif gpu.bus_id in machine.wanted.mig:
+            items.append(_as_applied(gpu.label, machine.wanted.mig[gpu.bus_id], now, mine))
+        elif now == "Enabled" and not mine:
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="fail",
+                    text="MIG is on but has no instance: programs cannot use the GPU",
+                    measured=now,
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", text=", ".join(mine), measured=now))
+    on = sum(1 for gpu in machine.gpus if machine.mig(gpu))
+    if on and on < len(machine.gpus) and not machine.wanted.mig:
+        return Finding("warn", f"MIG is on for {on} of {len(machine.gpus)} GPUs", items=tuple(items))
+    return from_items(items, "off" if not on else f"on, {sum(map(len, slices.values()))} slices", nothing="no GPU")
+
+
+def _as_applied(label: str, layout: MigLayout, mode: str, there: list[str]) -> Item:
+    """Compare the slices that programs see with those that were applied; a count of 0 is as many as there can be."""
+    found, wanted = Counter(there), Counter[str]()
+    for item in layout.instances:
+        for name in item.compute or (item.profile,):
+            wanted[name] += item.count or max(found[name], 1)
+    has = _slices(found) if mode == "Enabled" else "off"
+    right = _slices(wanted) if layout.enabled else "off"
+    if has == right:
+        return Item(subject=label, verdict="pass", text=", ".join(there), measured=mode)
+    text = f"has {has}, and {right} was applied"
+    return Item(subject=label, verdict="fail", text=text, measured=has, expected=right)
+
+
+def _slices(slices: Counter[str]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in sorted(slices.items())) or "no slices"

@@ -1,0 +1,167 @@
+"""PCI Express: each GPU's link, and the paths between GPUs and adapters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.adapters import active, shared
+from gpusetup.verify.expected import setting
+from gpusetup.verify.registry import check, from_items, took
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.verify.machine import Machine
+    from gpusetup.verify.smi import SmiGpu
+
+
+@check("pcie.link", "PCI Express at full width", needs=("gpu", "smi"), seconds=took("smi"))
+def pcie_link(machine: Machine) -> Finding:
+    """The PCI Express link runs at the generation and width that the GPU and its slot can do.
+
+    Width is judged now, since it does not change with load: a link at x8 in an x16 slot is a badly seated card or
+    riser. Generation is judged by what the link can reach (GPU and slot together): idle GPUs save power at a lower one,
+    so the current generation is a warning on a GPU that is working and nothing on one that idles. Replay counters show
+    a bad link.
+
+    To do: reseat the card, exchange the riser, look for a bifurcated slot in the firmware's settings.
+    """
+    slots = {str(device.get("address", "")).lower(): device for device in machine.pci_gpus}
+    items = [_link(gpu, slots.get(gpu.bus_id, {})) for gpu in machine.gpus]
+    first = machine.gpus[0]
+    generation, width = (first.number(f"{LINK}/{path}") or 0 for path in ("pcie_gen/max_link_gen", WIDTH))
+    link = f"generation {generation:.0f}, x{width:.0f}"
+    return from_items(items, f"{link} on every GPU" if len(items) > 1 else link, unit="lanes")
+
+
+LINK = "pci/pci_gpu_link_info"
+WIDTH = "link_widths/current_link_width"
+
+
+def _link(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
+    width, widest = (
+        gpu.number(f"{LINK}/link_widths/current_link_width"),
+        gpu.number(f"{LINK}/link_widths/max_link_width"),
+    )
+    now, best = gpu.number(f"{LINK}/pcie_gen/current_link_gen"), gpu.number(f"{LINK}/pcie_gen/max_link_gen")
+    if width is None or widest is None:
+        return Item(subject=gpu.label, verdict="unsupported", text="reports no PCI Express link")
+    room = re.match(r"\d+", str((slot.get("link") or {}).get("slot_max_width") or ""))
+    able = min(int(widest), int(room.group())) if room and int(room.group()) > 0 else int(widest)
+    if width < able:
+        return Item(
+            subject=gpu.label,
+            verdict="fail",
+            text=f"link at x{width:.0f}, x{able} is possible",
+            measured=int(width),
+            expected=able,
+            limit=able,
+        )
+    if able < widest:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"the slot has {able} lanes, the GPU {widest:.0f}",
+            measured=int(width),
+            expected=int(widest),
+            limit=able,
+        )
+    working = (gpu.number("utilization/gpu_util") or 0) > 20
+    if now is not None and best is not None and now < best and (working or gpu.text("performance_state") == "P0"):
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"link at generation {now:.0f} under load, {best:.0f} is possible",
+            measured=now,
+            expected=best,
+            limit=best,
+        )
+    replays, many = gpu.number("pci/replay_counter") or 0, float(setting("pcie_replays_warn"))
+    if replays > many:
+        return Item(
+            subject=gpu.label,
+            verdict="warn",
+            text=f"{replays:.0f} packets were retransmitted: the link is unreliable",
+            measured=replays,
+            expected=0,
+            limit=many,
+        )
+    return Item(subject=gpu.label, verdict="pass", measured=int(width), expected=able, limit=able)
+
+
+_SWITCH = 3
+"""Bridges above a device behind a switch at least: the switch's two, and the root's own."""
+
+
+def _near(machine: Machine) -> list[dict[str, Any]]:
+    """Return the adapters that carry traffic, each once."""
+    named = {hca["name"]: hca for hca, _port in active(machine) if hca.get("way")}
+    return list(named.values())
+
+
+def _gpus(machine: Machine) -> list[dict[str, Any]]:
+    return [gpu for gpu in machine.pci_gpus if gpu.get("way")]
+
+
+def _here(machine: Machine) -> bool:
+    gpus = _gpus(machine)
+    linked = any((gpu.get("nvlinks") or {}).get("up") for gpu in gpus)
+    return bool(gpus and _near(machine)) or (len(gpus) > 1 and not linked)
+
+
+@check("pcie.peers", "GPUs and adapters reach each other straight", needs=("gpu",), applies=_here)
+def pcie_peers(machine: Machine) -> Finding:
+    """Nothing stands between GPUs and adapters on PCI Express: ACS, the IOMMU, a way below one switch.
+
+    ACS that redirects (ACSCtl: ReqRedir, CmpltRedir) sends traffic between two devices below one switch up to the root
+    and down again: bandwidth collapses, and some platforms lose data. An IOMMU that translates does the same. Both are
+    read from the machine: the bridges' configuration space, the type of the IOMMU group. A GPU whose nearest adapter is
+    not below the same switch goes through the root, where other GPUs of the machine need not.
+
+    Looked at where there are adapters with RDMA, or GPUs that meet over PCI Express alone. In a virtual machine all of
+    it is its host's to set.
+
+    To do: on bare metal `setpci -s BRIDGE ECAP_ACS+0x6.w=0000` for each bridge named, at every boot before programs
+    start; boot with `iommu=pt` (or the IOMMU off in the firmware); put the adapter into a slot of the GPU's switch.
+    """
+    gpus, near = _gpus(machine), _near(machine)
+    devices = [*((f"GPU {gpu['address']}", gpu["way"]) for gpu in gpus), *((hca["name"], hca["way"]) for hca in near)]
+    if not devices:
+        return Finding("skip", "the way to the GPUs is not told")
+    items = [*_acs(devices), *_iommu(devices), *_switches(gpus, near)]
+    unread = [name for name, way in devices if way.get("acs_redirect") is None]
+    if unread and not any(item.verdict == "warn" for item in items):
+        return Finding("skip", f"only root reads ACS above {', '.join(unread[:3])}")
+    return from_items(items, f"{len(gpus)} GPUs, {len(near)} adapters: no ACS, no translation")
+
+
+def _acs(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
+    bridges = sorted({bridge for _name, way in devices for bridge in way.get("acs_redirect") or ()})
+    for bridge in bridges:
+        text = "ACS sends traffic between devices up to the root: setpci -s BRIDGE ECAP_ACS+0x6.w=0000"
+        yield Item(subject=bridge, verdict="warn", text=text, measured="redirects", expected="off")
+    if not bridges:
+        yield Item(subject="ACS", verdict="pass", measured="off")
+
+
+def _iommu(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
+    for name, way in devices:
+        kind = way.get("iommu")
+        if kind and kind.startswith("DMA"):
+            text = f"the IOMMU translates ({kind}): boot with iommu=pt"
+            yield Item(subject=name, verdict="warn", text=text, measured=kind, expected="identity")
+
+
+def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterator[Item]:
+    """Where there are switches, a GPU without an adapter below its own is told; elsewhere all meet at the root."""
+    if not near or not any(len((gpu["way"].get("above")) or ()) >= _SWITCH for gpu in gpus):
+        return
+    for gpu in gpus:
+        together = [hca["name"] for hca in near if shared(gpu, hca)]
+        if together:
+            yield Item(subject=f"GPU {gpu['address']}", verdict="pass", text=f"beside {', '.join(together)}")
+        else:
+            text = "no adapter is below its switch: what it sends goes through the root"
+            yield Item(subject=f"GPU {gpu['address']}", verdict="warn", text=text)

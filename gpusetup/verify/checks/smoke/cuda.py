@@ -1,0 +1,316 @@
+"""CUDA without a framework: a context, the libraries, PTX, cuDNN, and a program that nvcc compiles."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import check, from_items, in_packages, took_section
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.verdict import Blame
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["items_of", "seconds_of"]
+
+
+def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tuple[bool, str]]) -> list[Item]:
+    """Judge one part on every GPU that was opened."""
+    found = []
+    for key, worker in machine.workers.items():
+        subject = f"GPU {key}"
+        if "error" in worker.get("open", {"error": ""}):
+            found.append(Item(subject=subject, verdict="skip", text="not run: it could not be opened"))
+            continue
+        smoke = worker.get("smoke", {})
+        answer = smoke.get(part) if "error" not in smoke else smoke
+        if not isinstance(answer, dict):
+            found.append(Item(subject=subject, verdict="skip", text="not run: the test ended before it"))
+        elif "error" in answer:
+            found.append(Item(subject=subject, verdict="fail", text=explain(answer)))
+        else:
+            well, text = judge(answer)
+            found.append(Item(subject=subject, verdict="pass" if well else "fail", text=text))
+    return found
+
+
+def seconds_of(part: str) -> Callable[[Machine], float]:
+    """Return how long a part took, on the slowest GPU."""
+
+    def took(machine: Machine) -> float:
+        parts = [worker.get("smoke", {}).get(part) for worker in machine.workers.values()]
+        return max((float(answer.get("seconds", 0)) for answer in parts if isinstance(answer, dict)), default=0.0)
+
+    return took
+
+
+def _opening(machine: Machine) -> float:
+    return max((float(worker.get("open", {}).get("seconds", 0)) for worker in machine.workers.values()), default=0.0)
+
+
+@check("cuda.context", "CUDA opens every GPU", needs=("gpu", "python"), seconds=_opening)
+def cuda_context(machine: Machine) -> Finding:
+    """A CUDA context can be created on every GPU.
+
+    The moment at which a broken machine shows although nvidia-smi is content: error 802 without fabric manager, 999
+    without nvidia-uvm, 35 with a driver that is older than the runtime, 100 or 46 with a GPU that is away, 2 when its
+    memory is full.
+
+    To do: the text names the cause; `gpusetup doctor` knows the way out.
+    """
+    items = []
+    for key, worker in machine.workers.items():
+        answer = worker.get("open")
+        if answer is None:
+            items.append(Item(subject=f"GPU {key}", verdict="skip", text="not run (see python.environment)"))
+        elif "error" in answer:
+            full = answer["error"] == "out-of-memory" and worker.get("busy")
+            text = "another job uses all its memory: nothing could run" if full else explain(answer)
+            blame: Blame = "job" if full else "driver"
+            items.append(
+                Item(subject=f"GPU {key}", verdict="fail", text=text, measured=answer.get("status"), blame=blame)
+            )
+        else:
+            items.append(Item(subject=f"GPU {key}", verdict="pass", text=str(answer.get("name"))))
+    names = {str(machine.opened(key).get("name")) for key in machine.workers}
+    return from_items(items, f"{len(items)} x {', '.join(sorted(names))}", nothing="not run: no worker was started")
+
+
+_FOR_CUDA = re.compile(r"(?:nvidia-.*-cu|cupy-cuda|jax-cuda)(\d\d)(?:x|-plugin)?")
+
+
+def _version(number: int | None) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}" if number else "unknown"
+
+
+@check("cuda.libraries", "One copy of every CUDA library", needs=("gpu", "python", "context"))
+def cuda_libraries(machine: Machine) -> Finding:
+    """One copy of each CUDA library is loaded, of one CUDA major, and the driver is new enough for the runtime.
+
+    Two copies of NCCL or NVRTC (the system's and a wheel's, or wheels for CUDA 12 beside those for 13) give undefined
+    symbols and hangs that look like anything but this. The versions of runtime, driver, NVRTC and NCCL and the files
+    that were really loaded are reported; two copies are named. Packages for two CUDA majors in one environment are a
+    warning even while one copy is loaded.
+
+    To do: uninstall the packages of the other CUDA major; clear LD_LIBRARY_PATH.
+    """
+    answers: list[tuple[str, dict[str, Any]]] = []
+    for key, worker in machine.workers.items():
+        libraries = worker.get("smoke", {}).get("libraries")
+        if isinstance(libraries, dict) and "error" not in libraries:
+            answers.append((f"CuPy on GPU {key}", libraries))
+    if not answers:
+        return Finding("skip", "not checked: the smoke test ended earlier")
+    processes = answers + [
+        (name, machine.sections[name])
+        for name in ("torch", "tensorflow", "jax")
+        if isinstance(machine.sections.get(name), dict)
+    ]
+    for name, answer in processes:
+        for library, paths in (answer.get("loaded") or {}).items():
+            if len(paths) > 1:
+                return Finding(
+                    "fail",
+                    f"{name} has {len(paths)} copies of {library}: {' and '.join(paths[:2])}",
+                    len(paths),
+                    1,
+                    1,
+                    "copies",
+                )
+    first = answers[0][1]
+    driver, runtime = first.get("driver_cuda"), first.get("runtime_cuda")
+    versions = f"runtime {_version(runtime)}, driver up to {_version(driver)}"
+    if driver and runtime and driver // 1000 < runtime // 1000:
+        return Finding(
+            "fail",
+            f"{versions}: the driver is too old for this major version of CUDA",
+            _version(driver),
+            _version(runtime),
+        )
+    packages = (next(iter(machine.workers.values())).get("hello") or {}).get("packages") or {}
+    majors = sorted({match.group(1) for name in packages if (match := _FOR_CUDA.fullmatch(name))})
+    if len(majors) > 1:
+        return Finding(
+            "warn", f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side", len(majors), 1
+        )
+    minor = driver and runtime and driver < runtime
+    nccl = first.get("nccl")
+    text = (
+        versions
+        + (" (minor-version compatibility)" if minor else "")
+        + (f", NCCL {nccl // 10000}.{nccl % 10000 // 100}.{nccl % 100}" if nccl else "")
+    )
+    return Finding("pass", f"{text}; one copy of each", _version(runtime), _version(driver))
+
+
+_TOO_NEW = 222
+
+
+@check("cuda.ptx", "The driver compiles PTX", needs=("gpu", "python", "context"), seconds=seconds_of("ptx"))
+def cuda_ptx(machine: Machine) -> Finding:
+    """The driver compiles PTX: that of this NVRTC, and every version up to that of the driver's own CUDA.
+
+    With a toolkit newer than the driver (minor-version compatibility) machine code runs and newer PTX does not: a
+    program that hands the driver PTX (Numba without pynvjitlink, `nvcc -arch=compute_NN`, NVRTC with compute_NN) stops
+    with CUDA error 222. CuPy, Triton and `torch.compile` hand over machine code and work, so this is a warning.
+
+    The highest version that the driver takes is found by loading an empty kernel of each version.
+
+    To do: for such programs, a driver of the toolkit's own branch or newer, or an older toolkit.
+    """
+    found, versions = [], set()
+    for item, (key, worker) in zip(items_of(machine, "ptx", _compiled), machine.workers.items(), strict=True):
+        smoke = worker.get("smoke", {})
+        versions.add(str(smoke.get("ptx", {}).get("ptx_version")))
+        found.append(_with_highest(item, key, smoke))
+    return from_items(found, f"PTX {', '.join(sorted(versions - {'None'}))} compiled and run{_up_to(machine)}")
+
+
+def _compiled(answer: dict[str, Any]) -> tuple[bool, str]:
+    return answer.get("wrong") == 0, "" if answer.get("wrong") == 0 else f"{answer.get('wrong')} wrong elements"
+
+
+def _highest(smoke: dict[str, Any]) -> str | None:
+    found = smoke.get("ptx_versions", {}).get("highest")
+    return str(found) if found else None
+
+
+def _up_to(machine: Machine) -> str:
+    found = {highest for worker in machine.workers.values() if (highest := _highest(worker.get("smoke", {})))}
+    return f"; the driver takes PTX up to {min(found, key=nv)}" if found else ""
+
+
+def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
+    """Take the highest version into account: what is merely newer than the driver is a warning."""
+    sweep, highest = smoke.get("ptx_versions", {}), _highest(smoke)
+    if "error" in sweep and item.verdict == "pass":
+        return Item(
+            subject=f"GPU {key}", verdict="warn", text=f"its highest PTX version is not known: {explain(sweep)}"
+        )
+    if highest is None:
+        return item
+    if item.verdict == "fail" and smoke.get("ptx", {}).get("status") == _TOO_NEW:
+        text = (
+            f"this NVRTC writes newer PTX than the driver compiles (up to {highest}): programs that hand it PTX stop "
+            "with error 222; Triton, torch.compile and CuPy work"
+        )
+        return Item(subject=f"GPU {key}", verdict="warn", text=text)
+    expected = _promised(smoke.get("libraries", {}).get("driver_cuda"))
+    if item.verdict == "pass" and expected is not None and nv(highest) < nv(expected[1]):
+        text = f"compiles PTX up to {highest}, where its CUDA {expected[0]} means {expected[1]}"
+        return Item(subject=f"GPU {key}", verdict="warn", text=text, measured=highest, expected=expected[1])
+    return item
+
+
+def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
+    """Return the CUDA release of a driver and the PTX version that belongs to it, when the matrix knows it."""
+    from gpusetup.matrix.load import matrix
+
+    if not driver_cuda:
+        return None
+    minor = f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}"
+    ptx = next((row.ptx for row in matrix().cuda.toolchains if row.minor == minor), "")
+    return (minor, ptx) if ptx else None
+
+
+@check(
+    "cudnn.library",
+    "The host's own cuDNN loads",
+    needs=("gpu",),
+    seconds=took_section("cudnn"),
+    asked=in_packages("cudnn"),
+)
+def cudnn_library(machine: Machine) -> Finding:
+    """The host's own cuDNN can be loaded and opens the GPU: what programs outside a Python environment use.
+
+    Judged when the loader finds a cuDNN, or when the record says that packages brought one. Its version must be the one
+    on record. One that loads and cannot open the GPU finds no usable GPU (see cuda.context), or its parts differ in
+    version.
+
+    To do: install the packages again (`gpusetup apply`); remove copies of libcudnn from LD_LIBRARY_PATH and /usr/local.
+    """
+    answer, packaged = machine.sections.get("cudnn"), machine.wanted.packages("cudnn")
+    if not isinstance(answer, dict):
+        if packaged:
+            return Finding("fail", "the record has cuDNN's packages, but the loader finds no libcudnn")
+        return Finding("skip", "no cuDNN is installed on the system")
+    if answer.get("error") == "load":
+        return Finding("fail", f"it cannot be loaded: {answer.get('message')}")
+    if answer.get("error") == "open":
+        version = _cudnn_version(int(answer.get("version") or 0))
+        return Finding("fail", f"cuDNN {version} loads but cannot open the GPU: {answer.get('message')}")
+    if answer.get("error"):
+        return Finding("fail", explain(answer))
+    version = _cudnn_version(int(answer.get("version") or 0))
+    wanted = machine.wanted.version("cudnn") if packaged else None
+    if wanted is not None and wanted.split(".")[:3] != version.split("."):
+        where = ", ".join((answer.get("loaded") or {}).get("libcudnn") or ())
+        text = f"cuDNN {version} is loaded, {wanted} is on record" + (f": {where}" if where else "")
+        return Finding("fail", text, version, wanted)
+    return Finding("pass", f"cuDNN {version} opens the GPU", version, wanted)
+
+
+def _cudnn_version(number: int) -> str:
+    """Return 9.28.0 for 92800; up to cuDNN 8 a thousand is a major: 8.9.7 for 8907."""
+    unit = 10000 if number >= 90000 else 1000
+    return f"{number // unit}.{number % unit // 100}.{number % 100}"
+
+
+@check("nvcc.program", "nvcc's program runs", needs=("gpu",), seconds=took_section("nvcc"), asked=in_packages("cuda"))
+def nvcc_program(machine: Machine) -> Finding:
+    """The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
+
+    Judged when a toolkit is installed: where the request says, in /usr/local/cuda, or as the distribution's own
+    packages. The toolkit's version and the driver's are reported. Of several toolkits side by side each is tried.
+
+    To do: install the host compiler that this toolkit supports; name the toolkit's folder.
+    """
+    others = {name: told for name, told in machine.sections.items() if name.startswith("nvcc-")}
+    answer = machine.sections.get("nvcc")
+    first = _judged(machine, answer)
+    if not others or first.verdict == "skip":
+        return first
+    found = {"default": first, **{name.removeprefix("nvcc-"): _judged(machine, told) for name, told in others.items()}}
+    items = [
+        Item(subject=f"CUDA {name}", verdict=one.verdict, text="" if one.verdict == "pass" else one.text)
+        for name, one in found.items()
+    ]
+    return from_items(items, f"{first.text}; beside it CUDA {', '.join(sorted(found)[:-1])}")
+
+
+def _judged(machine: Machine, answer: object) -> Finding:
+    if not isinstance(answer, dict):
+        if machine.wanted.packages("cuda"):
+            return Finding("fail", "the lock has the CUDA toolkit's packages, but nvcc is missing")
+        return Finding("skip", "no CUDA toolkit is installed")
+    if answer.get("error") == "compile":
+        last = [line for line in str(answer.get("message")).splitlines() if "error" in line.lower()] or str(
+            answer.get("message")
+        ).splitlines()
+        return Finding("fail", f"nvcc could not compile: {last[0][:160] if last else 'it printed nothing'}")
+    if answer.get("error") and not answer.get("gpus"):
+        return Finding(
+            "fail", f"the program did not run: {answer['error'] if 'message' not in answer else explain(answer)}"
+        )
+    items = []
+    for gpu in answer.get("gpus", []):
+        well = gpu.get("error") is None and gpu.get("wrong") == 0
+        items.append(
+            Item(
+                subject=f"GPU {gpu.get('index')}",
+                verdict="pass" if well else "fail",
+                text="" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements"),
+            )
+        )
+    compiled = answer.get("compile_seconds")
+    runtime = int(answer.get("runtime_cuda") or 0)
+    return from_items(
+        items,
+        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, correct on every GPU",
+        nothing="the program found no GPU",
+    )

@@ -1,0 +1,256 @@
+"""GPUs under load for minutes."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.checks.quick.driver import XID
+from gpusetup.verify.expected import setting
+from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.smi import parse_gpus
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+    from gpusetup.verify.smi import SmiGpu
+
+
+def _seconds(machine: Machine) -> float:
+    """The time that was asked for."""
+    return 60 * float((machine.sections.get("stress") or {}).get("minutes", 0))
+
+
+def _absent(machine: Machine) -> Finding | None:
+    """Return the finding when nothing was loaded."""
+    section = machine.sections.get("stress")
+    if not isinstance(section, dict):
+        return Finding("skip", "not run: the test ended before it")
+    if section.get("skipped"):
+        return Finding("warn", f"not loaded: {section['skipped']}")
+    return None
+
+
+@check("stress.compute", "Results stay right under load", needs=("gpu", "python", "context"), seconds=_seconds)
+def stress_compute(machine: Machine) -> Finding:
+    """Minutes of matrix products give the same bits each time, and memory keeps its pattern.
+
+    The same half precision product is repeated on every GPU; its result must stay equal bit for bit. Between, 80 % of
+    the free memory is filled with a pattern and read back. A deviation is hardware.
+
+    To do: exchange the GPU.
+    """
+    missing = _absent(machine)
+    if missing is not None:
+        return missing
+    section = machine.sections["stress"]
+    items = [
+        Item(subject=f"GPU {key}", verdict="warn", text="another job uses it: not loaded")
+        for key in section.get("busy", [])
+    ]
+    for key, answer in section["workers"].items():
+        subject = f"GPU {key}"
+        if "error" in answer:
+            items.append(Item(subject=subject, verdict="fail", text=explain(answer)))
+        elif answer["deviations"] or answer["pattern_errors"]:
+            items.append(
+                Item(
+                    subject=subject,
+                    verdict="fail",
+                    text=f"{answer['deviations']} products differ, {answer['pattern_errors']} words changed",
+                    measured=answer["deviations"],
+                    expected=0,
+                )
+            )
+        elif not answer["rounds"]:
+            items.append(Item(subject=subject, verdict="skip", text="not run: the time was too short for one pass"))
+        else:
+            items.append(
+                Item(subject=subject, verdict="pass", text=f"{answer['products']} products", measured=0, expected=0)
+            )
+    return from_items(items, f"{section['minutes']:g} minutes, every product identical")
+
+
+PATHS = (
+    "ecc_errors/volatile/dram_uncorrectable",
+    "ecc_errors/volatile/sram_uncorrectable_parity",
+    "ecc_errors/volatile/sram_uncorrectable_secded",
+    "ecc_errors/volatile/dram_correctable",
+    "ecc_errors/volatile/sram_correctable",
+    "remapped_rows/remapped_row_unc",
+    "remapped_rows/remapped_row_corr",
+)
+
+
+def _counts(gpu: SmiGpu) -> dict[str, float]:
+    return {path: gpu.number(path) or 0 for path in PATHS}
+
+
+@check("stress.ecc", "No memory error under load", needs=("gpu", "python", "context"), seconds=_seconds)
+def stress_ecc(machine: Machine) -> Finding:
+    """Load brought no new memory error, row remapping or Xid.
+
+    The counters and the kernel log after the load are compared with those before it.
+
+    To do: exchange the GPU that counts.
+    """
+    missing = _absent(machine)
+    if missing is not None:
+        return missing
+    after = machine.sections["stress"]["after"]
+    later = {gpu.bus_id: gpu for gpu in parse_gpus((after.get("smi") or {}).get("stdout", ""))}
+    items = []
+    for gpu in machine.gpus:
+        if gpu.bus_id not in later:
+            items.append(Item(subject=gpu.label, verdict="fail", text="disappeared from nvidia-smi under load"))
+            continue
+        grown = {
+            path.rsplit("/", 1)[1]: later_count - count
+            for (path, count), later_count in zip(
+                _counts(gpu).items(), _counts(later[gpu.bus_id]).values(), strict=True
+            )
+            if later_count > count
+        }
+        grave = any("unc" in name for name in grown)
+        if grown:
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="fail" if grave else "warn",
+                    text="increased under load: "
+                    + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items()),
+                    measured=sum(grown.values()),
+                    expected=0,
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=0, expected=0))
+    before_lines = {line for line in machine.collected("kernel_log").get("lines", []) if XID.search(line)}
+    fresh = [
+        line
+        for line in (after.get("kernel_log") or {}).get("lines", [])
+        if XID.search(line) and line not in before_lines
+    ]
+    if fresh:
+        items.append(
+            Item(
+                subject="kernel log",
+                verdict="fail",
+                text=f"{len(fresh)} new Xid lines: {fresh[0][-100:]}",
+                measured=len(fresh),
+                expected=0,
+            )
+        )
+    return from_items(items, "no counter increased, no new Xid")
+
+
+# Bits of the reasons' mask, as NVML defines them.
+BITS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+POWER_LIMIT = 0x04
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+@check("stress.thermal", "Temperature under load is fine", needs=("gpu", "python", "context"), seconds=_seconds)
+def stress_thermal(machine: Machine) -> Finding:
+    """Under load the GPUs keep cool enough: no thermal slowdown, no power brake, clocks above a floor.
+
+    Sampled every five seconds. Reaching the power limit is what a loaded GPU does; slowing down for heat, or the power
+    brake, is a fail. Clocks far below the highest one are a warning; at the power limit they may fall further before
+    that.
+
+    To do: fans, air flow, dust, power supply; neighbours that stay cooler show where.
+    """
+    missing = _absent(machine)
+    if missing is not None:
+        return missing
+    samples = machine.sections["stress"]["samples"]
+    loaded = {key.split("/")[0] for key in machine.sections["stress"]["workers"]}
+    items, temperatures, powers = [], [], []
+    for gpu in machine.gpus:
+        if str(gpu.index) not in loaded:
+            continue
+        rows = [
+            (sample["at"], row) for sample in samples for row in sample["rows"] if row.get("index") == str(gpu.index)
+        ]
+        if not rows:
+            items.append(
+                Item(subject=gpu.label, verdict="skip", text="not checked: nvidia-smi gave no sample under load")
+            )
+            continue
+        seen = 0
+        for _, row in rows:
+            reasons = row.get("reasons", "0")
+            seen |= int(reasons, 16) if reasons.startswith("0x") else 0
+        named = [text for bit, text in BITS.items() if seen & bit]
+        clocks = [clock for _, row in rows if (clock := _number(row.get("clocks.sm")))]
+        highest = gpu.number("max_clocks/sm_clock")
+        floor = setting("stress_power_limit_warn" if seen & POWER_LIMIT else "stress_slowdown_warn")
+        hottest = max((value for _, row in rows if (value := _number(row.get("temperature.gpu")))), default=0.0)
+        temperatures.append(
+            Curve(
+                name=gpu.label,
+                points=tuple((at, value) for at, row in rows if (value := _number(row.get("temperature.gpu")))),
+            )
+        )
+        powers.append(
+            Curve(
+                name=gpu.label,
+                points=tuple((at, value) for at, row in rows if (value := _number(row.get("power.draw")))),
+            )
+        )
+        if named:
+            items.append(
+                Item(
+                    subject=gpu.label, verdict="fail", text=f"{', '.join(named)} at {hottest:.0f} °C", measured=hottest
+                )
+            )
+        elif clocks and highest and median(clocks) < floor * highest:
+            why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="warn",
+                    text=f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}",
+                    measured=median(clocks),
+                    expected=highest,
+                    limit=round(floor * highest),
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=hottest))
+    hottest = max(
+        (float(item.measured) for item in items if item.verdict == "pass" and isinstance(item.measured, float)),
+        default=0.0,
+    )
+    finding = from_items(
+        items,
+        f"{hottest:.0f} °C maximum, no thermal slowdown",
+        unit="°C",
+        nothing="not checked: no sample was taken",
+    )
+    figures = (
+        Curves(title="Temperature under load", x_label="seconds", y_label="°C", lines=tuple(temperatures)),
+        Curves(title="Power under load", x_label="seconds", y_label="W", lines=tuple(powers)),
+    )
+    return Finding(
+        finding.verdict,
+        finding.text,
+        finding.measured,
+        finding.expected,
+        finding.limit,
+        "",
+        finding.items,
+        figures if temperatures else (),
+    )
