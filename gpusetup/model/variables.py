@@ -1,4 +1,4 @@
-"""Every variable that a play is given, by name and type; docs/reference/variables.md says what each means.
+"""Every variable that a play is given, by name and type; each role's README.md says what it means.
 
 What is not set is left to the role's default, or to the inventory.
 """

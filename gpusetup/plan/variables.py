@@ -1,4 +1,4 @@
-"""A plan in the words of the roles: typed variables, as docs/reference/variables.md lists them."""
+"""A plan in the words of the roles: typed variables, as each role's README.md lists them."""
 
 from __future__ import annotations
 

@@ -79,10 +79,13 @@ def test_every_host_gets_what_its_inventory_wants_in_the_one_order(fleet, tmp_pa
     ("tag", "called"),
     [
         ("mig", [(), ("gpu_mig",), (), ()]),
-        ("driver", [("gpu_repo_source", "gpu_packages"), ("gpu_repo_source", "gpu_packages"),
+        ("driver", [("gpu_repo_source", "gpu_packages"), ("gpu_repo_source", "gpu_packages", "gpu_service"),
                     ("gpu_repo_source", "gpu_packages", "gpu_nouveau"),
                     ("gpu_repo_source", "gpu_monitoring", "gpu_packages", "gpu_kernel_module", "gpu_service")]),
-        ("persistence", [(), (), (), ("gpu_service",)]),
+        ("persistence", [(), ("gpu_service",), (), ("gpu_service",)]),
+        ("nouveau", [(), (), ("gpu_nouveau",), ()]),
+        ("fabric", [("gpu_repo_source", "gpu_packages"), ("gpu_repo_source", "gpu_packages", "gpu_service"),
+                    ("gpu_repo_source", "gpu_packages"), ("gpu_repo_source", "gpu_monitoring", "gpu_packages", "gpu_service")]),
         ("licence", [(), (), ("gpu_licence",), ()]),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from gpusetup.cli.main import command_parser, main
 from gpusetup.model.request import DEFAULT_COMPONENTS
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.tables import TABLES
-from tools import docs
+from tools import docs, role_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "tests/fixtures/doctor/SCORES.md": "reference/doctor-scores.md",
+    **{f"roles/{page.parent.name}/README.md": f"reference/roles/{page.parent.name}.md" for page in role_pages.pages()},
 }
 """What people read that does not lie below docs → its place on the site."""
 PARTS = {"guides": "Guides", "concepts": "Concepts", "reference": "Reference", "decisions": "Decisions"}
@@ -41,6 +42,7 @@ def write(folder: Path, *, versions: bool = False) -> None:
     places |= {ROOT / "docs" / place: place for place in written.values()}
     for original, place in places.items():
         page = folder / place
+        page.parent.mkdir(exist_ok=True)
         text = (page if page.exists() else original).read_text(encoding="utf-8")
         page.write_text(relinked(text, original, place, places), encoding="utf-8")
     _commands(folder / "reference/commands")

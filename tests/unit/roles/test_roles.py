@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tools import role_pages
+
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.parent.parent for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"))
 MINE = [role for role in ROLES if role.name != "gpu_verify"]
@@ -42,23 +44,10 @@ def test_every_default_is_specified_with_the_same_value(role: Path) -> None:
         assert spec["default"] == defaults[name], name
 
 
-@pytest.mark.parametrize("role", MINE, ids=lambda role: role.name)
-def test_every_variable_is_in_the_reference(role: Path) -> None:
-    text = (ROOT / "docs/reference/variables.md").read_text()
-    for name in load(role / "defaults/main.yml"):
-        assert f"`{name}`" in text, name
-
-
-def test_the_reference_names_no_variable_that_is_not_there() -> None:
-    text = (ROOT / "docs/reference/variables.md").read_text()
-    known = {
-        name
-        for role in ROLES
-        if (role / "defaults/main.yml").exists()
-        for name in load(role / "defaults/main.yml") or {}
-    }
-    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE))
-    assert named <= known
+def test_every_role_has_the_page_that_its_specification_makes() -> None:
+    written = {path: path.read_text(encoding="utf-8") if path.exists() else "" for path in role_pages.pages()}
+    assert written == role_pages.pages(), "run `python -m tools.role_pages`"
+    assert {path.parent for path in written} == {path.parent for path in (ROOT / "roles").glob("*/defaults")}
 
 
 @pytest.mark.parametrize("path", TASKS + PLAYBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
