@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
+_BESIDE = (
+    "What all roles share: [gpu_common](../gpu_common/README.md). "
+    "Packages, sources and what comes back: [roles](../../docs/reference/roles.md)."
+)
 
 
 def pages() -> dict[Path, str]:
@@ -29,8 +33,7 @@ def page(role: str, spec: Mapping[str, Any]) -> str:
         f"{spec['short_description']}.",
         *([said] if isinstance(said, str) else said),
         "\n".join(["| variable | type, default | meaning |", "|---|---|---|", *_rows(spec["options"])]),
-        "What all roles share: [gpu_common](../gpu_common/README.md). "
-        "Packages, sources and what comes back: [roles](../../docs/reference/roles.md).",
+        _BESIDE,
     ]) + "\n"  # fmt: skip
 
 
