@@ -1,11 +1,11 @@
-"""Bring hosts to one proven stack: look, plan, check, install, verify, report. Safe to repeat; resumes after a cut.
+"""Bring hosts to one proven stack: check, install, verify, report. Safe to repeat; resumes after an interruption.
 
-Without INVENTORY this machine, which is never rebooted without --reboot. A second run changes nothing.
+Without INVENTORY: this machine, which gpusetup never reboots without --reboot. A second run changes nothing.
 
 examples:
   gpusetup apply inventory.ini
   gpusetup apply inventory.ini -w 'torch==2.6.*' --limit training
-  gpusetup apply inventory.ini --check          tried on the hosts, nothing changed
+  gpusetup apply inventory.ini --check          checked on the hosts, changes nothing
   gpusetup apply inventory.ini --plan plan.json      what `gpusetup plan` wrote
   gpusetup apply --lock gpu.lock.json           exactly what the lock says
 """

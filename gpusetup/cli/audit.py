@@ -1,13 +1,13 @@
-"""Show who changed what on which host, when and from where; --verify proves that nothing was changed or taken away.
+"""Show who changed which host, when and from where; --verify detects changed or removed lines.
 
-Every change of a host is written down before it begins, and again with what came of it. DIR is a collector's folder
-(who made tokens, who offered which lock) or another place of runs; without it: your own runs.
+gpusetup logs every change of a host before it begins, and its outcome. DIR is a collector's folder (tokens and
+offers) or another folder of runs; without it: your own runs.
 
 examples:
   gpusetup fleet audit                            the newest first
   gpusetup fleet audit --host gpu07
-  gpusetup fleet audit --verify                   exit 8 when a line was changed, taken out or cut off
-  gpusetup fleet audit --verify --head 412:6f1d…  and when it is not the log whose head was kept elsewhere
+  gpusetup fleet audit --verify                   exit 8 when a line was changed or removed
+  gpusetup fleet audit --verify --head 412:6f1d…  compared with a head kept elsewhere
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="NAME", help="only what was done to this host")
     parser.add_argument("--run", metavar="ID", default="", help="only this run; the start of its ID is enough")
     parser.add_argument("--last", type=int, default=20, metavar="N", help="the newest N lines; default: %(default)s")
-    parser.add_argument("--verify", action="store_true", help="prove the log; exit 8 when it was tampered with")
-    parser.add_argument("--head", metavar="NUMBER:DIGEST", help="with --verify: a head that was kept elsewhere")
+    parser.add_argument("--verify", action="store_true", help="check the log; exit 8 when it was changed")
+    parser.add_argument("--head", metavar="NUMBER:DIGEST", help="with --verify: a head kept elsewhere")
     options.add_output(parser)
 
 

@@ -1,8 +1,8 @@
-"""What a machine made with `gpusetup cloud-init` runs by itself: wait, apply, reboot when needed, verify.
+"""Set up this machine: wait, apply, reboot if needed, verify.
 
-The service gpusetup-bootstrap calls it at each boot until it is done. Calling it by hand goes on where it stopped,
-tries again after a failure, or applies the lock again on a machine that was done; such a machine is not rebooted.
-`recheck` is what the timer of --recheck calls there: another pinned lock is applied, else what differs is told.
+The service gpusetup-bootstrap calls it at each boot until it is done. By hand it continues where it stopped, retries
+after a failure, or applies the lock again on a finished machine, which it does not reboot. `recheck`, which the timer
+of --recheck calls, applies a newly pinned lock or reports differences.
 
 examples:
   gpusetup cloud-init bootstrap run
@@ -26,7 +26,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("action", choices=("run", "recheck"), help="go on until done or failed; look again")
+    parser.add_argument("action", choices=("run", "recheck"), help="run: until done or failed; recheck: check again")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

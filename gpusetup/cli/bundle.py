@@ -1,10 +1,9 @@
-"""Make a folder that hosts without a network are set up from: signed repositories, wheels, gpusetup itself.
+"""Make a folder with everything for hosts without a network: signed repositories, wheels, gpusetup.
 
-With a request it holds everything for hosts of one release and CPU: the driver, CUDA and its libraries, what builds
-modules, as a signed repository with NVIDIA's layout, and the wheels of the environment. Repeat with another --os or
---arch to add it, or give an inventory; what is there is not fetched again. With --controller-only it holds gpusetup
-itself, ansible-core and all they need as wheels. Serve it from any static web server, `gpusetup bundle serve`, or copy
-it to the hosts.
+With a request it holds driver, CUDA and its libraries, the build tools for kernel modules and the wheels for hosts of
+one release and CPU. Repeat with another --os or --arch to add it, or give an inventory; files that exist are not
+downloaded again. With --controller-only it holds gpusetup and ansible-core as wheels. Serve it from any web server or
+with `gpusetup bundle serve`, or copy it to the hosts.
 
 examples:
   gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --out site
@@ -12,7 +11,7 @@ examples:
   gpusetup bundle --inventory inventory.ini --out site    for all of its hosts
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
-  gpusetup bundle --verify site --diff old       what has to be carried over
+  gpusetup bundle --verify site --diff old       what to carry over
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--python", action="append", metavar="X.Y",
         help="only for this Python, repeatable with --controller-only; default: 3.10 to 3.14",
     )  # fmt: skip
-    what = parser.add_argument_group("what goes in")
-    what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on, nothing for hosts")
+    what = parser.add_argument_group("content")
+    what.add_argument("--controller-only", action="store_true", help="gpusetup and its libraries, nothing for hosts")
     what.add_argument(
         "--inventory",
         metavar="INVENTORY",
@@ -59,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
     what.add_argument(
         "--kernel", action="append", default=[], metavar="RELEASE",
-        help="headers of this kernel too (uname -r of the hosts), repeatable; the newest are always there",
+        help="headers of this kernel too (uname -r of the hosts), repeatable; the newest are always included",
     )  # fmt: skip
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
-        help="a gpusetup_ variable of the hosts, above what an inventory says: gpusetup_containers=docker",
+        help="a gpusetup_ variable of the hosts, wins over an inventory: gpusetup_containers=docker",
     )  # fmt: skip
     what.add_argument(
         "--archive", action="append", default=[], metavar="LINE|FILE",
@@ -72,21 +71,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where")
     where.add_argument("--out", metavar="DIR", help="the folder to make or add to")
     where.add_argument(
-        "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one made for bundles"
+        "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: gpusetup's own for bundles"
     )
-    where.add_argument("--dry-run", action="store_true", help="say what would be fetched, and its size")
+    where.add_argument("--dry-run", action="store_true", help="show what would be downloaded, and its size")
     check = parser.add_argument_group("existing bundle")
     check.add_argument("--verify", "--check", dest="check", metavar="DIR", help="every file against the manifest")
     check.add_argument(
-        "--signed-by", metavar="FINGERPRINT", help="with --verify: also that this key signed the manifest"
+        "--signed-by", metavar="FINGERPRINT", help="with --verify: the manifest must be signed by this key"
     )
-    check.add_argument("--older", action="store_true", help="with --verify: an older one than was here is right")
+    check.add_argument("--older", action="store_true", help="with --verify: accept an older bundle than before")
     check.add_argument(
-        "--unsigned", action="store_true", help="with --verify: one without a signature is right where a signed one was"
+        "--unsigned", action="store_true", help="with --verify: accept an unsigned bundle in place of a signed one"
     )
-    check.add_argument(
-        "--diff", metavar="OLD", help="with --verify: what an older bundle, or its manifest, does not have"
-    )
+    check.add_argument("--diff", metavar="OLD", help="with --verify: list files that an older bundle or manifest lacks")
     options.add_reach(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 

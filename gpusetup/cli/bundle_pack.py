@@ -1,8 +1,8 @@
-"""Make one file of a bundle, for the way over; in parts where a medium takes only so much.
+"""Pack a bundle into one file, or into parts that fit a medium.
 
 examples:
   gpusetup bundle pack site --out site.tar.zst
-  gpusetup bundle pack site --since old --out new.tar.zst            only what the older bundle has not
+  gpusetup bundle pack site --since old --out new.tar.zst            only what the older bundle lacks
   gpusetup bundle pack site --out /media/usb/site.tar.zst --split 4G      site.tar.zst.000, .001, …
 """
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="site.tar.zst (needs the program zstd) or site.tar"
     )
-    parser.add_argument("--since", metavar="OLD", help="only what an older bundle, or its manifest.json, does not have")
+    parser.add_argument("--since", metavar="OLD", help="only what an older bundle or manifest.json lacks")
     parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
     options.add_format(parser)
 

@@ -1,6 +1,6 @@
-"""Serve a bundle to hosts that fetch: what its manifest names, and nothing else. Ctrl-C ends it.
+"""Serve a bundle to hosts: the files of its manifest, and nothing else. Ctrl-C ends it.
 
-It needs gpusetup[collector]; any static web server does as well, and is the better one for hundreds of hosts.
+Needs gpusetup[collector]. For hundreds of hosts use a static web server.
 
 examples:
   gpusetup bundle serve site

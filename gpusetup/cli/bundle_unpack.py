@@ -1,7 +1,7 @@
-"""Make a bundle's folder of its packed file, every file compared with the manifest as it comes.
+"""Unpack a packed bundle into a folder and compare every file with the manifest.
 
-Into the folder of an older bundle it writes only what differs. A bundle that is older than the one that was there, or
-not signed by whom that one was, is refused.
+In the folder of an older bundle it writes only the differences. gpusetup refuses a bundle that is older than the one
+accepted before, or not signed by its key.
 
 examples:
   gpusetup bundle unpack site.tar.zst --out /srv/bundle
@@ -25,11 +25,11 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
-    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or to bring up to date")
-    trust = parser.add_argument_group("who vouches for it")
-    trust.add_argument("--signed-by", default="", metavar="FINGERPRINT", help="take it only with this key's signature")
-    trust.add_argument("--older", action="store_true", help="take an older bundle than the one that was there")
-    trust.add_argument("--unsigned", action="store_true", help="take one without a signature where a signed one was")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or update")
+    trust = parser.add_argument_group("signatures")
+    trust.add_argument("--signed-by", default="", metavar="FINGERPRINT", help="require this key's signature")
+    trust.add_argument("--older", action="store_true", help="accept a bundle older than the one before")
+    trust.add_argument("--unsigned", action="store_true", help="accept an unsigned bundle in place of a signed one")
     options.add_format(parser)
 
 

@@ -1,4 +1,4 @@
-r"""User-data for a new machine that comes up with its GPU stack installed and verified, unattended.
+r"""Write user-data for a new machine that installs and verifies its GPU stack unattended.
 
 Needs a bundle that the machine can fetch, because gpusetup is not on PyPI:
   gpusetup bundle --controller-only --out gpusetup-bundle    then serve that folder
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_requirements(parser)
     options.add_request(parser)
-    where = parser.add_argument_group("where gpusetup comes from")
+    where = parser.add_argument_group("gpusetup itself")
     where.add_argument("--source", metavar="URL", help="URL of the served bundle folder")
     where.add_argument("--manifest", metavar="FILE", help="that bundle's manifest.json, whose digest is pinned")
-    what = parser.add_argument_group("what is applied")
+    what = parser.add_argument_group("stack")
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
-    what.add_argument("--lock-url", metavar="URL", help="the machine fetches its lock from this URL")
-    what.add_argument("--lock-digest", metavar="SHA256", help="SHA-256 of the file at --lock-url; refuse anything else")
+    what.add_argument("--lock-url", metavar="URL", help="address of the lock, which the machine downloads")
+    what.add_argument("--lock-digest", metavar="SHA256", help="required SHA-256 of the file at --lock-url")
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
         help="a gpusetup_ variable, as in an inventory: gpusetup_source=https://mirror.example/nvidia",
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--recheck", metavar="TIME", help="check every 6h, 1d, …: report changes, apply a newly pinned lock"
     )
-    how.add_argument("--splay", type=int, default=0, metavar="SECONDS", help="each machine first waits up to this long")
+    how.add_argument(
+        "--splay", type=int, default=0, metavar="SECONDS", help="each machine waits a random time up to this"
+    )
     how.add_argument("--proxy", metavar="URL", help="proxy for all downloads")
     how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts that bypass the proxy")
     how.add_argument("--ca", metavar="FILE", help="certificate authority (PEM) for the machine to trust")

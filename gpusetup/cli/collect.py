@@ -1,13 +1,12 @@
-"""Collect the reports of hosts that pull, and hand them their offers: an HTTP server over TLS. Ctrl-C ends it.
+"""Serve locks to hosts that pull, and collect their reports, over TLS. Ctrl-C ends it.
 
-It needs gpusetup[collector]. SIGHUP reads the certificate again; refusals are written to standard error, with the
-address and the reason.
+Needs gpusetup[collector]. SIGHUP reloads the certificate; refusals go to standard error with address and reason.
 
-DIR keeps all of it: the database of reports and tokens, the signed offers. Readers see the fleet's page at /,
-Prometheus reads /metrics, programs /v1/fleet; each with a token of its own.
+DIR holds the database of reports and tokens, and the signed offers. Readers open the fleet's page at /, Prometheus
+reads /metrics, programs /v1/fleet; each with its own token.
 
 examples:
-  gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token          a host's token, kept as its hash here
+  gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token          a host's token; only its hash is stored here
   gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519
   gpusetup fleet collect /srv/gpusetup --certificate site.pem --key site.key
 """

@@ -1,6 +1,6 @@
-"""Have a collector forget a host that is gone: its reports and its token; it is silent no longer.
+"""Remove a host from a collector: its reports and its token.
 
-With --keep-token only its reports go, and the next one counts, whatever its number.
+With --keep-token only its reports go, and the next report counts, whatever its number.
 
 examples:
   gpusetup fleet forget /srv/gpusetup gpu07
@@ -24,8 +24,8 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
-    parser.add_argument("name", metavar="HOST", help="the host, as it called itself")
-    parser.add_argument("--keep-token", action="store_true", help="forget its reports alone")
+    parser.add_argument("name", metavar="HOST", help="the host's name in its reports")
+    parser.add_argument("--keep-token", action="store_true", help="remove only its reports")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 

@@ -1,6 +1,6 @@
-r"""Offer a lock to the hosts of a class: signed here with your SSH key, put into the collector's folder.
+r"""Sign a lock for the hosts of a class with your SSH key, and put it into the collector's folder.
 
-The collector needs no key, and cannot make an offer of its own. What is not said stays as in the class's offer before.
+The collector needs no key and cannot make an offer. Options that you leave out stay as in the class's last offer.
 
 examples:
   gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 --wave 1
@@ -28,21 +28,24 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("folder", metavar="DIR", help="the collector's folder, or one that you copy there")
-    parser.add_argument("kind", metavar="CLASS", help="the class of hosts, by the name that they give")
-    parser.add_argument("--lock", metavar="FILE", help="what they are to have; needed for a class's first offer")
+    parser.add_argument("folder", metavar="DIR", help="the collector's folder, or a copy of it")
+    parser.add_argument("kind", metavar="CLASS", help="the class of the hosts")
+    parser.add_argument("--lock", metavar="FILE", help="the lock; needed for a class's first offer")
     parser.add_argument("--sign", metavar="KEY", required=True, help="sign it with this SSH key")
     parser.add_argument("--wave", type=int, default=0, metavar="N", help="release the waves up to N; default: all")
-    parser.add_argument("--days", type=float, default=0, metavar="N", help="no host changes by it later than that")
-    budget = parser.add_argument_group("budget: how many hosts change at the same moment")
+    parser.add_argument("--days", type=float, default=0, metavar="N", help="no host applies it after N days")
+    budget = parser.add_argument_group("budget: how many hosts change at once")
     budget.add_argument(
-        "--leases", metavar="URL", help="the etcd that holds the leases, members with commas; none: no budget"
+        "--leases", metavar="URL", help="etcd for the leases, members separated by commas; none: no budget"
     )
-    budget.add_argument("--at-a-time", type=int, metavar="N", help="so many of the whole fleet")
-    budget.add_argument("--of-a-domain", type=int, metavar="N", help="so many of one failure domain")
-    budget.add_argument("--stop-after", type=int, metavar="N", help="no more hosts begin when it failed on N")
+    budget.add_argument("--at-a-time", type=int, metavar="N", help="at most N of the whole fleet")
+    budget.add_argument("--of-a-domain", type=int, metavar="N", help="at most N of one failure domain")
+    budget.add_argument("--stop-after", type=int, metavar="N", help="begin on no more hosts after failures on N")
     budget.add_argument(
-        "--hold-for-reboot", type=int, metavar="HOURS", help="a host that waits for its reboot keeps its place so long"
+        "--hold-for-reboot",
+        type=int,
+        metavar="HOURS",
+        help="hours for which a host that waits for its reboot keeps its place",
     )
     options.add_output(parser)
 

@@ -1,8 +1,8 @@
-"""Make the token with which a host reports to a collector, or a reader sees its page.
+"""Make the token of a host that reports, or of a reader.
 
-A new one ends the one before, at once or after --overlap: then the host is given the new one without a gap.
+A new token replaces the old one, at once or after --overlap hours.
 
-The collector keeps its hash alone. The token goes into the file of --out, or to standard output; never into a log.
+The collector stores only its hash. The token goes into the file of --out, or to standard output, never into a log.
 
 examples:
   gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token
@@ -30,13 +30,17 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
-    parser.add_argument("name", metavar="NAME", help="the host, as it will call itself, or the reader")
-    parser.add_argument("--reader", action="store_true", help="for the page, the metrics and the state of all hosts")
-    parser.add_argument("--days", type=int, default=0, metavar="N", help="it ends after N days; default: never")
+    parser.add_argument("name", metavar="NAME", help="the host's name in its reports, or the reader's")
+    parser.add_argument("--reader", action="store_true", help="a reader of the page, the metrics and all hosts' states")
+    parser.add_argument("--days", type=int, default=0, metavar="N", help="expires after N days; default: never")
     parser.add_argument(
-        "--overlap", type=int, default=0, metavar="HOURS", help="so long the one before stays valid; default: 0"
+        "--overlap",
+        type=int,
+        default=0,
+        metavar="HOURS",
+        help="hours during which the old token stays valid; default: 0",
     )
-    parser.add_argument("--remove", action="store_true", help="take the token back")
+    parser.add_argument("--remove", action="store_true", help="revoke the token")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
 

@@ -1,8 +1,8 @@
-"""What sets hosts of one kind apart: versions, firmware, links, BIOS, IOMMU and ACS, and measured figures.
+"""Compare hosts of one kind: versions, firmware, links, BIOS, IOMMU and ACS, measured figures.
 
-A setting stands out when more than half of the hosts with the same GPUs have another; a figure, when it is far from the
-median for its spread. Changes nothing. Figures are the last in each host's history (`gpusetup fleet history`),
-or those of documents that `gpusetup verify --format json` wrote.
+A setting stands out when more than half of the hosts with the same GPUs have another; a figure, when it is far from
+the median for its spread. Changes nothing. Figures are the last in each host's history (`gpusetup fleet history`), or
+from documents of `gpusetup verify --format json`.
 
 examples:
   gpusetup fleet compare inventory.ini

@@ -1,4 +1,4 @@
-"""Print what a shell needs to complete gpusetup's commands, options, GPUs, systems and components.
+"""Print a shell's completion of gpusetup's commands, options, GPUs, systems and components.
 
 examples:
   eval "$(gpusetup export completion bash)"                                     in ~/.bashrc

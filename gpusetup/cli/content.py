@@ -1,4 +1,4 @@
-"""Print where the Ansible collection is, for people who use it with ansible-playbook.
+"""Print where the Ansible collection is, for ansible-playbook.
 
 examples:
   export ANSIBLE_COLLECTIONS_PATH="$(gpusetup export content collections)"

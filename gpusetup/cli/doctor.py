@@ -1,10 +1,9 @@
-"""From an error message, a log or a sick host to the cause and the fix; nothing is changed.
+"""Find the cause and the fix for an error message, a log or a sick host; changes nothing.
 
-With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
---root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0: the
-question was answered (a message's cause was found, or it is harmless, or another software's; a host is healthy); 8: a
-host is sick; 3: not recognised, or nothing in it is known. With --apply also 9: only shown, or a reboot is pending; 5:
-a host refused; 7: it failed part-way.
+With a message in quotes, or --text FILE, it explains the message. Without one it checks this machine (or --root DIR,
+or every host of INVENTORY), stops at the first cause and lists what it ruled out. Exit code 0: answered (a message's
+cause, a harmless message, another software's trouble, or a healthy host); 8: a host is sick; 3: not recognised. With
+--apply also 9: only shown, or a reboot is pending; 5: refused; 7: failed part-way.
 """
 
 from __future__ import annotations

@@ -27,12 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("recovery (--apply)")
     group.add_argument(
         "--apply", action="store_true",
-        help="do what the finding needs, after asking: reset GPUs that no program uses, or reboot",
+        help="after asking, reset GPUs that no program uses, or reboot",
     )  # fmt: skip
     group.add_argument("--dry-run", action="store_true", help="with --apply: only show what would be done")
-    group.add_argument(
-        "--yes", "-y", action="store_true", help="with --apply: do it without asking; needed where nobody can answer"
-    )
+    group.add_argument("--yes", "-y", action="store_true", help="with --apply: do not ask; needed without a terminal")
     group.add_argument(
         "--reboot", choices=("never", "when-needed", "schedule"), help="with --apply: whether hosts may reboot"
     )

@@ -1,14 +1,13 @@
-"""Say what is no longer as the last apply left it, and which command mends it.
+"""Show what changed since the last apply, and the command that fixes it.
 
-Changes nothing; exit 9 when something differs. One remote operation per host looks at packages and their holds, files
-written, the module on disk for the kernel that boots next against the one that is loaded, nouveau, Fabric Manager,
-services, the Python environment.
+Changes nothing; exit code 9 when something differs. gpusetup compares packages and holds, files, the kernel module
+for the next boot and the loaded one, nouveau, Fabric Manager, services and the Python environment.
 
 examples:
   gpusetup drift inventory.ini
   gpusetup drift inventory.ini --format json --out drift.json
-  gpusetup drift                       this machine (the record is readable by root alone)
-  gpusetup drift inventory.ini --timer daily      ask every day by a systemd timer; --timer never ends that
+  gpusetup drift                       this machine, as root
+  gpusetup drift inventory.ini --timer daily      every day by a systemd timer; --timer never ends it
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What hosts are, as far as a GPU stack cares; nothing is changed.
+"""Show facts about hosts that matter to a GPU stack; changes nothing.
 
-No INVENTORY means this machine; --root DIR looks at a captured one. The JSON answer is what `gpusetup resolve --from`
-and `gpusetup plan` start from.
+Without INVENTORY: this machine; --root DIR reads a captured one. `gpusetup resolve --from` and `gpusetup plan` take
+the JSON answer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Hand hosts over to another engine: what it needs, so that nothing is done twice.
+"""Write the files that let another engine work with these hosts; changes nothing.
 
-`kubernetes` writes values for NVIDIA's GPU Operator, labels for the nodes and a RuntimeClass, from what the hosts are:
-the driver, the container toolkit and the MIG manager are off exactly where the host has them. With --lock it also
-writes a NodeWright package and a DaemonSet that bring nodes to the lock. `awx` writes an execution environment, a
-project, job templates and a workflow; AWX has its own inventory. `slurm` writes gres.conf, lines of slurm.conf and a
-slurmd that waits for its GPUs. Changes nothing.
+`kubernetes` writes values for NVIDIA's GPU Operator, node labels and a RuntimeClass: driver, container toolkit and
+MIG manager are off where the hosts have them. With --lock it also writes a NodeWright package and a DaemonSet that
+bring nodes to the lock. `awx` writes an execution environment, a project, job templates and a workflow; AWX has its
+own inventory. `slurm` writes gres.conf, lines of slurm.conf and a drop-in that lets slurmd wait for its GPUs.
 
 examples:
   gpusetup export handover kubernetes inventory.ini --out handover/

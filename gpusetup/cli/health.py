@@ -1,9 +1,9 @@
-"""Verify regularly, and act on what is found: take bad machines out of service, return good ones.
+"""Verify hosts regularly; take bad machines out of service and return good ones.
 
---timer installs a systemd timer that verifies. --quarantine drains a bad machine in Slurm or Kubernetes and returns it
-after good verifications in a row; --on-bad and --on-good run commands of your own. --hooks writes the files that Slurm
-and Kubernetes call. Without --timer and --hooks it verifies once, and acts. No INVENTORY means this machine.
-Exit 8 when a check failed.
+--timer installs a systemd timer. --quarantine drains a bad machine in Slurm or Kubernetes and returns it after good
+verifications in a row; --on-bad and --on-good run your commands. --hooks writes the files that Slurm and Kubernetes
+call. Without --timer and --hooks it verifies once, and acts. Without INVENTORY: this machine. Exit code 8 when a
+check failed.
 
 examples:
   gpusetup fleet health --timer hourly
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_engine(parser)
     group = parser.add_argument_group("regularly")
     timers.add_argument(group)
-    verify_quarantine.add_arguments(parser.add_argument_group("in service and out of it"))
+    verify_quarantine.add_arguments(parser.add_argument_group("out of service and back"))
     parser.add_argument_group("files for schedulers").add_argument(
         "--hooks", choices=("slurm", "kubernetes", timers.SHOW, timers.OFF),
         help="write what Slurm and Kubernetes call, with these options; show: list it; never: remove it",

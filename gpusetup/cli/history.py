@@ -1,7 +1,7 @@
-"""What the verifications of a host found over time: verdicts, figures, and which of them fall.
+"""Show a host's verifications over time: verdicts, figures, and falling figures.
 
-Every `gpusetup verify` is kept: root's own of a machine on that machine, those of a fleet here. Without HOST: this
-machine. Exit 8 when a figure falls steadily.
+gpusetup keeps root's verifications on the machine, those of a fleet here. Without HOST: this machine. Exit code 8
+when a figure falls steadily.
 
 examples:
   gpusetup fleet history

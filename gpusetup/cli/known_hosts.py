@@ -1,14 +1,14 @@
-"""Gather the SSH host keys of an inventory before the first connection, and keep those that are proven.
+"""Gather the SSH host keys of an inventory before the first connection, and keep confirmed ones.
 
-Every host is asked for its keys, a hundred at a time; a key is kept when a list that came another way has it. Without
-such a list the fingerprints are shown and nothing is kept. A key that changed is never kept without that proof.
-gpusetup reads the file beside ~/.ssh/known_hosts; host-key checking stays on.
+gpusetup asks a hundred hosts at a time and keeps a key if a list that came another way has it. Without a list it
+shows the fingerprints and keeps nothing. It never keeps a changed key without that. It reads the file beside
+~/.ssh/known_hosts; host-key checking stays on.
 
 examples:
-  gpusetup fleet known-hosts inventory.ini                       what they show; nothing is kept
+  gpusetup fleet known-hosts inventory.ini                       what hosts show; keeps nothing
   gpusetup fleet known-hosts inventory.ini --trusted known.txt   fingerprints, known_hosts lines or SSHFP records
-  gpusetup fleet known-hosts inventory.ini --trusted consoles/   a file for each host: what its console printed
-  gpusetup fleet known-hosts --ca hosts-ca.pub --for '*.gpu.example'   whatever this CA signed
+  gpusetup fleet known-hosts inventory.ini --trusted consoles/   console output, a file for each host
+  gpusetup fleet known-hosts --ca hosts-ca.pub --for '*.gpu.example'   trust keys that this CA signed
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept", action="store_true", help="keep what unknown hosts show, unproven; never a changed key"
     )
     group.add_argument("--ca", metavar="FILE", help="public key of a CA that signs host keys")
-    group.add_argument("--for", dest="patterns", metavar="PATTERNS", help="with --ca: the hosts that it signs for")
-    group.add_argument("--file", metavar="FILE", help="keep them there; default: known_hosts beside the runs")
+    group.add_argument("--for", dest="patterns", metavar="PATTERNS", help="with --ca: the hosts whose keys it signs")
+    group.add_argument("--file", metavar="FILE", help="file for the keys; default: known_hosts beside the runs")
     options.add_output(parser)
 
 

@@ -1,4 +1,4 @@
-"""Resolve a stack and keep it: as a lock, as Ansible variables for the roles, or as a requirements file for pip.
+"""Resolve a stack and write it as a lock, as Ansible variables or as pip requirements.
 
 examples:
   gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--pip", action="store_true", help="as a requirements file, the CUDA libraries as wheels")
     parser.add_argument(
         "--hashes", action="store_true",
-        help="ask the package index for everything that the Python packages need, and pin each wheel by its SHA-256",
+        help="pin every wheel, dependencies included, by its SHA-256 from the package index",
     )  # fmt: skip
     parser.add_argument(
         "--source", default="nvidia", metavar="WHERE", help="for --vars: nvidia, distro or a mirror's URL"

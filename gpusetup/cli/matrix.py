@@ -1,4 +1,4 @@
-"""Look the compatibility matrix up: every row that fits, newest first.
+"""Look up the compatibility matrix: every row that fits, newest first.
 
 examples:
   gpusetup matrix                                    an overview

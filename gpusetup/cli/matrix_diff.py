@@ -1,10 +1,10 @@
-"""Show what two matrices say differently, record by record.
+"""Compare two matrices, record by record.
 
-OLD and NEW are `shipped`, the day of a release that was taken in, a file of `gpusetup matrix export`, or a folder of
-matrix files. NEW is the matrix in force when it is left out.
+OLD and NEW are `shipped`, the date of an imported release, a file of `gpusetup matrix export`, or a folder of matrix
+files. Without NEW: the matrix in use.
 
 examples:
-  gpusetup matrix diff shipped                     what the releases that were taken in have brought
+  gpusetup matrix diff shipped                     what imported releases changed
   gpusetup matrix diff 2026-11-20 2026-12-04
   gpusetup matrix diff matrix.json --exit-code     9 when something differs
 """
@@ -37,9 +37,9 @@ _LONG = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("old", metavar="OLD", help="shipped, a day, a file or a folder")
-    parser.add_argument("new", metavar="NEW", nargs="?", default="", help="default: the matrix in force")
+    parser.add_argument("new", metavar="NEW", nargs="?", default="", help="default: the matrix in use")
     parser.add_argument("--component", metavar="NAME", help="only this component: driver, torch, vllm")
-    parser.add_argument("--exit-code", action="store_true", help="end with 9 when something differs")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something differs")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 

@@ -1,4 +1,4 @@
-"""Show until when the drivers that hosts run are supported, the soonest end first.
+"""Show end-of-support dates of the hosts' drivers, the earliest first.
 
 examples:
   gpusetup matrix eol inventory.ini
@@ -27,8 +27,12 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    parser.add_argument("--within", metavar="DAYS", type=int, default=90, help="what ends soon; default: %(default)s")
-    parser.add_argument("--exit-code", action="store_true", help="end with 9 when a driver has ended or ends soon")
+    parser.add_argument(
+        "--within", metavar="DAYS", type=int, default=90, help="days that count as soon; default: %(default)s"
+    )
+    parser.add_argument(
+        "--exit-code", action="store_true", help="exit with 9 when a driver's support has ended or ends soon"
+    )
     options.add_output(parser, ("text", "json", "csv"))
 
 

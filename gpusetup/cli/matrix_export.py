@@ -1,8 +1,8 @@
-"""Write the matrix in force into one file, for machines and sites that take it in with `gpusetup matrix import`.
+"""Write the matrix in use into one file, for `gpusetup matrix import` on other machines.
 
 examples:
   gpusetup matrix export --out matrix.json
-  gpusetup matrix export --out matrix.json --sign ~/.ssh/id_ed25519     and matrix.json.sig beside it
+  gpusetup matrix export --out matrix.json --sign ~/.ssh/id_ed25519     writes matrix.json.sig too
 """
 
 from __future__ import annotations

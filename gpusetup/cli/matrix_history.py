@@ -1,4 +1,4 @@
-"""Show what each matrix on this machine brought for a component: the shipped one, and those that were taken in.
+"""Show how a component changed between the shipped matrix and the imported ones.
 
 examples:
   gpusetup matrix history driver

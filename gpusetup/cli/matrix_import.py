@@ -1,13 +1,13 @@
-"""Take a release of the matrix in: from then on every answer comes from it, until gpusetup itself ships a newer one.
+"""Import a release of the matrix. gpusetup uses it until it ships a newer one.
 
-Somebody must vouch for it: a signature by one of the signers in ~/.config/gpusetup/matrix-signers (lines as in
-ssh-keygen's ALLOWED SIGNERS; --signers names another file), or the digest that you give. An older release than the one
-in force is refused, and a release that gpusetup cannot read whole changes nothing.
+The release needs a signature by a signer in ~/.config/gpusetup/matrix-signers (lines as in ssh-keygen's ALLOWED
+SIGNERS; --signers names another file), or the digest that you give. gpusetup refuses an older release and changes
+nothing if it cannot read the release.
 
 examples:
   gpusetup matrix import https://mirror.example/matrix.json         with matrix.json.sig beside it
   gpusetup matrix import matrix.json --sha256 3f…                   of the file
-  gpusetup matrix import matrix.json --check                        what would change; takes nothing in
+  gpusetup matrix import matrix.json --check                        what would change; imports nothing
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PATIENCE = 60.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("source", metavar="FILE|URL", help="what `gpusetup matrix export` wrote")
-    trust = parser.add_argument_group("who vouches for it")
+    parser.add_argument("source", metavar="FILE|URL", help="a file of `gpusetup matrix export`")
+    trust = parser.add_argument_group("signatures")
     trust.add_argument("--signers", metavar="FILE", help="known signers; default: ~/.config/gpusetup/matrix-signers")
     trust.add_argument("--signature", metavar="FILE|URL", help="default: the same name with .sig")
-    trust.add_argument("--sha256", metavar="DIGEST", help="the file has this digest; no signature is asked for")
-    parser.add_argument("--older", action="store_true", help="take an older release than the one in force")
-    parser.add_argument("--check", action="store_true", help="say what would change and take nothing in")
+    trust.add_argument("--sha256", metavar="DIGEST", help="accept the file with this digest, without a signature")
+    parser.add_argument("--older", action="store_true", help="import a release older than the matrix in use")
+    parser.add_argument("--check", action="store_true", help="show what would change; import nothing")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 

@@ -1,11 +1,11 @@
-"""Keep a mirror of what the matrix knows of NVIDIA's repositories, the newest releases of each, signed anew.
+"""Mirror the newest releases of NVIDIA's packages that the matrix knows, signed with your key.
 
-Hosts use it as their source: gpusetup_source and gpusetup_source_fingerprints, which the command prints. What is half
-published upstream is waited for; a mirror is replaced as a whole or not at all.
+Hosts use it with the printed gpusetup_source and gpusetup_source_fingerprints. gpusetup waits for half-published
+releases and replaces a mirror as a whole.
 
 examples:
   gpusetup bundle mirror --os ubuntu24.04 --os rocky9 --out /srv/nvidia
-  gpusetup bundle mirror --os ubuntu24.04 --releases 1 --dry-run          how much it would be
+  gpusetup bundle mirror --os ubuntu24.04 --releases 1 --dry-run          show its size
   gpusetup bundle mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
 """
 
@@ -37,12 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--releases", type=int, default=2, metavar="N", help="newest releases of each line; default: %(default)s"
     )
     parser.add_argument("--out", metavar="DIR", help="the mirror")
-    parser.add_argument("--room", type=int, metavar="GIB", help="refuse to need more than this in all")
+    parser.add_argument("--room", type=int, metavar="GIB", help="refuse a total size above this")
     parser.add_argument("--source", default="nvidia", metavar="URL", help="a mirror to mirror; default: NVIDIA")
     parser.add_argument("--source-fingerprints", default="", metavar="FPR", help="of the key that signs it")
-    parser.add_argument("--source-key", default="", metavar="URL", help="where that key is")
-    parser.add_argument("--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one of ours")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be there")
+    parser.add_argument("--source-key", default="", metavar="URL", help="address of that key")
+    parser.add_argument(
+        "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: gpusetup's own for bundles"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what it would hold")
     timers.add_argument(parser)
     options.add_format(parser)
     parser.set_defaults(

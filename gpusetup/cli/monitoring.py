@@ -1,4 +1,4 @@
-"""Write the rules for Prometheus, with their tests, dashboards for Grafana and an example for Alertmanager.
+"""Write Prometheus rules with tests, Grafana dashboards and an example for Alertmanager.
 
 examples:
   gpusetup export monitoring --out monitoring/
@@ -23,9 +23,7 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
-    parser.add_argument(
-        "--runbook-url", metavar="URL", default="", help="where you serve alerts.md: each alert links to its part of it"
-    )
+    parser.add_argument("--runbook-url", metavar="URL", default="", help="address of alerts.md; each alert links to it")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 

@@ -1,12 +1,12 @@
-"""Say per host what apply would do: every change with its reason, reboots, removals, holds, download size.
+"""Show what apply would do on each host: changes with reasons, reboots, removals, holds, download size.
 
-Nothing is changed. The JSON answer can be given to `gpusetup apply --plan FILE`.
+Changes nothing. `gpusetup apply --plan FILE` takes the JSON answer.
 
 examples:
   gpusetup plan inventory.ini
   gpusetup plan inventory.ini -w 'torch==2.6.*' --limit training --format json --out plan.json
-  gpusetup plan inventory.ini --format html --out plan.html      a page for those who have to agree
-  gpusetup plan inventory.ini --batch 1,10%,50%     also who would change together, batch by batch
+  gpusetup plan inventory.ini --format html --out plan.html      a page for approval
+  gpusetup plan inventory.ini --batch 1,10%,50%     also the batches
   gpusetup plan --exit-code            this machine; 9 when something would change
 """
 

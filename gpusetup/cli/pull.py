@@ -1,8 +1,8 @@
-"""Ask a collector what this host should have, change by itself within the fleet's budget, verify, report.
+"""Get this host's lock from a collector, apply it within the fleet's budget, verify and report.
 
-The offer must be signed by one of the signers that are pinned here, for this host's class, and be no older than one
-that was seen before. While the collector is away the last offer counts and reports wait; while the lease store is away
-nothing changes. Nothing reboots: a driver that needs it is pending until people reboot the host.
+The offer must be signed by a pinned signer, for this host's class, and no older than the last one. Without the
+collector the last offer counts and reports wait; without the lease store nothing changes. gpusetup never reboots
+here: the state is pending-reboot until you reboot the host.
 
 examples:
   gpusetup fleet pull https://collector.example:8443 --class h100
@@ -38,16 +38,16 @@ _CODES = "# 6: the collector is away; 9: it waits for its wave, a lease or a reb
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("url", metavar="URL", help="the collector: https://collector.example:8443")
-    who = parser.add_argument_group("who this host is")
-    who.add_argument("--class", dest="kind", required=True, metavar="CLASS", help="whose offer it goes by")
-    who.add_argument("--domain", default="", metavar="NAME", help="what it shares with others: a rack, a switch")
-    who.add_argument("--wave", type=int, default=1, metavar="N", help="it changes when wave N is released; default: 1")
+    who = parser.add_argument_group("this host")
+    who.add_argument("--class", dest="kind", required=True, metavar="CLASS", help="the class of its offers")
+    who.add_argument("--domain", default="", metavar="NAME", help="its failure domain: a rack, a switch")
+    who.add_argument("--wave", type=int, default=1, metavar="N", help="change when wave N is released; default: 1")
     who.add_argument("--name", metavar="NAME", help="its name at the collector; default: its host name")
-    trust = parser.add_argument_group("whom it trusts")
+    trust = parser.add_argument_group("keys and tokens")
     trust.add_argument("--token-file", default="/etc/gpusetup/pull.token", metavar="FILE", help="default: %(default)s")
     trust.add_argument(
         "--signers", default="/etc/gpusetup/offer-signers", metavar="FILE",
-        help="keys that may sign its offers, as in ssh-keygen's ALLOWED SIGNERS; default: %(default)s",
+        help="trusted signers of offers, as in ssh-keygen's ALLOWED SIGNERS; default: %(default)s",
     )  # fmt: skip
     trust.add_argument("--ca", metavar="FILE", help="certificate authority of collector and lease store")
     trust.add_argument("--lease-certificate", metavar="FILE", help="this host's certificate for the lease store (PEM)")

@@ -1,7 +1,7 @@
-"""Bring hosts back to what they were before the first apply: packages, repositories, keys, files, initramfs, services.
+"""Restore hosts to the state before the first apply: packages, repositories, keys, files, initramfs, services.
 
-Shows what goes first, and does it only with --yes or after a yes on the terminal. What was there before stays or comes
-back; files that were changed meanwhile are brought back as they were. A second run changes nothing.
+Shows what goes first; acts only with --yes or after your yes on the terminal. Files that gpusetup changed return to
+their old content. A second run changes nothing.
 
 examples:
   gpusetup remove inventory.ini               what would go

@@ -1,10 +1,10 @@
-"""Bring hosts go back to the last verified state, from the history that each host keeps; or to any earlier apply.
+"""Return hosts to their last verified state, or to any earlier apply in their history.
 
-Packages, holds and settings become those of that apply, in one transaction, and the host is verified again. What was
-asked for stays in the inventory: the next plain apply goes forward again.
+Packages, holds and settings change in one transaction, and gpusetup verifies the host again. The inventory stays: the
+next plain apply goes forward again.
 
 examples:
-  gpusetup rollback --list inventory.ini          what was applied, host by host
+  gpusetup rollback --list inventory.ini          all applies, host by host
   gpusetup rollback inventory.ini --limit gpu07
   gpusetup rollback --to 20261121T031500Z-ab12cd inventory.ini
 """

@@ -1,4 +1,4 @@
-"""Print the JSON Schema of a document that gpusetup prints or keeps.
+"""Print the JSON Schema of a document.
 
 examples:
   gpusetup export schema                  the names of the documents

@@ -1,7 +1,6 @@
-"""How far the bootstrap of this machine is: state, step, last error, what comes next.
+"""Show how far the setup of this machine is: state, step, last error, next step.
 
-Exits with 0 when done or nothing was to do, with 9 while it runs or a reboot is pending, with the failure's own code
-after one.
+Exit code 0 when done, 9 while it runs or a reboot is pending, else the failure's code.
 
 examples:
   gpusetup cloud-init status

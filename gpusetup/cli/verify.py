@@ -1,8 +1,8 @@
-"""Prove on the GPU that the stack works: a verdict per check, with what was measured, expected and allowed.
+"""Prove on the GPU that the stack works. Each check shows what it measured, expected and allows.
 
-Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; under two
-minutes), stress (minutes, as asked). Nothing is changed, nobody's process is stopped. No INVENTORY means this machine.
-Exit 8 when a check failed.
+Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; under
+two minutes), stress (the minutes you ask for). gpusetup changes nothing and stops no process. Without INVENTORY: this
+machine. Exit code 8 when a check failed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._Argu
     group.add_argument(
         "--minutes", type=float, default=5.0, metavar="N", help="duration of stress; default: %(default)g"
     )
-    group.add_argument(
-        "--lock", metavar="FILE", help="what the hosts should have; default: what apply recorded on them"
-    )
+    group.add_argument("--lock", metavar="FILE", help="expected stack; default: the hosts' records")
     group.add_argument(
         "--strict", action="store_true", help="figures below the floors of Azure's node check for the same GPU fail"
     )
@@ -67,14 +65,18 @@ def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._Argu
     group.add_argument(
         "--when-idle",
         action="store_true",
-        help="hold the host's lock; while a GPU is in use only look (level quick); a timer always does so",
+        help="take the host's lock; while a GPU is in use only run level quick; a timer always does so",
     )
     group.add_argument(
-        "--budget", type=float, default=0.0, metavar="SECONDS", help="stop measuring after SECONDS and only look"
+        "--budget",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="after SECONDS stop measuring and judge level quick",
     )
     group.add_argument(
         "--textfile", metavar="DIR",
-        help="also write gpusetup-verify.prom there, for node_exporter; a timer finds DIR",
+        help="also write gpusetup-verify.prom there, for node_exporter; a timer detects DIR",
     )  # fmt: skip
     return group
 

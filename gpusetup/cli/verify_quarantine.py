@@ -63,9 +63,9 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--return-after", type=int, default=3, metavar="N", help="good verifications in a row; default: %(default)s"
     )
-    group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help="checks that take nothing out of service")
+    group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help="checks that do not count")
     group.add_argument(
-        "--forget", action="store_true", help="errors in the kernel log up to now were dealt with, such as by a reset"
+        "--forget", action="store_true", help="ignore errors in the kernel log up to now, for example after a reset"
     )
 
 

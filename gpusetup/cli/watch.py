@@ -1,8 +1,7 @@
-"""What the GPUs of hosts do at this moment: use, memory, power, heat, clocks and what lowers them, links, programs.
+"""Show all GPUs live: use, memory, power, heat, clocks and what lowers them, links, programs.
 
-One SSH connection to each host stays open, with the settings that Ansible would use for it; a small reader runs there
-from memory, needs no root and leaves nothing behind. A host that hangs or drops is shown with its age and is connected
-again. No INVENTORY means this machine.
+One SSH connection per host stays open, with Ansible's settings. A small reader runs on the host, needs no root and
+leaves nothing behind. A host that hangs is shown with its age and reconnected. Without INVENTORY: this machine.
 
 examples:
   gpusetup watch inventory.ini
@@ -47,20 +46,20 @@ _FRAME = 0.25
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    group = parser.add_argument_group("what is shown")
+    group = parser.add_argument_group("view")
     group.add_argument(
-        "--every", type=float, default=2.0, metavar="S", help="seconds between looks; default: %(default)g"
+        "--every", type=float, default=2.0, metavar="S", help="interval in seconds; default: %(default)g"
     )
-    group.add_argument("--once", action="store_true", help="look once, print, and end")
-    group.add_argument("--sort", choices=SORTS, default="name", help="the most first; default: %(default)s")
+    group.add_argument("--once", action="store_true", help="print once and exit")
+    group.add_argument("--sort", choices=SORTS, default="name", help="highest first; default: %(default)s")
     group.add_argument(
         "--filter", action="append", default=[], metavar="TERM",
-        help="only what fits: 'util>90', user=anna, container~docker, state!=live, or any word; repeatable",
+        help="only matching rows: 'util>90', user=anna, container~docker, state!=live, or any word; repeatable",
     )  # fmt: skip
     group.add_argument("--csv", metavar="FILE", help="also append a row for each GPU and look (-: standard output)")
     options.add_output(parser)
     parser.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="a JSON document on a line for each look"
+        "--json", dest="format", action="store_const", const="json", help="one JSON document per line and look"
     )
 
 

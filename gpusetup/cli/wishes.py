@@ -37,7 +37,7 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-way-back",
         action="store_true",
-        help="change a host whose installed packages can no longer be had, should the transaction fail",
+        help="change a host even if its installed packages could not be had again",
     )
 
 
