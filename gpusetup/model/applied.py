@@ -227,6 +227,8 @@ class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     what: str
     since: str
+    aim: str = ""
+    """What it was to become."""
     apply: str | None = None
 
 

@@ -45,6 +45,7 @@ GPU = "0000:06:00.0"
 WAYS = ("before", "after", "full", "read-only", "fails")
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
+_LACKING = ("pbl",)
 _CHOICES = "".join(f"/usr/local/cuda-{release} - priority 1\n" for release in ("11.8", "12.8", "13.0"))
 _ERRORS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
 _FIRST = {"driver": "1", "unit": "first", "mig": 7, "cuda": "12.8", "requirements": ["numpy==1"]}
@@ -199,9 +200,8 @@ class Host:
         monkeypatch.setattr(os, "fsync", lambda _handle: None)
         monkeypatch.setattr(process, "output", self.output)
         monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
-        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: name if name == "grubby" else None)
-        monkeypatch.setattr(nouveau.os.path, "isdir", os.path.isdir)
+        monkeypatch.setattr(process, "which", lambda name, _env: None if name in _LACKING else "/usr/bin/" + name)
+        monkeypatch.setattr(nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
         monkeypatch.setattr(transaction.locks, "holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
         monkeypatch.setattr(transaction.dkms, "build_error", lambda *_since: None)
@@ -256,10 +256,10 @@ class Host:
         ledger = Ledger(self.state)
         ledger.write(str(etc / "apt/sources.list.d/ours.sources"), f"# Written by gpusetup\n{wish['driver']}\n")
         ledger.delete(str(etc / "apt/sources.list.d/theirs.list"))
-        self._packages(("driver", wish["driver"]), ("cuda", "12"), hold=["driver"], auto_upgrades_block=True)
+        self.run_packages(("driver", wish["driver"]), ("cuda", "12"), hold=["driver"], auto_upgrades_block=True)
         ledger = Ledger(self.state)
         ledger.write(str(etc / "modprobe.d/gpusetup-nouveau.conf"), "blacklist nouveau\n")
-        self._nouveau("present")._grubby(True)
+        self._nouveau("present")._argument(True)
         ledger = Ledger(self.state)
         ledger.write(str(etc / "systemd/system/ours.service"), f"# Written by gpusetup\n{wish['unit']}\n")
         services.bring_up(ledger, ["ours", "driver", "theirs"], True, env)
@@ -284,8 +284,8 @@ class Host:
         lifecycle.Lifecycle(self._request("stop", {})).stop_services()
         back = [(item["name"], item["version"]) for item in told["restore"]]
         if told["remove"] or back or told["holds"]:
-            self._packages(*back, optional=True, remove=told["remove"], may_remove=told["remove"])
-        self._nouveau("absent")._grubby(False)
+            self.run_packages(*back, optional=True, remove=told["remove"], may_remove=told["remove"])
+        self._nouveau("absent")._argument(False)
         answer = lifecycle.Lifecycle(self._request("clean", {})).clean()
         if answer["ours"]:
             raise HostFailure("GS-499", f"left: {answer['ours']}")
@@ -301,7 +301,7 @@ class Host:
     def _nouveau(self, state: str) -> nouveau.Nouveau:
         return nouveau.Nouveau({"state": state, "state_dir": self.state, "simulated_root": "", "kernels": []})
 
-    def _packages(self, *wanted: tuple[str, str], **params: Any) -> None:
+    def run_packages(self, *wanted: tuple[str, str], **params: Any) -> None:
         plain: dict[str, Any] = {
             "manager": "apt", "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
             "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
@@ -313,13 +313,17 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         transaction.Transaction(_Job(str(folder)), {**plain, **params}).run()
 
+    def wish(self, command: str) -> dict[str, Any]:
+        """Return what a command is asked for."""
+        return copy.deepcopy({"apply": _FIRST, "update": _SECOND, "rollback": _FIRST, "remove": {}}[command])
+
     def run(self, command: str, point: int = 0, way: str = "") -> BaseException | None:
         """Run a command, undisturbed or with something happening at one point; return what ended it."""
-        wish = {"apply": _FIRST, "update": _SECOND, "rollback": _FIRST, "remove": {}}[command]
+        wish = self.wish(command)
         self.seen, self.point, self.way, self.calls = 0, point, way, []
         self.armed, self.dead = True, False
         try:
-            (self.remove if command == "remove" else self.apply)(copy.deepcopy(wish))
+            (self.remove if command == "remove" else self.apply)(wish)
         except (Cut, HostFailure, OSError) as ended:
             return ended
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 OURS = "modprobe.blacklist=nouveau,nova_core"
 
@@ -60,7 +60,7 @@ def pbl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         made = Pbl(tmp_path, *words, loader=loader)
         monkeypatch.setattr(process, "output", made.output)
         monkeypatch.setattr(process, "stream", made.stream)
-        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: "/usr/sbin/pbl" if name == "pbl" else None)
+        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/sbin/pbl" if name == "pbl" else None)
         return made
 
     return make
@@ -126,8 +126,10 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(
 
     def ask(state: str) -> bool:
         params = {"state": state, "state_dir": str(tmp_path), "simulated_root": "", "kernels": []}
-        return nouveau.Nouveau(params)._grubby(state == "present")
+        return nouveau.Nouveau({**params, "kernel_argument": True})._argument(state == "present")
 
+    monkeypatch.setattr(process, "which", lambda name, _env: name if name == "grubby" else None)
+    monkeypatch.setattr(nouveau.os.path, "isdir", lambda path: path != "/etc/default/grub.d" and Path(path).is_dir())
     monkeypatch.setattr(process, "output", grubby)
     monkeypatch.setattr(process, "stream", cut)
     with pytest.raises(KeyboardInterrupt):

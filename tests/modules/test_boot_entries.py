@@ -67,9 +67,10 @@ class Host:
 
     def ask(self, wanted: bool = True, *, check: bool = False) -> tuple[bool, list[str]]:
         ledger = Ledger(str(self.root / "state"), check)
-        entries = boot_entries.Entries(ledger, [R], self.env)
+        entries = boot_entries.Entries(OURS, ledger, ([R], [R]), self.env)
         assert entries.usable()
-        return entries.bring(OURS, wanted), entries.warnings
+        changed = ledger.change(entries, entries.wanted()) if wanted else ledger.undo(entries)
+        return changed, entries.warnings
 
     @property
     def options(self) -> list[str]:

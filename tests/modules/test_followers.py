@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Root:
         )
         monkeypatch.setattr(boot_image, "path_of", lambda _kernel: str(root / "boot/initrd.img"))
         monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: None if name in ("pbl", "grubby") else name)
+        monkeypatch.setattr(shutil, "which", lambda name, path: None if name in ("pbl", "grubby") else name)
         monkeypatch.setattr(nouveau.os.path, "isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
         for folder in ("boot/grub", "etc/default/grub.d", "etc/modprobe.d"):
             (root / folder).mkdir(parents=True)

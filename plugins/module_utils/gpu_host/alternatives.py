@@ -1,7 +1,7 @@
 """Which of several programs or folders an alternative names, with what somebody had chosen before."""
 
 import re
-from typing import Dict, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 from . import process
 from .failure import HostFailure
@@ -15,6 +15,7 @@ class Alternative(Thing):
 
     kind = "alternative"
     section = "alternatives"
+    goes_back = True
 
     def __init__(self, name: str, env: Dict[str, str]) -> None:
         super().__init__(name)
@@ -62,3 +63,7 @@ class Alternative(Thing):
         """An alternative that went with its packages needs nothing."""
         self.is_way_back = True
         return None if now is None else first
+
+    def again(self, now: Optional[str], before: Optional[str], _noted: List[Any]) -> Optional[str]:
+        """Choose what was chosen."""
+        return self.back(now, before or AUTO)

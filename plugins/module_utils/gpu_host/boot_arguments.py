@@ -1,7 +1,7 @@
 """Arguments on the kernel's command line, by grubby (Red Hat) or pbl (SUSE), on record before they are set."""
 
 import re
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import process
 from .failure import HostFailure
@@ -14,11 +14,42 @@ class NoBootLoader(HostFailure):
     """There is nothing that keeps a command line."""
 
 
-class Grubby(Thing):
-    """One argument in all of grubby's entries; its value is `all`, `some` or `none` of them, None without entries."""
+class Argument(Thing):
+    """One argument of the kernels that boot; its value is `all`, `some` or `none` of them, None without any."""
 
     kind = "kernel argument"
     section = "arguments"
+    whole = True
+    goes_back = True
+
+    def wanted(self) -> Any:
+        """Return the value with the argument in it."""
+        return "all"
+
+    def aim(self, wanted: Any) -> str:
+        """Say which way it goes."""
+        return "go" if wanted in ("none", []) else "be set"
+
+    def first(self, state: State) -> object:
+        """An argument on record was not there before us."""
+        return "none" if self.name in state[self.section] else UNKNOWN
+
+    def note(self, state: State, before: Any, _wanted: Any) -> None:
+        """What all kernels had before us is not ours."""
+        if before not in (None, "all") and self.name not in state[self.section]:
+            state[self.section] = [*state[self.section], self.name]
+
+    def forget(self, state: State) -> None:
+        """It is gone."""
+        state[self.section] = [argument for argument in state[self.section] if argument != self.name]
+
+    def again(self, _now: Any, before: Any, noted: List[Any]) -> Any:
+        """What an earlier apply brought, or what all kernels had, stays."""
+        return "all" if before == "all" or self.name in noted[0] else "none"
+
+
+class Grubby(Argument):
+    """One in all of grubby's entries."""
 
     def __init__(self, name: str, env: Dict[str, str], command: Command) -> None:
         super().__init__(name)
@@ -46,29 +77,13 @@ class Grubby(Thing):
         said = f"grubby says that {now} of its entries have {self.name}"
         return HostFailure("GS-482", "the kernel's command line could not be changed", "", said, "grubby --info=ALL")
 
-    def first(self, state: State) -> object:
-        """An argument on record was not there before us."""
-        return "none" if self.name in state[self.section] else UNKNOWN
 
-    def note(self, state: State, before: Optional[str], _wanted: Optional[str]) -> None:
-        """What all entries had before us is not ours."""
-        if before not in (None, "all") and self.name not in state[self.section]:
-            state[self.section] = [*state[self.section], self.name]
-
-    def forget(self, state: State) -> None:
-        """It is gone."""
-        state[self.section] = [argument for argument in state[self.section] if argument != self.name]
-
-
-class Pbl(Thing):
+class Pbl(Argument):
     """SUSE's tool knows one value for a key: what somebody else keeps off beside us stays in it."""
 
-    kind = "kernel argument"
-    section = "arguments"
-
     def __init__(self, argument: str, env: Dict[str, str], command: Command) -> None:
+        super().__init__(argument)
         self.key, _equals, names = argument.partition("=")
-        super().__init__(self.key)
         self.names = names.split(",")
         self.env = env
         self.command = command
@@ -79,10 +94,6 @@ class Pbl(Thing):
         found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
         return found.group(1).strip("\"' ").split(",") if found else []
 
-    def fits(self, now: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Names of others count for nothing."""
-        return list(now) == list(wanted)
-
     def make(self, wanted: Sequence[str]) -> None:
         """Set the value, or take the key out."""
         value = self.key + "=" + ",".join(wanted)
@@ -92,7 +103,7 @@ class Pbl(Thing):
         """It ends with 0 where it has no boot loader to configure."""
         return NoBootLoader("GS-482", "pbl changed nothing: it has no boot loader to configure")
 
-    def with_ours(self) -> List[str]:
+    def wanted(self) -> List[str]:
         """Return the value with our names in it."""
         there = self.look()
         return there + [name for name in self.names if name not in there]
@@ -119,3 +130,7 @@ class Pbl(Thing):
     def back(self, now: Sequence[str], first: Sequence[str]) -> List[str]:
         """Take ours out."""
         return [name for name in now if name not in first]
+
+    def again(self, now: Sequence[str], before: Sequence[str], _noted: List[Any]) -> List[str]:
+        """Names that others have put in since stay."""
+        return [*before, *(name for name in now if name not in before and name not in self.names)]

@@ -3,12 +3,13 @@ kernel images): in /etc/kernel/cmdline for kernels to come, and in the entries o
 """
 
 import re
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 from ..gpu_probe import boot_images, initramfs
 from ..gpu_probe.host import LiveHost
-from . import boot_image, files
+from . import boot_arguments, boot_image, files, process
 from .ledger import Ledger
+from .machine import Machine
 
 CMDLINE, _VENDORS = "/etc/kernel/cmdline", "/usr/lib/kernel/cmdline"
 _LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -21,85 +22,99 @@ def systemd_boot_runs() -> bool:
     return raw[4:].decode("utf-16-le", "replace").startswith("systemd-boot")
 
 
-class Entries:
-    """The boot entries of the kernels that count."""
+class Entries(boot_arguments.Argument):
+    """One argument in the boot entries of the kernels that count; it goes out of those of all that are installed."""
 
     def __init__(
         self,
+        name: str,
         ledger: Ledger,
-        kernels: Sequence[str],
+        kernels: Tuple[Sequence[str], Sequence[str]],
         env: Dict[str, str],
-        log: Optional[Callable[[str], None]] = None,
+        log: boot_image.Log = None,
     ) -> None:
+        super().__init__(name)
         self.ledger = ledger
-        self.kernels = [kernel for kernel in kernels if _places(kernel)]
+        self.counting, self.installed = ([kernel for kernel in some if _places(kernel)] for some in kernels)
         self.env = env
         self.log = log
         self.warnings: List[str] = []
 
     def usable(self) -> bool:
         """Say whether kernel-install can make the entry of one of these kernels anew."""
-        return any(boot_image.can_install(kernel, self.env) for kernel in self.kernels)
+        return any(boot_image.can_install(kernel, self.env) for kernel in self.counting + self.installed)
 
-    def bring(self, argument: str, wanted: bool) -> bool:
-        """Add an argument, or take out one that was added here; return whether that changed something.
+    def look(self) -> str:
+        """Read the entries, and the file that they are made from."""
+        there = self.name in (files.read_text(CMDLINE) or "").split()
+        if there and not self._stale("all"):
+            return "all"
+        return "some" if there or CMDLINE in self.ledger.state["files"] or self._stale("none") else "none"
 
-        An entry that does not have it yet, because its command failed or was cut off, is made anew by the next call.
-        """
-        mine = argument in self.ledger.state["arguments"]
-        if not (wanted or mine):
-            return False
-        if wanted and not mine and not self.ledger.check:
-            self._record([argument])
-        changed = self._configure(argument, wanted)
-        stale = [kernel for kernel in self.kernels if self._is_stale(kernel, argument, wanted)]
-        if self.ledger.check:
-            return changed or bool(stale)
-        for kernel in stale:
+    def make(self, wanted: str) -> None:
+        """Change the file, and make the entries anew that are otherwise."""
+        self._configure(wanted == "all")
+        for kernel in self._stale(wanted):
             if boot_image.can_install(kernel, self.env):
                 boot_image.install(kernel, _places(kernel)[0], self.env, self.log)
-            if self._is_stale(kernel, argument, wanted):
-                place = ", ".join(_places(kernel))
-                self.warnings.append(f"the command line of kernel {kernel} stays as it was: {place}")
-        if not wanted:
+        for kernel in self._stale(wanted):
+            place = ", ".join(_places(kernel))
+            self.warnings.append(f"the command line of kernel {kernel} stays as it was: {place}")
+        if wanted == "none":
             self._settle()
-        return changed or bool(stale)
 
-    def _configure(self, argument: str, wanted: bool) -> bool:
+    def came_about(self, _now: str, _wanted: str) -> bool:
+        """An entry that nobody can change is told, and tried again by the next call."""
+        return True
+
+    def _configure(self, wanted: bool) -> None:
         text = files.read_text(CMDLINE)
         words = (text if text is not None else self._now()).split()
-        if (argument in words) == wanted and (text is not None or not wanted):
-            return False
-        words = [*words, argument] if wanted else [word for word in words if word != argument]
-        return self.ledger.write(CMDLINE, " ".join(words) + "\n")
+        if (self.name in words) != wanted or (text is None and wanted):
+            words = [*words, self.name] if wanted else [word for word in words if word != self.name]
+            self.ledger.write(CMDLINE, " ".join(words) + "\n")
 
     def _settle(self) -> None:
         """Bring back the file as it was, once no entry is made from it any more: without one kernel-install takes what
         the running system was started with, the argument too. What others changed in it since stays.
         """
-        entry = self.ledger.state["files"].get(CMDLINE, {})
-        if entry.get("edited"):
+        if self.ledger.state["files"].get(CMDLINE, {}).get("edited"):
             self.ledger.leave(CMDLINE)
         else:
             self.ledger.restore(CMDLINE)
-        self._record([])
+
+    def _stale(self, wanted: str) -> List[str]:
+        """Return the kernels with an entry that is otherwise."""
+        kernels, has = (self.counting, True) if wanted == "all" else (self.installed, False)
+        return [
+            kernel for kernel in kernels if any((self.name in line.split()) != has for line in _command_lines(kernel))
+        ]
 
     def _now(self) -> str:
         """Return the command line that kernel-install would take for a new kernel, without what is of one boot."""
         text = files.read_text(_VENDORS)
-        told = [line for kernel in self.kernels for line in _command_lines(kernel)]
+        told = [line for kernel in self.counting for line in _command_lines(kernel)]
         if text is None:
             text = told[0] if told else files.read_text("/proc/cmdline") or ""
         return " ".join(word for word in text.split() if not _OF_ONE_BOOT.match(word))
 
-    def _is_stale(self, kernel: str, argument: str, wanted: bool) -> bool:
-        there = [argument in line.split() for line in _command_lines(kernel)]
-        if wanted:
-            return not all(there)
-        return any(there) and argument not in (files.read_text(CMDLINE) or "").split()
 
-    def _record(self, arguments: List[str]) -> None:
-        self.ledger.claim_arguments(arguments)
+def argument(
+    name: str,
+    ledger: Ledger,
+    machine: Machine,
+    kernels: Sequence[str],
+    env: Dict[str, str],
+    *,
+    log: boot_image.Log = None,
+) -> boot_arguments.Argument:
+    """Return an argument as this host's own tool keeps it."""
+    for tool, kind in (("pbl", boot_arguments.Pbl), ("grubby", boot_arguments.Grubby)):
+        if process.which(tool, env):
+            made: boot_arguments.Argument = kind(name, env, lambda argv: boot_image.command(argv, env, log))
+            return made
+    installed = [kernel["release"] for kernel in machine.kernels()["installed"]]
+    return Entries(name, ledger, (machine.wanted_kernels(kernels), installed), env, log)
 
 
 def _places(kernel: str) -> List[str]:

@@ -192,6 +192,12 @@ def _unlimited(pid: int) -> bool:
     return text is None or bool(re.search(r"^Max locked memory\s+unlimited", text, re.MULTILINE))
 
 
+def units_of(paths: Iterable[str]) -> List[str]:
+    """Return the units that files are of: their own, or those that they change (NAME.service.d/…)."""
+    places = [path.rpartition("/systemd/system/")[2] for path in paths if "/systemd/system/" in path]
+    return sorted({re.sub(r"(\.d)?/.*", "", place) for place in places})
+
+
 class Reload(Follower):
     """systemd's picture of units whose files changed."""
 

@@ -11,6 +11,8 @@ class Holds(Thing):
 
     kind = "holds of"
     section = "holds"
+    whole = True
+    stays = True
 
     def __init__(self, host: Any, ours: Sequence[str]) -> None:
         super().__init__("packages")
@@ -38,6 +40,10 @@ class Holds(Thing):
         free, kept = sorted(set(wanted) - set(now)), sorted((self.ours - set(wanted)) & set(now))
         words = "packages are not held" if free else "packages are still held"
         return HostFailure("GS-464", words + ", although the package manager reported success", ", ".join(free or kept))
+
+    def aim(self, wanted: Sequence[str]) -> str:
+        """Say which are to be held."""
+        return "be " + (", ".join(wanted) or "none")
 
     def first(self, _state: State) -> List[str]:
         """Nothing was held by us before us."""

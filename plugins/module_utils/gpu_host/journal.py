@@ -22,6 +22,7 @@ _EMPTY: State = {
     "schema": SCHEMA,
     "apply": {},
     "open": {},
+    "previous": {},
     "files": {},
     "holds": [],
     "free": [],
@@ -65,6 +66,12 @@ class Thing:
     """What it is in plain words, such as `unit`."""
     section = ""
     """The part of the record that has what each of the kind was before gpusetup."""
+    whole = False
+    """Whether that part is of this one thing alone, or a list that all of the kind share."""
+    stays = False
+    """Whether it stays as it is, until removal, where nobody asks for it any more."""
+    goes_back = False
+    """Whether an apply that fails brings it back with the files that it wrote."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -92,6 +99,10 @@ class Thing:
     def clear_up(self) -> None:
         """Take away what a call that was cut left beside it."""
 
+    def aim(self, wanted: Any) -> str:
+        """Say what is to become of it, as the end of a sentence that begins with its name."""
+        return f"become {wanted}" if wanted is not None else "go"
+
     def first(self, state: State) -> Any:
         """Return what was there before gpusetup, UNKNOWN when it is not on record."""
         return state[self.section].get(self.name, UNKNOWN)
@@ -110,6 +121,24 @@ class Thing:
     def back(self, _now: Any, first: Any) -> Any:
         """Return what the host is to have after removal."""
         return first
+
+    def again(self, _now: Any, before: Any, _noted: List[Any]) -> Any:
+        """Return what the host is to have after an apply that failed, from what it found on the host and on record."""
+        return before
+
+    def noted(self, state: State) -> List[Any]:
+        """Return what is on record of it as a list: empty where nothing is."""
+        kept = state[self.section]
+        return copy.deepcopy([kept] if self.whole else [kept[self.name]] if self.name in kept else [])
+
+    def note_again(self, state: State, noted: List[Any]) -> None:
+        """Have on record what was."""
+        if self.whole:
+            state[self.section] = noted[0]
+        else:
+            state[self.section].pop(self.name, None)
+            if noted:
+                state[self.section][self.name] = noted[0]
 
 
 class Journal:
@@ -156,16 +185,13 @@ class Journal:
         if unknown:
             raise ValueError(f"not of the apply: {unknown}")
         self.state.update(parts)
+        if self.state["apply"].get("finished"):  # it never goes back
+            self.state["previous"] = {}
         self.save()
 
     def claim_holds(self, names: List[str]) -> None:
         """Put holds on record that are ours by what else says so: the record that knew it was lost."""
         self.state["holds"] = names
-        self.save()
-
-    def claim_arguments(self, arguments: List[str]) -> None:
-        """Put on record which arguments on the kernel's command line are ours; before the first entry has one."""
-        self.state["arguments"] = arguments
         self.save()
 
     def note_timer(self, unit: str) -> None:
@@ -195,13 +221,13 @@ class Journal:
         if self.check:
             return True
         self._clear_up(thing)
-        known = None if self.opened(thing.kind, thing.name) else copy.deepcopy(self.state[thing.section])
+        noted, goes_on = thing.noted(self.state), self.opened(thing.kind, thing.name)
         thing.note(self.state, seen, wanted)
         try:
-            self._do(thing, seen, wanted)
+            self._do(thing, seen, wanted, noted)
         except HostFailure:
-            if known is not None and thing.look() == seen:  # it left the host as it was
-                self.state[thing.section] = known
+            if not goes_on and thing.look() == seen:  # it left the host as it was
+                thing.note_again(self.state, noted)
                 self._close(thing.kind, thing.name)
                 self.save()
             raise
@@ -216,33 +242,74 @@ class Journal:
         if first is UNKNOWN:
             return False
         seen = thing.look() if now is UNKNOWN else now
-        target = thing.back(seen, first)
-        differs = not thing.fits(seen, target)
-        if self.check:
-            return differs
-        self._clear_up(thing)
-        if differs:
-            self._do(thing, seen, target)
-        thing.forget(self.state)
+        differs = self._bring(thing, seen, thing.back(seen, first))
+        if not self.check:
+            thing.forget(self.state)
+            self._close(thing.kind, thing.name)
+            self.save()
+        return differs
+
+    def revert(self, thing: Thing) -> bool:
+        """Bring a thing back to what the apply under way found; return whether that changed it."""
+        entry = next(item for item in self.to_revert() if item["thing"] == _key(thing.kind, thing.name))
+        seen = thing.look()
+        differs = self._bring(thing, seen, thing.again(seen, entry["before"], entry["noted"]))
+        if not self.check:
+            thing.note_again(self.state, entry["noted"])
+            self.state["previous"]["things"].remove(entry)
+            self._close(thing.kind, thing.name)
+            self.save()
+        return differs
+
+    def give_up(self, thing: Thing) -> bool:
+        """Close what a cut left open and nobody asks for any more; return whether that changed the thing."""
+        changed = self.change(thing, thing.look()) if thing.stays else self.undo(thing)
         self._close(thing.kind, thing.name)
         self.save()
+        return changed
+
+    def _bring(self, thing: Thing, seen: Any, target: Any) -> bool:
+        differs = not thing.fits(seen, target)
+        if not self.check:
+            self._clear_up(thing)
+            if differs:
+                self._do(thing, seen, target, thing.noted(self.state))
         return differs
 
     def _clear_up(self, thing: Thing) -> None:
         if self.opened(thing.kind, thing.name):
             thing.clear_up()
 
-    def _do(self, thing: Thing, before: Any, wanted: Any) -> None:
-        self._open(thing.kind, thing.name, before, wanted)
+    def _do(self, thing: Thing, before: Any, wanted: Any, noted: List[Any]) -> None:
+        if thing.goes_back:
+            self._keep_for_revert(_key(thing.kind, thing.name), before, noted)
+        self._open(thing.kind, thing.name, before, wanted, thing.aim(wanted))
         thing.make(wanted)
         now = thing.look()
         if not thing.came_about(now, wanted):
             raise thing.failure(now, wanted)
 
-    def _open(self, kind: str, name: str, before: Any, wanted: Any) -> None:
+    def _keep_for_revert(self, key: str, before: Any, noted: List[Any]) -> None:
+        """Keep what this apply found, and what was on record, before its first change of a thing."""
+        apply = self.state["apply"]
+        if apply.get("id") is None or apply.get("finished"):
+            return
+        if self.state["previous"].get("apply") != apply["id"]:
+            self.state["previous"] = {"apply": apply["id"], "things": []}
+        if all(item["thing"] != key for item in self.state["previous"]["things"]):
+            self.state["previous"]["things"].append({"thing": key, "before": before, "noted": noted})
+
+    def to_revert(self) -> List[Dict[str, Any]]:
+        """Return the things that the apply under way has changed, the last first."""
+        apply, kept = self.state["apply"], self.state["previous"]
+        under_way = apply.get("id") is not None and not apply.get("finished") and kept.get("apply") == apply["id"]
+        return kept["things"][::-1] if under_way else []
+
+    def _open(self, kind: str, name: str, before: Any, wanted: Any, aim: str) -> None:
         """Put on record, for good, what is about to be done."""
-        self.state["open"][kind + ":" + name] = {
+        self.state["open"][_key(kind, name)] = {
             "what": f"{kind} {name}",
+            "aim": aim,
             "since": now(),
             "apply": self.state["apply"].get("id"),
             "before": before,
@@ -251,16 +318,20 @@ class Journal:
         self.save()
 
     def _close(self, kind: str, name: str) -> None:
-        self.state["open"].pop(kind + ":" + name, None)
+        self.state["open"].pop(_key(kind, name), None)
 
     def opened(self, kind: str, name: str) -> Optional[Dict[str, Any]]:
         """Return the entry that a cut left open, None without one."""
-        found: Optional[Dict[str, Any]] = self.state["open"].get(kind + ":" + name)
+        found: Optional[Dict[str, Any]] = self.state["open"].get(_key(kind, name))
         return found
 
     def unfinished(self) -> List[str]:
         """Return what was begun and has not come about."""
         return sorted(str(entry["what"]) for entry in self.state["open"].values())
+
+
+def _key(kind: str, name: str) -> str:
+    return kind + ":" + name
 
 
 def empty() -> State:

@@ -16,7 +16,7 @@ from .journal import UNKNOWN, Journal, State
 from .links import Link
 
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
-_FILE = "file"
+FILE = "file"
 
 
 class Ledger(Journal):
@@ -50,14 +50,14 @@ class Ledger(Journal):
             return True
         self._remember(path, before)
         self._keep_text(raw)
-        self._open(_FILE, path, _digest(before), files.digest(raw))
+        self._open(FILE, path, _digest(before), files.digest(raw), "be written")
         if ours:
             os.chmod(path, mode)
         files.edit(path, raw, mode, owner)
         if self._other_owner(path, owner) and owner is not None:
             os.chown(path, owner[0], owner[1])
         self.state["files"][path].update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
-        self._close(_FILE, path)
+        self._close(FILE, path)
         self.save()
         return True
 
@@ -76,11 +76,11 @@ class Ledger(Journal):
         if self.check or entry is None:
             return
         self._mark_edited(path, raw)
-        if self.opened(_FILE, path):
+        if self.opened(FILE, path):
             files.sweep(path)
         entry.update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
         self._keep_text(raw)
-        self._close(_FILE, path)
+        self._close(FILE, path)
         self.save()
 
     def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
@@ -103,19 +103,19 @@ class Ledger(Journal):
         """Take a file away; return whether it was there."""
         before = files.read_bytes(path)
         if before is None:
-            if self.opened(_FILE, path):
+            if self.opened(FILE, path):
                 self.state["files"][path].update({"sha256": None, "present": False})
-                self._close(_FILE, path)
+                self._close(FILE, path)
                 self.save()
             return False
         self.diffs.append(_diff(path, before, None))
         if self.check:
             return True
         self._remember(path, before)
-        self._open(_FILE, path, _digest(before), None)
+        self._open(FILE, path, _digest(before), None, "go")
         os.unlink(path)
         self.state["files"][path].update({"sha256": None, "present": False})
-        self._close(_FILE, path)
+        self._close(FILE, path)
         self.save()
         return True
 
@@ -123,7 +123,7 @@ class Ledger(Journal):
         """Note what was there before our first change, and in this apply before its first change."""
         if path not in self.state["files"]:
             self.state["files"][path] = {"original": self._keep(path, before), "folders": self._missing_folders(path)}
-        elif self.opened(_FILE, path):
+        elif self.opened(FILE, path):
             files.sweep(path)
         else:
             self._mark_edited(path, before)
@@ -164,7 +164,7 @@ class Ledger(Journal):
 
     def _is_as_left(self, path: str, there: Optional[bytes]) -> bool:
         """Tell whether a file is as we left it, or as a call that was cut was about to leave it."""
-        entry, begun = self.state["files"][path], self.opened(_FILE, path)
+        entry, begun = self.state["files"][path], self.opened(FILE, path)
         left = {entry.get("sha256") if entry.get("present", True) else None} if "sha256" in entry else set()
         if begun is not None:
             left |= {begun["before"], begun["wanted"]}
@@ -193,10 +193,10 @@ class Ledger(Journal):
             self.diffs.append(_diff(path, before, wanted))
         if self.check:
             return changed
-        if self.opened(_FILE, path):
+        if self.opened(FILE, path):
             files.sweep(path)
         if changed:
-            self._open(_FILE, path, _digest(before), _digest(wanted))
+            self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if theirs and before is not None:
             self.saved[path] = written.put_aside(path, before)
         if changed and wanted is None:
@@ -214,7 +214,7 @@ class Ledger(Journal):
         else:
             entry.update({"sha256": kept["sha256"], "present": True, "mode": kept["mode"], "apply": None})
             del entry["previous"]
-            self._close(_FILE, path)
+            self._close(FILE, path)
             self.save()
         return changed
 
@@ -226,7 +226,7 @@ class Ledger(Journal):
     def _forget_file(self, path: str) -> None:
         if not self.check:
             del self.state["files"][path]
-            self._close(_FILE, path)
+            self._close(FILE, path)
             self.save()
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
@@ -269,7 +269,7 @@ class Ledger(Journal):
         if self.check:
             return
         for path, entry in self.state["files"].items():
-            if not self.opened(_FILE, path):
+            if not self.opened(FILE, path):
                 entry.pop("previous", None)
         self.save()
         folder = os.path.join(self.folder, "originals")

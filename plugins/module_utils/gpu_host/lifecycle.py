@@ -22,15 +22,27 @@ from . import (
     packages,
     planning,
     process,
+    runfile,
     runfile_install,
     services,
     streams,
+    things,
     venv,
 )
 from .alternatives import Alternative
 from .journal import now
 from .ledger import Ledger
 from .machine import Machine
+
+KINDS: Dict[str, things.Maker] = {
+    **things.KINDS,
+    mig_kept.Layouts.kind: lambda _name, site: mig_kept.on_record(site.ledger, site.env),
+    venv.Link.kind: lambda name, _site: venv.Link(name),
+    runfile.Driver.kind: lambda _name, site: None if runfile.uninstaller(site.env) else runfile.Driver(site.env, print),
+}
+"""All kinds that a whole run gives up. A driver of a `.run` file that is there is left to removal: it may be the only
+one.
+"""
 
 
 class Lifecycle:
@@ -51,6 +63,9 @@ class Lifecycle:
 
     def _manager(self) -> planning.Manager:
         return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
+
+    def _site(self) -> things.Site:
+        return things.Site(self.ledger, self._manager(), self.machine, process.environment())
 
     def _take(self) -> None:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
@@ -128,6 +143,8 @@ class Lifecycle:
         state, request = self.ledger.state, self.request
         wanted, earlier = request["wanted"], state["expect"]
         ran = set(wanted if request.get("ran") is None else request["ran"])
+        if ran >= set(wanted):
+            things.give_up(self._site(), KINDS)
         driven = request if "driver" in ran else earlier
         kernels = list(driven.get("kernels") or ())
         wish = driver.Wish(driven.get("driver_version") or "", driven.get("driver_module") or "", tuple(kernels))
@@ -247,8 +264,8 @@ class Lifecycle:
         }
 
     def revert(self) -> List[str]:
-        """After a failure: bring back the files that this apply changed."""
-        return self.ledger.revert_apply()
+        """After a failure: bring back what this apply changed."""
+        return things.revert(self._site()).things
 
     def history(self) -> Dict[str, Any]:
         """Return the applies on record, as much of each as a choice among them needs."""

@@ -13,6 +13,7 @@ class Link(Thing):
 
     kind = "link"
     section = "links"
+    goes_back = True
 
     def look(self) -> Optional[str]:
         """Return where it leads."""
@@ -28,6 +29,10 @@ class Link(Thing):
     def clear_up(self) -> None:
         """Take the half-made link away."""
         files.sweep(self.name)
+
+    def aim(self, wanted: Optional[str]) -> str:
+        """Say where it is to lead."""
+        return "lead to " + wanted if wanted else "go"
 
     def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
         """Say where it leads instead."""

@@ -69,6 +69,7 @@ class Layouts(Thing):
 
     kind = "MIG layouts of"
     section = "mig"
+    whole = True
 
     def __init__(self, everything: mig.Layouts, asked: mig.Layouts, env: mig.Env) -> None:
         super().__init__("GPUs")
@@ -100,6 +101,10 @@ class Layouts(Thing):
     def failure(self, _now: Any, _wanted: Any) -> HostFailure:
         """Say where to look."""
         return HostFailure("GS-437", "the GPUs are not cut as they were told to be", hint="nvidia-smi mig -lgi")
+
+    def aim(self, _wanted: Any) -> str:
+        """Say that they change."""
+        return "be cut anew"
 
     def first(self, state: State) -> Any:
         """Return the layouts before us."""
@@ -182,6 +187,11 @@ def undo(ledger: Ledger, env: mig.Env) -> List[str]:
 
     A driver that does not answer holds no instance any more.
     """
+    layouts = on_record(ledger, env)
+    return [f"MIG layout of {address}" for address in sorted(layouts.everything)] if ledger.undo(layouts) else []
+
+
+def on_record(ledger: Ledger, env: mig.Env) -> Layouts:
+    """Return the layouts before the first apply."""
     found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
-    layouts = Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env)
-    return [f"MIG layout of {address}" for address in sorted(found)] if ledger.undo(layouts) else []
+    return Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env)

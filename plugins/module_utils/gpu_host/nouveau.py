@@ -1,8 +1,7 @@
 """Keep nouveau off the GPU: modprobe.d, kernel command line, initramfs of the kernels that count; proven afterwards."""
 
 import os
-import shutil
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from . import boot_arguments, boot_entries, boot_image, followers, process
@@ -63,55 +62,39 @@ class Nouveau:
     # kernel command line
 
     def _argument(self, wanted: bool) -> bool:
-        if shutil.which("pbl", path=self.env["PATH"]):
-            return self._pbl(wanted)
-        grubby = bool(shutil.which("grubby", path=self.env["PATH"]))
-        if not grubby and boot_entries.systemd_boot_runs() and self._entries(wanted).usable():
-            return self._in_entries(wanted)
-        if os.path.isdir("/etc/default/grub.d") or (
-            shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
-        ):
-            changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)
-            menu = followers.BootMenu(ARGUMENT, self.env, self.log)
-            settled = followers.settle([menu], self.check)
-            if not self.check and menu.due():
-                self.warnings.append(
-                    f"update-grub {'does not bring' if wanted else 'leaves'} {ARGUMENT} in the boot menu: "
-                    "is there another file in /etc/default/grub.d or /etc/grub.d that sets the arguments?"
-                )
-            return bool(changed or settled)
-        if grubby:
-            return self._grubby(wanted)
-        if self._entries(wanted).usable():
-            return self._in_entries(wanted)
-        if wanted:
-            self.warnings.append(_NO_BOOT_LOADER)
-        return False
-
-    def _entries(self, wanted: bool) -> boot_entries.Entries:
-        """Return the entries of the kernels that count; to take the argument out, those of all."""
-        kernels = self.machine.wanted_kernels(self.params["kernels"])
-        if not wanted:
-            kernels = [kernel["release"] for kernel in self.machine.kernels()["installed"]]
-        return boot_entries.Entries(self.ledger, kernels, self.env, self.log)
-
-    def _in_entries(self, wanted: bool) -> bool:
-        entries = self._entries(wanted)
-        changed = entries.bring(ARGUMENT, wanted)
-        self.warnings += entries.warnings
-        return changed
-
-    def _grubby(self, wanted: bool) -> bool:
-        argument = boot_arguments.Grubby(ARGUMENT, self.env, self._command)
-        return self.ledger.change(argument, "all") if wanted else self.ledger.undo(argument)
-
-    def _pbl(self, wanted: bool) -> bool:
-        argument = boot_arguments.Pbl(ARGUMENT, self.env, self._command)
+        kernels = self.params["kernels"]
+        argument = boot_entries.argument(ARGUMENT, self.ledger, self.machine, kernels, self.env, log=self.log)
+        entries = argument if isinstance(argument, boot_entries.Entries) else None
+        usable = entries is not None and entries.usable()
+        booted_from_it = isinstance(argument, boot_arguments.Pbl) or (usable and boot_entries.systemd_boot_runs())
+        if not booted_from_it and self._has_menu():
+            return self._in_menu(wanted)
+        if entries is not None and not usable:
+            self.warnings += [_NO_BOOT_LOADER] if wanted else []
+            return False
         try:
-            return self.ledger.change(argument, argument.with_ours()) if wanted else self.ledger.undo(argument)
+            changed = self.ledger.change(argument, argument.wanted()) if wanted else self.ledger.undo(argument)
         except boot_arguments.NoBootLoader:
             self.warnings.append(_NO_BOOT_LOADER)
             return False
+        self.warnings += entries.warnings if entries is not None else []
+        return changed
+
+    def _has_menu(self) -> bool:
+        """Say whether GRUB's menu is made from files in which the argument can stand."""
+        update = process.which("update-grub", self.env) and os.path.exists("/etc/default/grub")
+        return bool(os.path.isdir("/etc/default/grub.d") or update)
+
+    def _in_menu(self, wanted: bool) -> bool:
+        changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)
+        menu = followers.BootMenu(ARGUMENT, self.env, self.log)
+        settled = followers.settle([menu], self.check)
+        if not self.check and menu.due():
+            self.warnings.append(
+                f"update-grub {'does not bring' if wanted else 'leaves'} {ARGUMENT} in the boot menu: "
+                "is there another file in /etc/default/grub.d or /etc/grub.d that sets the arguments?"
+            )
+        return bool(changed or settled)
 
     # initramfs
 
@@ -141,6 +124,3 @@ class Nouveau:
                 "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
             )
         return answer
-
-    def _command(self, argv: Sequence[str]) -> None:
-        boot_image.command(argv, self.env, self.log)

@@ -28,6 +28,7 @@ class Driver(Thing):
 
     kind = "driver of the"
     section = "runfile"
+    whole = True
 
     def __init__(self, env: Dict[str, str], log: Callable[[str], None]) -> None:
         super().__init__(".run installer")
@@ -56,6 +57,10 @@ class Driver(Thing):
             " | ".join(self.tail[-4:]),
             "see /var/log/nvidia-uninstall.log",
         )
+
+    def aim(self, wanted: Any) -> str:
+        """Say which way it goes."""
+        return f"be {wanted}" if wanted else "go"
 
     def first(self, state: State) -> Any:
         """Without us there was none, as far as anybody can bring back."""

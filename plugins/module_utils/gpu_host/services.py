@@ -63,6 +63,7 @@ class Unit(Thing):
 
     kind = "unit"
     section = "services"
+    goes_back = True
 
     def __init__(self, name: str, env: Dict[str, str]) -> None:
         super().__init__(name)
@@ -85,15 +86,22 @@ class Unit(Thing):
 
     def make(self, wanted: Dict[str, Any]) -> None:
         """Switch it on or off."""
-        if wanted["enabled"] is None:
-            argv = ["systemctl", "stop", self.name]
-        else:
-            now = ["--now"] if wanted["active"] is not None else []
-            argv = ["systemctl", "enable" if wanted["enabled"] else "disable", *now, self.name]
-        code, _out, error = process.output(argv, self.env, 120)
-        self.said = error.strip()
-        if code and wanted["enabled"]:
-            raise self._did_not_start()
+        enabled, active = wanted["enabled"], wanted["active"]
+        verbs = [] if enabled is None else ["enable" if enabled else "disable"]
+        now = ["--now"] if verbs and enabled == active else []
+        verbs += [] if active is None or now else ["start" if active else "stop"]
+        for verb in verbs:
+            code, _out, error = process.output(["systemctl", verb, *now, self.name], self.env, 120)
+            self.said = error.strip()
+            if code and wanted["enabled"]:
+                raise self._did_not_start()
+
+    def aim(self, wanted: Dict[str, Any]) -> str:
+        """Say what it is to become."""
+        words = {"enabled": ("disabled", "enabled"), "active": ("stopped", "started")}
+        return "be " + " and ".join(
+            words[key][wanted[key]] for key in sorted(words, reverse=True) if wanted[key] in (False, True)
+        )
 
     def failure(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> HostFailure:
         """Say what it did not do."""
@@ -118,6 +126,12 @@ class Unit(Thing):
         disable = now["state"] in _SWITCHED_ON and not first["was_enabled"]
         stop = now["active"] and not first["was_active"]
         return {"enabled": False if disable else None, "active": False if stop else None}
+
+    def again(self, now: Dict[str, Any], before: Dict[str, Any], _noted: List[Any]) -> Dict[str, Any]:
+        """Only what became otherwise; a unit that is gone has nothing to go back to."""
+        return {
+            key: before[key] if now["exists"] and now[key] != before[key] else None for key in ("enabled", "active")
+        }
 
 
 def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str]) -> bool:

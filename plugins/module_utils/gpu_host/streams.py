@@ -11,6 +11,7 @@ class Stream(Thing):
 
     kind = "module stream"
     section = "streams"
+    stays = True
 
     def __init__(self, host: Any, name: str) -> None:
         super().__init__(name)
@@ -26,6 +27,10 @@ class Stream(Thing):
     def make(self, wanted: Optional[str]) -> None:
         """Enable it, or go back to the default."""
         self.host.streams([{"module": self.name, "stream": wanted}])
+
+    def aim(self, wanted: Optional[str]) -> str:
+        """Say which stream it is to have."""
+        return "be at " + (wanted or "(default)")
 
     def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
         """Say which one is enabled."""

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
-from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams, way_back
+from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams, things, way_back
 from .failure import HostFailure, of_system
 from .holds import Holds
 from .ledger import Ledger
@@ -44,7 +44,7 @@ class Transaction:
         self.before: Optional[Installed] = None
         self.counted: Installed = {}  # since when the record does not know yet what came and went
         self.released: List[str] = []
-        self.streams_before: List[Dict[str, Any]] = []
+        self.kept_before: Dict[str, Any] = {}
         self.units_before: List[Tuple[str, bool]] = []
         self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
@@ -60,9 +60,10 @@ class Transaction:
             except OSError as error:
                 raise of_system(error) from error
         except HostFailure as failure:
-            failure.result = dict(failure.result, reverted_files=self.ledger.revert_apply())
-            if self.before is not None:
-                self._give_up(self.before)
+            back = things.revert(things.Site(self.ledger, self.host, self.machine, self.host.env))
+            trouble = back.trouble + ([] if self.before is None else self._give_up(self.before))
+            failure.result = dict(failure.result, reverted=back.things)
+            failure.fields["note"] = "; ".join(filter(None, [failure.fields["note"], *trouble]))
             raise
         finally:
             self.host.close()
@@ -82,7 +83,6 @@ class Transaction:
             )
         installed = self.host.installed()
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
-        self.streams_before = self.host.enabled_streams([item["module"] for item in params["streams"]])
         self.units_before = self._units()
         enabled = streams.enable(self.ledger, self.host, params["streams"])
         exact: List[Wish] = []
@@ -106,18 +106,26 @@ class Transaction:
         asked = self.params["may_remove"] + self.params["remove"]
         return packages.forbidden(names, asked, [], self.ledger.state["brought"])
 
-    def _give_up(self, before: Installed) -> None:
-        """Write down what a failed try left, so that removal finds it and the next try goes on from there."""
+    def _give_up(self, before: Installed) -> List[str]:
+        """Write down what a failed try left, so that removal finds it and the next try goes on from there; return why
+        streams and holds are not as they were.
+        """
         now = self.host.installed()
         change = packages.difference(self.counted, now)
         if any(change.values()):
             self.ledger.record_packages(change, self.identity)
         if self._left_over(before):
-            files.write_json(self.before_path, {"packages": before, "left": now})
-            return
-        streams.enable(self.ledger, self.host, self.streams_before)
+            files.write_json(self.before_path, dict(self.kept_before, packages=before, left=now))
+            return []
+        try:
+            streams.enable(self.ledger, self.host, self.kept_before["streams"])
+            holds = Holds(self.host, self.ledger.state["holds"])
+            self.ledger.change(holds, sorted(set(self.kept_before["holds"]) & set(now)))
+        except HostFailure as failure:
+            return [str(failure)]
         self.ledger.forget_apply()
         self._forget_before()
+        return []
 
     def _forget_before(self) -> None:
         way_back.forget(self.kept_folder)
@@ -150,6 +158,7 @@ class Transaction:
         A try that failed has counted what it did; one that was killed has not.
         """
         kept = files.read_json(self.before_path)
+        went = kept and "holds" in kept and not packages.is_counted(kept, self.ledger.state)
         before = self.counted = installed
         if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
             before, self.counted = kept["packages"], packages.counted_from(kept)
@@ -158,8 +167,13 @@ class Transaction:
             since = {name for name in set(left) | set(installed) if left.get(name) != installed.get(name)}
             before = {name: version for name, version in kept["packages"].items() if name not in since}
             before.update({name: installed[name] for name in since if name in installed})
-        told = {"packages": before, "left": None, "counted": self.counted, "id": self.identity}
-        files.write_json(self.before_path, told)
+        modules = [item["module"] for item in self.params["streams"]]
+        self.kept_before = {
+            "packages": before, "left": None, "counted": self.counted, "id": self.identity,
+            "streams": kept["streams"] if went else self.host.enabled_streams(modules),
+            "holds": kept["holds"] if went else self.ledger.state["holds"],
+        }  # fmt: skip
+        files.write_json(self.before_path, self.kept_before)
         return before
 
     def _change(self, wishes: List[Wish], removals: List[str], installed: Installed) -> List[Wish]:

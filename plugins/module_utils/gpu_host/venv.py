@@ -38,6 +38,7 @@ class Link(Thing):
 
     kind = "Python environment"
     section = "environments"
+    stays = True
 
     def __init__(self, path: str, environment: Optional["Environment"] = None) -> None:
         super().__init__(path)
@@ -70,6 +71,10 @@ class Link(Thing):
     def clear_up(self) -> None:
         """Take a half-made link away."""
         files.sweep(self.name)
+
+    def aim(self, wanted: Any) -> str:
+        """Say which way it goes."""
+        return "be made" if wanted else "go"
 
     def failure(self, now: Any, wanted: Any) -> HostFailure:
         """Say what is there instead."""

@@ -53,7 +53,7 @@ def unfinished(_facts: Facts, record: Record) -> Iterator[Difference]:
     """Yield what was begun and has not come about: a cut, or a command that failed, left its entry open."""
     for name, entry in sorted(_part(record, "open").items()):
         if isinstance(entry, dict):
-            began = f"begun at {entry.get('since')} and not finished"
+            began = f"to {entry.get('aim') or 'change'}, begun at {entry.get('since')} and not finished"
             yield Difference("open-" + name, str(entry.get("what") or name), "finished", began)
 
 

@@ -262,12 +262,12 @@ def test_every_field_of_a_host_is_documented():
 
 def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
     whole = host("ubuntu22.04-a100-mismatch")
-    entry = Begun(what="unit nvidia-persistenced.service", since="20260101T000000Z")
+    entry = Begun(what="unit nvidia-persistenced.service", since="20260101T000000Z", aim="be enabled")
     state = replace(whole.state or HostRecord(), open={"unit:nvidia-persistenced.service": entry})
     cut = replace(whole, state=state)
     text = " ".join(describe(Facts(hosts={"x": cut})).split())
     assert (
-        "unit nvidia-persistenced.service is begun at 20260101T000000Z and not finished; gpusetup apply finishes it,"
+        "unit nvidia-persistenced.service is to be enabled, begun at 20260101T000000Z and not finished; gpusetup apply finishes it,"
         " gpusetup remove takes it back" in text
     )
     finished = replace(whole, state=replace(state, open={}))

@@ -1,0 +1,94 @@
+"""Which thing an entry of the record is of, by its kind: what brings back what a failed apply changed, and what a cut
+left open that nobody asks for any more.
+"""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+from . import boot_entries, followers
+from .alternatives import Alternative
+from .boot_arguments import Argument
+from .failure import HostFailure
+from .holds import Holds
+from .journal import Thing
+from .ledger import FILE, Ledger
+from .links import Link
+from .machine import Machine
+from .services import Unit
+from .streams import Stream
+
+
+class Site(NamedTuple):
+    """A host with all that a thing is looked at and changed by."""
+
+    ledger: Ledger
+    manager: Any
+    machine: Machine
+    env: Dict[str, str]
+
+
+Maker = Callable[[str, Site], Optional[Thing]]
+KINDS: Dict[str, Maker] = {
+    Unit.kind: lambda name, site: Unit(name, site.env),
+    Link.kind: lambda name, _site: Link(name),
+    Alternative.kind: lambda name, site: Alternative(name, site.env),
+    Argument.kind: lambda name, site: boot_entries.argument(name, site.ledger, site.machine, [], site.env),
+    Stream.kind: lambda name, site: Stream(site.manager, name),
+    Holds.kind: lambda _name, site: Holds(site.manager, site.ledger.state["holds"]),
+}
+
+
+class Back(NamedTuple):
+    """What came back, and why the rest did not."""
+
+    things: List[str]
+    trouble: List[str]
+
+
+def of(key: str, site: Site, kinds: Mapping[str, Maker]) -> Optional[Thing]:
+    """Return the thing of an entry, None where there is none of that kind."""
+    kind, _colon, name = key.partition(":")
+    return kinds[kind](name, site) if kind in kinds else None
+
+
+def revert(site: Site) -> Back:
+    """Bring back all that the apply under way has changed on this host, but for its packages.
+
+    What it brought goes while its files are still there; what it took away comes when they are there again.
+    """
+    back, entries = Back([], []), site.ledger.to_revert()
+    _revert([entry for entry in entries if not entry["noted"]], site, back)
+    files = site.ledger.revert_apply()
+    followers.settle([followers.Reload(followers.units_of(files), site.env)], site.ledger.check)
+    _revert([entry for entry in entries if entry["noted"]], site, back)
+    return Back(back.things + files, back.trouble)
+
+
+def _revert(entries: Iterable[Dict[str, Any]], site: Site, back: Back) -> None:
+    for entry in entries:
+        thing = of(entry["thing"], site, KINDS)
+        try:
+            if thing is not None and site.ledger.revert(thing):
+                back.things.append(f"{thing.kind} {thing.name}")
+        except HostFailure as failure:
+            back.trouble.append(failure.fields["message"])
+
+
+def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
+    """Bring back what a cut left open and nobody has asked for since, files last, and close it.
+
+    What cannot be brought back stays open: the record goes on naming it.
+    """
+    ledger, files = site.ledger, []
+    for key in sorted(ledger.state["open"]):
+        kind, _colon, name = key.partition(":")
+        thing = of(key, site, kinds)
+        if thing is not None:
+            with contextlib.suppress(HostFailure):
+                ledger.give_up(thing)
+        elif kind == FILE:
+            files.append(name)
+    for path in files:
+        with contextlib.suppress(HostFailure):
+            ledger.restore(path)
+    followers.settle([followers.Reload(followers.units_of(files), site.env)], ledger.check)

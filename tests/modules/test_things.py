@@ -1,0 +1,108 @@
+"""What a failed apply had changed comes back with its files; what a cut left open and nobody asks for is closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_entries, lifecycle, process, things
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.journal import Journal, Thing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import FILE, Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import KINDS
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.links import Link
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.services import Unit
+
+from tests.modules.cuts import Cut, Host, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PACKAGES = ("installed", "held", "record", "gpu", "finished", "digest")
+"""What the transaction, or nobody, brings back after a failure."""
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path / "host", monkeypatch)
+
+
+def seen(host: Host) -> dict[str, Any]:
+    there = {key: value for key, value in host.snapshot().items() if key not in PACKAGES}
+    there["tree"] = {name: what for name, what in there["tree"].items() if not name.startswith("opt/")}
+    return there
+
+
+@pytest.mark.parametrize("earlier", [(), ("apply",)], ids=["the first apply", "an update"])
+def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(
+    host: Host, monkeypatch: pytest.MonkeyPatch, earlier: tuple[str, ...]
+) -> None:
+    for command in earlier:
+        assert host.run(command) is None
+    before = seen(host)
+    monkeypatch.setattr(lifecycle.Lifecycle, "finish", _cut)
+    assert isinstance(host.run("update" if earlier else "apply"), Cut)
+    assert list(differences(before, seen(host), "")) != []
+    with pytest.raises(HostFailure):
+        host.run_packages(("nowhere", "1"))
+    assert list(differences(before, seen(host), "")) == []
+
+
+def _cut(*_words: Any) -> None:
+    raise Cut
+
+
+def _opens(site: things.Site, root: Path) -> dict[str, tuple[Thing, Any]]:
+    argument = boot_entries.argument("quiet=no", site.ledger, site.machine, [], site.env)
+    return {
+        "unit": (Unit("elsewhere.service", site.env), {"enabled": True, "active": True}),
+        "link": (Link(str(root / "usr/local/other")), "cuda-11.8"),
+        "kernel argument": (argument, argument.wanted()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["unit", "link", "kernel argument"])
+def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host: Host, kind: str) -> None:
+    (host.root / "etc/systemd/system/elsewhere.service").write_text("")
+    site = things.Site(Ledger(host.state), None, Machine(), process.environment())
+    thing, wanted = _opens(site, host.root)[kind]
+    before, make = thing.look(), thing.make
+
+    def cut(wanted: Any) -> None:
+        make(wanted)
+        raise Cut
+
+    thing.make = cut  # type: ignore[method-assign]
+    with pytest.raises(Cut):
+        site.ledger.change(thing, wanted)
+    assert len(Ledger(host.state).unfinished()) == 1
+    assert host.run("apply") is None
+    assert Ledger(host.state).unfinished() == []
+    assert _opens(site, host.root)[kind][0].look() == before
+
+
+def _kinds(above: type[Thing] = Thing) -> set[str]:
+    return {kind for one in above.__subclasses__() for kind in {one.kind, *_kinds(one)}}
+
+
+def test_every_kind_of_entry_has_its_thing() -> None:
+    assert _kinds() == set(KINDS)
+    assert FILE not in KINDS, "files are the ledger's own"
+
+
+def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path: Path) -> None:
+    class Fails(Link):
+        make: Callable[..., None] = lambda *_words: None
+
+    journal = Journal(str(tmp_path))
+    with pytest.raises(HostFailure):
+        journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
+    # it left the host as it was, so nothing stays open; one that is cut does
+    assert journal.unfinished() == []
+    Fails.make = lambda *_words: (_ for _ in ()).throw(Cut)  # type: ignore[assignment]
+    with pytest.raises(Cut):
+        journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
+    (entry,) = Journal(str(tmp_path)).state["open"].values()
+    assert entry["aim"] == "lead to cuda-12"
