@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from gpusetup.components.offers import newest_first
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Origins, Source
+from gpusetup.model.plan import Action
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from gpusetup.components.judge import Judged
     from gpusetup.components.offers import Offers
-    from gpusetup.model.desktops import DesktopsWish
-    from gpusetup.model.environment import Environment
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.imex import ImexWish
-    from gpusetup.model.mig import MigLayout
-    from gpusetup.model.monitoring import Exporter
     from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Package, Runfile, Stream
-    from gpusetup.model.plan import PackageSet
-    from gpusetup.model.rdma import GpuDirect
+    from gpusetup.model.plan import ActionKind, PackageSet, Refusal
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
@@ -32,11 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PINNING",
+    "Brought",
+    "Component",
     "Context",
     "DriverPackages",
     "Family",
+    "Group",
     "Repository",
     "Wanted",
+    "action",
     "archive_sources",
     "brought_driver",
     "candidates",
@@ -101,14 +103,8 @@ class Wanted:
     """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
-    mig: tuple[MigLayout, ...] = ()
-    imex: ImexWish | None = None
-    gpudirect: GpuDirect | None = None
-    """RDMA, and how GPU memory is reached."""
-    desktops: DesktopsWish | None = None
-    monitoring: Exporter | None = None
-    """What exports the figures."""
-    environments: tuple[Environment, ...] = ()
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """By a component's name what is wanted of it, as the host's record keeps it; what is not asked for is left out."""
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
 
@@ -116,6 +112,79 @@ class Wanted:
     def prebuilt(self) -> bool:
         """Whether kernel modules come built: no key of this host signs them."""
         return self.packages is not None and self.packages.built == "prebuilt"
+
+
+class Brought(NamedTuple):
+    """What a component brings to one host."""
+
+    wish: Any = None
+    """As the host's record keeps it; what is empty is not asked for."""
+    packages: tuple[Package, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a person should hear."""
+
+
+class Group(NamedTuple):
+    """A field of a package set."""
+
+    why: Callable[[Judged, Wanted], str]
+    variable: str = ""
+    """The role's variable that takes it; empty: one that takes several fields."""
+    leaves: bool = False
+    """What gpusetup brought of it goes again where nobody asks for it any more."""
+
+
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+def _nothing_named(*_: object) -> dict[str, Any]:
+    return {}
+
+
+def _no(_: Settings) -> bool:
+    return False
+
+
+def _brings_nothing(*_: object) -> Brought:
+    return Brought()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One thing that people ask for, and all that a plan has to know of it.
+
+    Settings, plan, role variables, record and rollback go through `registry.COMPONENTS`; what a component leaves out it
+    does not have.
+    """
+
+    name: str
+    settings: Mapping[str, Callable[[Any, str], Any]] = field(default_factory=dict)
+    """How each of its settings is read: the value, and the label that an error names it by."""
+    packages: Mapping[str, Group] = field(default_factory=dict)
+    asks: Callable[[Settings], object] = _no
+    """Whether its packages must be looked for."""
+    patterns: Callable[[Context, Matrix], Iterable[str]] = _nothing
+    """The names to look for."""
+    refusals: Callable[[HostFacts, Settings], Iterable[Refusal]] = _nothing
+    """Why a host cannot have it, as far as facts tell."""
+    wants: Callable[[Context, Manager, Stack, Matrix], Brought] = _brings_nothing
+    """What it brings to a stack; raises where it cannot be."""
+    notes: Callable[[Context, Wanted], Iterable[str]] = _nothing
+    """What a person should hear once packages are chosen."""
+    first: Callable[[Judged, Wanted], Iterable[Action]] = _nothing
+    """What changes before packages do."""
+    actions: Callable[[Judged, Wanted], Iterable[Action]] = _nothing
+    """What changes after packages did."""
+    variables: Callable[[HostFacts, Wanted], Mapping[str, Any]] = _nothing_named
+    """What its role is told."""
+    kept: str = ""
+    """The field of a host's record that keeps its wish; empty: none."""
+    none: Any = None
+    """What that field has where nothing is wanted."""
+    alike: Callable[[Any, Any], bool] = operator.eq
+    """Whether two wishes on record are the same state of a host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +316,11 @@ def named(template: str, **texts: str) -> str:
 def glob(template: str, anything: str = "*") -> str:
     """Return the pattern of every name that a template can become."""
     return re.sub(r"\{\w+\}", lambda _match: anything, template)
+
+
+def action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
+    """Return a change; its id is its kind, and what tells it from others of that kind."""
+    return Action(id=f"{kind}-{identity}" if identity else kind, kind=kind, what=what, why=why, reboot=reboot)
 
 
 def covering(rows: Iterable[_Row], branch: int) -> Iterator[_Row]:

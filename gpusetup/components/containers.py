@@ -6,26 +6,38 @@ version is left open: whatever is newest comes, and its security updates come la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from gpusetup.components import judge
 from gpusetup.components.addresses import given
-from gpusetup.components.base import repository_at
+from gpusetup.components.base import Brought, Component, Group, action, repository_at
 from gpusetup.components.judge import versions
-from gpusetup.components.record import record_of
+from gpusetup.components.record import record_of, runtimes_given_up
+from gpusetup.components.values import choice, texts, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
+from gpusetup.model.settings import RestartPolicy
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.components.base import Context, Family
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager, Source
+    from gpusetup.model.plan import Action
     from gpusetup.model.record import Arch
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import Stack
 
-__all__ = ["toolkit_notes", "toolkit_packages", "toolkit_patterns", "toolkit_sources"]
+__all__ = ["CONTAINERS", "toolkit_sources"]
+
+_RUNTIMES = ("docker", "containerd", "crio", "podman")
 
 _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zypper": "zypper update"}
 
@@ -58,15 +70,23 @@ def _gpusetups(context: Context, file: str, name: str) -> bool:
     return name in file and file in record_of(context.facts).files
 
 
-def toolkit_patterns(context: Context) -> tuple[str, ...]:
+def _runtimes(value: Any, label: str) -> tuple[str, ...]:
+    names = texts(value, label)
+    for name in names:
+        if name not in _RUNTIMES:
+            raise wrong(label, name, "some of: " + ", ".join(_RUNTIMES))
+    return names
+
+
+def _patterns(context: Context, _matrix: Matrix) -> tuple[str, ...]:
     """Return the names to look for."""
     return context.repos.container_toolkit.packages if context.settings.containers else ()
 
 
-def toolkit_packages(context: Context) -> tuple[Package, ...]:
+def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
     """Return its packages; a host that lacks a runtime, or whose repositories lack them, is refused untouched."""
     if not context.settings.containers:
-        return ()
+        return Brought()
     toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
     names = toolkit.packages
     absent = [name for name in context.settings.containers if name not in context.facts.containers.runtimes]
@@ -93,21 +113,66 @@ def toolkit_packages(context: Context) -> tuple[Package, ...]:
             note="older ones configure some runtimes at places that these do not read",
             hint="renew the mirror or bundle, or unset gpusetup_containers",
         )
-    return tuple(Package(name=name) for name in names)
+    return Brought(packages=tuple(Package(name=name) for name in names))
 
 
 def _others(context: Context, absent: list[str]) -> str:
     return ",".join(name for name in context.settings.containers if name not in absent) or "'[]'"
 
 
-def toolkit_notes(context: Context, family: Family) -> Iterator[str]:
+def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
     """Yield what a person should hear: a toolkit that is too old, or whose packages are of several versions."""
     toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
-    if not context.settings.containers:
+    if not context.settings.containers or wanted.packages is None:
         return
-    update = f"{_UPDATE[family.manager]} {' '.join(toolkit.packages)}"
+    update = f"{_UPDATE[wanted.packages.manager]} {' '.join(toolkit.packages)}"
     found = sorted({there[name] for name in toolkit.packages if name in there})
     if len(found) > 1:
         yield f"the container toolkit's packages are of several versions, {', '.join(found)}: {update}"
     elif found and nv(versions.upstream(found[0]) or "0") < nv(toolkit.version):
         yield f"container toolkit {found[0]} is older than {toolkit.version}: {update}"
+
+
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
+    facts, asked = host.facts, wanted.settings.containers
+    gone = runtimes_given_up(facts, wanted.settings)
+    if gone:
+        why = "gpusetup_containers names them no more"
+        yield action("container", "given-up", f"settings of {', '.join(gone)} as before", why)
+    lacking = [name for name in asked if name not in facts.containers.configured]
+    if lacking:
+        yield action("container", "runtimes", ", ".join(lacking), "these runtimes are not configured for the GPU yet")
+    if asked and judge.drift.described_otherwise(host.probed):
+        was = ", ".join(facts.containers.cdi_drivers)
+        why = f"it describes driver {was}, but another one is loaded: containers would not start"
+        yield action("container", "cdi", "describe the GPUs to container runtimes again (CDI)", why)
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    settings = wanted.settings
+    return {
+        "gpu_container_runtimes": settings.containers,
+        "gpu_container_give_up": bool(runtimes_given_up(facts, settings)) or UNSET,
+        "gpu_container_restart": settings.containers_restart if settings.containers else UNSET,
+    }
+
+
+def _asks(settings: Settings) -> bool:
+    return bool(settings.containers)
+
+
+def _why(_host: Judged, _wanted: Wanted) -> str:
+    return "containers need it to use the GPU"
+
+
+CONTAINERS = Component(
+    name="containers",
+    settings={"containers": _runtimes, "containers_restart": choice(*get_args(RestartPolicy))},
+    packages={"containers": Group(_why, "gpu_container_packages")},
+    asks=_asks,
+    patterns=_patterns,
+    wants=_wants,
+    notes=_notes,
+    actions=_actions,
+    variables=_variables,
+)

@@ -1,26 +1,29 @@
-"""Toolkit, cuDNN and NCCL as packages of NVIDIA's repositories."""
+"""Toolkit, cuDNN and NCCL as packages of NVIDIA's repositories, and which toolkit is the default."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.components.base import candidates, glob, named
+from gpusetup.components.base import Component, Group, action, candidates, glob, named
 from gpusetup.components.record import record_of
+from gpusetup.components.values import choice, yes
 from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.components.base import Context
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
+    from gpusetup.model.plan import Action
     from gpusetup.model.repos import Format, LibraryPackages
     from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import Stack
 
-__all__ = ["no_longer_wanted", "not_of", "offered", "patterns", "wanted"]
+__all__ = ["CUDA", "no_longer_wanted", "not_of", "offered", "patterns", "wanted"]
 
-Component = Literal["cuda", "cudnn", "nccl"]
+Library = Literal["cuda", "cudnn", "nccl"]
 _BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")
 """2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""
 
@@ -84,7 +87,7 @@ def _of_toolkits(name: str, minors: list[str]) -> bool:
     return any(re.search(rf"-{minor.replace('.', '-')}(-|$)", name) for minor in minors)
 
 
-def _rows(context: Context, form: Format, component: Component) -> Iterator[LibraryPackages]:
+def _rows(context: Context, form: Format, component: Library) -> Iterator[LibraryPackages]:
     return (row for row in context.repos.libraries if row.format == form and row.component == component)
 
 
@@ -95,13 +98,13 @@ def _as_packages(context: Context, form: Format) -> bool:
     return settings.cuda_from != "wheels" and not settings.python_adopt
 
 
-def _there(context: Context, form: Format, component: Component) -> bool:
+def _there(context: Context, form: Format, component: Library) -> bool:
     """Tell whether the repository has such a library at all, as far as somebody could look."""
     names = (name for row in _rows(context, form, component) for name in row.packages)
     return not context.offers.known or any(any(context.offers.names(glob(name, "[0-9]*"))) for name in names)
 
 
-def _builds(context: Context, form: Format, component: Component) -> Iterator[tuple[str, str]]:
+def _builds(context: Context, form: Format, component: Library) -> Iterator[tuple[str, str]]:
     """Yield each release that is offered, with the major of the CUDA that it is for."""
     offers = context.offers
     for row in _rows(context, form, component):
@@ -119,7 +122,7 @@ def _spelt(template: str) -> str:
     return re.escape(template).replace(r"\{minor\}", r"(\d+)-\d+").replace(r"\{major\}", r"(\d+)")
 
 
-def _packages(context: Context, form: Format, component: Component, version: str, cuda: str) -> tuple[Package, ...]:
+def _packages(context: Context, form: Format, component: Library, version: str, cuda: str) -> tuple[Package, ...]:
     """Return the package in this version and built for this CUDA; its headers where they are there or wanted."""
     number = nv(version)
     row = next(
@@ -146,3 +149,28 @@ def _package(context: Context, name: str, pin: str, texts: dict[str, str]) -> Pa
         if found := context.offers.matching(name, named(wish, **texts)):
             return found
     return Package(name=name, version=named(wishes[0], **texts))
+
+
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
+    """Among several toolkits the first is the default, and the others keep their own places."""
+    packages = wanted.packages
+    if packages is None or len(packages.cuda_roots) < 2:
+        return
+    path = next(root.path for root in packages.cuda_roots if root.version == packages.cuda_default)
+    if host.facts.cuda.default != path:
+        others = ", ".join(root.path for root in packages.cuda_roots if root.path != path)
+        yield action(
+            "service", "cuda-default", f"/usr/local/cuda is {path}", f"it was named first; beside it: {others}"
+        )
+
+
+CUDA = Component(
+    name="cuda",
+    settings={"cuda_from": choice("auto", "packages", "wheels"), "dev": yes},
+    packages={
+        "cuda": Group(lambda _host, _wanted: "the toolkit of the stack"),
+        "cudnn": Group(lambda _host, _wanted: "cuDNN of the stack"),
+        "nccl": Group(lambda _host, _wanted: "NCCL of the stack, built for its CUDA"),
+    },
+    actions=_actions,
+)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.components import judge
+from gpusetup.components.base import Brought, Component, Group
 from gpusetup.components.record import desktops_of
 from gpusetup.components.values import members, path
 from gpusetup.errors import BadInputError, PreflightError
@@ -17,19 +18,15 @@ from gpusetup.model.plan import Action
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.components.base import Context
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import Stack
 
-__all__ = [
-    "desktop_actions",
-    "desktop_notes",
-    "desktop_packages",
-    "desktop_patterns",
-    "desktops_wish",
-    "graphics_of",
-    "server_reason",
-]
+__all__ = ["DESKTOPS", "graphics_of"]
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")
@@ -39,7 +36,7 @@ _MOST = 64
 """How many displays are set aside."""
 
 
-def desktops_wish(value: Any, label: str) -> DesktopsWish | None:
+def _wish(value: Any, label: str) -> DesktopsWish | None:
     """Read who gets a desktop: names, or {users, size, listen, …}; false is none."""
     try:
         told = members(value, "users")
@@ -121,7 +118,7 @@ def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
 # --- packages ------------------------------------------------------------------------------------------------------
 
 
-def desktop_patterns(context: Context) -> tuple[str, ...]:
+def _patterns(context: Context, _matrix: Matrix) -> tuple[str, ...]:
     """Return the names to look for."""
     table = context.repos.desktops
     if context.settings.desktops is None:
@@ -131,7 +128,7 @@ def desktop_patterns(context: Context) -> tuple[str, ...]:
     return (*table.packages, *servers, *table.session, *table.x_server, *graphics)
 
 
-def desktop_packages(context: Context, manager: Manager) -> tuple[Package, ...]:
+def _packages(context: Context, manager: Manager) -> tuple[Package, ...]:
     """Return what draws and shows desktops; a host whose repositories lack it is refused untouched."""
     wish, table = context.settings.desktops, context.repos.desktops
     if wish is None:
@@ -171,11 +168,12 @@ def graphics_of(context: Context, series: str, version: str, others: Iterable[Pa
     return tuple(context.offers.exact(name, version) for name in wanted)
 
 
-def desktop_notes(context: Context, driver: tuple[Package, ...]) -> Iterator[str]:
+def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
     """Yield what a person should hear: without its half that draws, a driver draws nothing."""
     table, there = context.repos.desktops, context.facts.packages.installed
     if context.settings.desktops is None or not context.offers.known:
         return
+    driver = wanted.packages.driver if wanted.packages is not None else ()
     names = [*(package.name for package in driver), *there]
     if not any(name.startswith(table.graphics) for name in names):
         yield (
@@ -184,16 +182,17 @@ def desktop_notes(context: Context, driver: tuple[Package, ...]) -> Iterator[str
         )
 
 
-def server_reason(packages: tuple[Package, ...]) -> str:
+def _why(_host: Judged, wanted: Wanted) -> str:
     """Say which VNC server was chosen, and why."""
+    packages = wanted.packages.desktops if wanted.packages is not None else ()
     if any(package.name == "turbovnc" for package in packages):
         return "VNC by TurboVNC, which a repository here has"
     return "VNC by the distribution's TigerVNC: no repository here has TurboVNC"
 
 
-def desktop_actions(facts: HostFacts, wish: DesktopsWish | None) -> Iterator[Action]:
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield what changes: desktops that are new, other or no longer wanted, and units of theirs that are off."""
-    before = desktops_of(facts)
+    before, wish = desktops_of(host.facts), wanted.parts.get("desktops")
     if wish is None:
         if before is not None:
             why = "gpusetup_desktops no longer asks for them"
@@ -204,7 +203,7 @@ def desktop_actions(facts: HostFacts, wish: DesktopsWish | None) -> Iterator[Act
     if before is not None and set(before.users) & set(wish.users):
         why += "; those that run go on as they are: systemctl restart gpusetup-desktop-of-USER ends their programs"
     if before == wish:
-        stopped = judge.drift.desktop_units(judge.probed(facts), judge.record(facts))
+        stopped = judge.drift.desktop_units(host.probed, host.record)
         off = [item.what for item in stopped]
         if not off:
             return
@@ -217,3 +216,34 @@ def desktop_actions(facts: HostFacts, wish: DesktopsWish | None) -> Iterator[Act
     if wish.group and (before is None or before.group != wish.group):
         what = f"only the group {wish.group} may use the GPUs (/dev/nvidia*, /dev/dri)"
         yield Action(id="file-desktops-group", kind="file", what=what, why="gpusetup_desktops names it", reboot=False)
+
+
+def _wants(context: Context, manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
+    return Brought(context.settings.desktops, _packages(context, manager))
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    wish: DesktopsWish | None = wanted.parts.get("desktops")
+    if wish is None:
+        return {"gpu_desktop_backend": "none"} if desktops_of(facts) is not None else {}
+    told: dict[str, Any] = {f"gpu_desktop_{name}": getattr(wish, name) for name in wish.__struct_fields__}
+    return told | {"gpu_desktop_gpus": tuple(gpu.address for gpu in facts.gpus)}
+
+
+def _asks(settings: Settings) -> bool:
+    return settings.desktops is not None
+
+
+DESKTOPS = Component(
+    name="desktops",
+    settings={"desktops": _wish},
+    packages={"desktops": Group(_why, "gpu_desktop_packages", leaves=True)},
+    asks=_asks,
+    patterns=_patterns,
+    wants=_wants,
+    notes=_notes,
+    actions=_actions,
+    variables=_variables,
+    kept="desktops",
+)

@@ -7,8 +7,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.components.base import covering, named
-from gpusetup.components.judge import names
+from gpusetup.components.base import Brought, Component, covering, named
+from gpusetup.components.judge import Judged, names
 from gpusetup.components.record import record_of
 from gpusetup.components.values import members
 from gpusetup.errors import BadInputError, PreflightError
@@ -18,13 +18,15 @@ from gpusetup.model.plan import Action
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.components.base import Context
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Package
+    from gpusetup.model.package import Manager, Package
     from gpusetup.model.repos import Format
-    from gpusetup.model.stack import DriverChoice
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["imex_actions", "imex_notes", "imex_of", "imex_wish"]
+__all__ = ["IMEX", "imex_of"]
 
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _MOST_CHANNELS = 2048
@@ -33,7 +35,7 @@ _RACKS = ("GB200", "GB300")
 """Products whose NVLink goes beyond one machine."""
 
 
-def imex_wish(value: Any, label: str) -> ImexWish | None:
+def _wish(value: Any, label: str) -> ImexWish | None:
     """Read the machines of a domain: a list, or {nodes, channels}; false is none."""
     try:
         told = members(value, "nodes")
@@ -94,7 +96,7 @@ def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Packa
     return (context.offers.exact(found or ours, choice.version),)
 
 
-def imex_notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
+def _notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
     """Yield what a person should hear: IMEX on a machine whose NVLink ends in itself does nothing."""
     if wish is not None and not any((gpu.name or "").startswith(_RACKS) for gpu in facts.gpus):
         found = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id for gpu in facts.gpus))
@@ -102,9 +104,10 @@ def imex_notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
         yield f"gpusetup_imex: NVLink of {found} is not known to reach other machines, as that of {racks} does"
 
 
-def imex_actions(facts: HostFacts, wish: ImexWish | None) -> Iterator[Action]:
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield what changes: the list of nodes by what is on record of it, and the service."""
-    record = record_of(facts)
+    record = record_of(host.facts)
+    wish: ImexWish | None = wanted.parts.get("imex")
     there = record.files.get(names.IMEX_NODES)
     if wish is None:
         if there is not None:
@@ -125,3 +128,32 @@ def imex_actions(facts: HostFacts, wish: ImexWish | None) -> Iterator[Action]:
     if unit is None or unit.sha256 != channels:
         what = f"{wish.channels} IMEX channel{'s' * (wish.channels > 1)} at every boot"
         yield Action(id="service-imex-channels", kind="service", what=what, why="programs share memory through them")
+
+
+def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
+    """Its package moves with the driver, among those of the fabric."""
+    wish = context.settings.imex
+    return Brought(wish, notes=tuple(_notes(context.facts, wish)))
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    """No channel takes away what an earlier apply set up."""
+    wish: ImexWish | None = wanted.parts.get("imex")
+    if wish is None:
+        return {"gpu_imex_channels": 0} if names.IMEX_NODES in record_of(facts).files else {}
+    return {"gpu_imex_nodes": wish.nodes, "gpu_imex_channels": wish.channels}
+
+
+def _asks(settings: Settings) -> bool:
+    return settings.imex is not None
+
+
+IMEX = Component(
+    name="imex",
+    settings={"imex": _wish},
+    asks=_asks,
+    wants=_wants,
+    actions=_actions,
+    variables=_variables,
+    kept="imex",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -44,11 +44,13 @@ else:
     containers, firmware = host_code("gpu_probe.containers"), host_code("gpu_probe.firmware")
 
 __all__ = [
+    "Judged",
     "containers",
     "drift",
     "driver",
     "firmware",
     "gpudirect",
+    "judged",
     "licence",
     "mig",
     "names",
@@ -78,3 +80,16 @@ def record(facts: HostFacts) -> dict[str, Any]:
 def wish(choice: DriverChoice) -> driver.Wish:
     """Return what the judge is asked about a chosen driver."""
     return driver.Wish(choice.version, choice.module)
+
+
+class Judged(NamedTuple):
+    """A host's facts as they are typed, and as the judge reads them."""
+
+    facts: HostFacts
+    probed: dict[str, Any]
+    record: dict[str, Any]
+
+
+def judged(facts: HostFacts) -> Judged:
+    """Return a host for the judge; every question about it is asked of the same reading."""
+    return Judged(facts, probed(facts), record(facts))

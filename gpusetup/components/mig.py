@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.components import judge
+from gpusetup.components.base import Brought, Component
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
@@ -19,13 +20,16 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Gpu, HostFacts
     from gpusetup.model.mig import MigProduct
+    from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["mig_actions", "mig_layouts", "mig_wishes"]
+__all__ = ["MIG"]
 
 _FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
 _GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")
@@ -35,7 +39,7 @@ _ON = ("on", "enabled", "all-enabled")
 _BALANCED = "all-balanced"
 
 
-def mig_wishes(value: Any, label: str) -> tuple[MigWish, ...]:
+def _wishes(value: Any, label: str) -> tuple[MigWish, ...]:
     """Return the wish for each GPU that is named."""
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         try:
@@ -113,7 +117,7 @@ _AMPERE = "8.0"
 """GPUs of this compute capability need a reset to change their mode; later ones do not."""
 
 
-def mig_layouts(
+def _layouts(
     facts: HostFacts, settings: Settings, stack: Stack, matrix: Matrix
 ) -> tuple[tuple[MigLayout, ...], tuple[str, ...]]:
     """Return what each GPU is to have, and what a person should hear; what cannot be is refused."""
@@ -232,18 +236,19 @@ def _plain(layout: MigLayout) -> dict[str, Any]:
     return {"enabled": layout.enabled, "instances": instances}
 
 
-def mig_actions(facts: HostFacts, layouts: tuple[MigLayout, ...]) -> Iterator[Action]:
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield what becomes of each GPU: the layouts, and what comes back where one is no longer asked for."""
-    record = record_of(facts).mig
-    probed = {gpu["address"]: gpu for gpu in judge.probed(facts)["gpus"]}
-    wanted = {layout.gpu: _plain(layout) for layout in layouts}
+    record = record_of(host.facts).mig
+    layouts: tuple[MigLayout, ...] = wanted.parts.get("mig", ())
+    probed = {gpu["address"]: gpu for gpu in host.probed["gpus"]}
+    asked = {layout.gpu: _plain(layout) for layout in layouts}
     off = {"enabled": False, "instances": []}
     back = {
         address: msgspec.to_builtins(cut) if cut is not None else off
         for address, cut in record.found.items()
-        if address not in wanted and address in probed
+        if address not in asked and address in probed
     }
-    for address, wish in sorted((back | wanted).items()):
+    for address, wish in sorted((back | asked).items()):
         gpu = probed[address]
         now = judge.mig.of_facts(gpu)
         layout = judge.mig.asked(wish, (gpu["slices"] or {}).get("profiles"))
@@ -260,3 +265,26 @@ def mig_actions(facts: HostFacts, layouts: tuple[MigLayout, ...]) -> Iterator[Ac
             why += "; reboots only if this GPU cannot be reset"
         what = f"MIG of GPU {number} ({gpu['name'] or address}): {judge.mig.told(layout or wish)}"
         yield Action(id=f"mig-{address}", kind="mig", what=what, why=why, reboot=resets)
+
+
+def _wants(context: Context, _manager: Manager, stack: Stack, matrix: Matrix) -> Brought:
+    layouts, notes = _layouts(context.facts, context.settings, stack, matrix)
+    return Brought(layouts, notes=notes)
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    layouts = wanted.parts.get("mig", ())
+    if not layouts and not record_of(facts).mig.found:
+        return {}
+    return {"gpu_mig_layouts": layouts, "gpu_mig_gpus": tuple(gpu.address for gpu in facts.gpus)}
+
+
+MIG = Component(
+    name="mig",
+    settings={"mig": _wishes},
+    wants=_wants,
+    actions=_actions,
+    variables=_variables,
+    kept="mig",
+    none=(),
+)

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, get_args
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpusetup.components.base import glob, named
+from gpusetup.components import judge
+from gpusetup.components.base import Brought, Component, Group, action, glob, named
 from gpusetup.components.judge import versions
-from gpusetup.components.record import record_of
+from gpusetup.components.record import exporter_of, record_of
+from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
 from gpusetup.model.monitoring import Exporter
-from gpusetup.model.package import Package, PackageSet
+from gpusetup.model.package import Package
+from gpusetup.model.settings import Monitoring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.components.base import Context
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import DcgmPair, ExporterKind, ExporterPackages
     from gpusetup.model.package import Manager
+    from gpusetup.model.plan import Action
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["Monitoring", "monitoring_of", "monitoring_patterns", "wants_packages", "without_leftovers"]
+__all__ = ["MONITORING"]
+
+_LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 
 _PORTS = {"dcgm": 9400, "nvidia_gpu_exporter": 9835, "textfile": 9100}
 _LOOPBACK = ("127.", "[::1]:", "localhost:")
@@ -35,63 +45,33 @@ _ASKED = "gpusetup_monitoring asks for it"
 _MANY = {"apt": "apt-get remove", "dnf": "dnf remove", "zypper": "zypper remove"}
 
 
-class Monitoring(NamedTuple):
-    """What exports the figures, and the packages of it."""
-
-    exporter: Exporter | None = None
-    packages: tuple[Package, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """Packages that move together or not at all."""
-        return tuple(package.name for package in self.packages if package.version)
-
-
-def wants_packages(settings: Settings) -> bool:
+def _asks(settings: Settings) -> bool:
     """Tell whether a repository must be asked."""
     return settings.monitoring != "none" and not (settings.monitoring == "textfile" and settings.monitoring_textfile)
 
 
-def monitoring_patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
+def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
     """Return the names to look for."""
-    if not wants_packages(context.settings):
+    if not _asks(context.settings):
         return ()
     table = matrix.monitoring
     names = (*table.dcgm.needed, *table.dcgm.optional, table.dcgm.exporter)
     return (*map(glob, names), *(name for row in table.exporters for name in row.packages))
 
 
-def monitoring_of(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Monitoring:
+def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Brought:
     """Return what exports the figures here; what cannot be is refused before anything is touched."""
     settings = context.settings
     if settings.monitoring == "none":
-        return Monitoring()
+        return Brought()
     _refuse_open(settings)
     kind, why = _by_class(context, stack, matrix) if settings.monitoring == "auto" else (settings.monitoring, _ASKED)
     if kind == "dcgm":
         return _dcgm(context, manager, stack, matrix, why)
     row = next((row for row in matrix.monitoring.exporters if row.kind == kind and manager in row.managers), None)
     if kind == "nvidia_gpu_exporter":
-        return Monitoring(_exporter(settings, kind, why), (_offered(context, row, kind),))
+        return Brought(_exporter(settings, kind, why), (_offered(context, row, kind),))
     return _textfile(context, row, why)
-
-
-def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
-    """Let go what an earlier apply brought to export figures, for RDMA, or for desktops, and nobody asks for now.
-
-    It is no part of what is recorded: what a person installs later under such a name is theirs.
-    """
-    record = record_of(facts)
-    before = record.lock.wanted.packages if record.lock.wanted is not None else None
-    kept = {package.name for package in packages.wanted()} if packages is not None else set()
-    of_parts = (*before.monitoring, *before.rdma, *before.desktops) if before is not None else ()
-    names = {package.name for package in of_parts} & set(record.brought)
-    gone = tuple(sorted(names - kept))
-    if not gone:
-        return packages
-    found = packages or PackageSet(manager=facts.packages.manager or "apt")
-    return replace(found, remove=(*found.remove, *gone), may_remove=(*found.may_remove, *gone))
 
 
 def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterKind, str]:
@@ -115,7 +95,7 @@ def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterK
 # --- DCGM ----------------------------------------------------------------------------------------------------------
 
 
-def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why: str) -> Monitoring:
+def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why: str) -> Brought:
     names, installed = matrix.monitoring.dcgm, context.facts.packages.installed
     if names.older in installed:
         raise PreflightError(
@@ -146,7 +126,7 @@ def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why:
     ]
     packages.append(context.offers.exact(names.exporter, pair.exporter))
     exporter = replace(_exporter(context.settings, "dcgm", why), dcgm=pair.dcgm)
-    return Monitoring(exporter, tuple(packages))
+    return Brought(exporter, tuple(packages))
 
 
 def _pair(context: Context, major: int, matrix: Matrix) -> DcgmPair | None:
@@ -212,7 +192,7 @@ def _offered(context: Context, row: ExporterPackages | None, kind: str) -> Packa
     )
 
 
-def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Monitoring:
+def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Brought:
     """A node_exporter that was there before us stays as it is: we add a file to its folder."""
     settings, record = context.settings, record_of(context.facts)
     exporter = _exporter(settings, "textfile", why)
@@ -220,7 +200,7 @@ def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Monit
     deaf = ("gpusetup_monitoring_listen",) if settings.monitoring_listen else ()
     note = tuple(f"{name} has no effect: this node_exporter is not gpusetup's" for name in deaf)
     if settings.monitoring_textfile:
-        return Monitoring(replace(theirs, folder=settings.monitoring_textfile), notes=note)
+        return Brought(replace(theirs, folder=settings.monitoring_textfile), notes=note)
     installed = [name for name in (row.packages if row is not None else ()) if name in context.facts.packages.installed]
     if row is not None and installed and installed[0] not in record.brought:
         if not row.folder:
@@ -229,10 +209,10 @@ def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Monit
                 f"{installed[0]} is installed here already, and where it reads textfiles is not known",
                 hint="say it: gpusetup_monitoring_textfile=/FOLDER (its --collector.textfile.directory)",
             )
-        return Monitoring(replace(theirs, folder=row.folder), notes=note)
+        return Brought(replace(theirs, folder=row.folder), notes=note)
     package = _offered(context, row, "textfile")
     folder = row.folder if row is not None and row.folder else _FOLDER
-    return Monitoring(replace(exporter, folder=folder), (package,))
+    return Brought(replace(exporter, folder=folder), (package,))
 
 
 def _exporter(settings: Settings, kind: ExporterKind, why: str) -> Exporter:
@@ -265,3 +245,76 @@ def _refuse_open(settings: Settings) -> None:
         hint="htpasswd -B -c /etc/gpusetup/monitoring.htpasswd prometheus (on the host, it asks for the password); "
         "or listen on 127.0.0.1",
     )
+
+
+def _listen(value: Any, label: str) -> str:
+    """Read an address and a port; without an address, or with 0.0.0.0, everybody can reach it."""
+    match = _LISTEN.fullmatch(str(value).strip())
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
+    try:
+        address = match[1] and str(ip_address(match[1].strip("[]")))
+    except ValueError:
+        if match[1] != "localhost":
+            raise wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
+        address = "127.0.0.1"
+    return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104
+
+
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
+    """What exports the figures is set up, changed, or taken away; a unit of it that is off is switched on."""
+    before, exporter = exporter_of(host.facts), wanted.parts.get("monitoring")
+    if exporter is None:
+        if before is not None:
+            yield action("monitoring", "none", f"no longer {before.kind}", "gpusetup_monitoring asks for it no more")
+        return
+    where = f" on {exporter.listen}" if exporter.listen else f", a file in {exporter.folder}"
+    what = f"{exporter.kind}{f' {exporter.dcgm}' if exporter.dcgm else ''}{where}"
+    if not _alike(before, exporter):
+        yield action("monitoring", "exporter", what, exporter.why)
+        return
+    off = [item.what for item in judge.drift.monitoring_units(host.probed, host.record)]
+    if off:
+        yield action("monitoring", "exporter", what, f"{', '.join(off)} is not running")
+
+
+def _alike(one: Exporter | None, other: Exporter | None) -> bool:
+    """Tell whether two are the same, whatever they were chosen for."""
+    return (one and replace(one, why="")) == (other and replace(other, why=""))
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    exporter: Exporter | None = wanted.parts.get("monitoring")
+    if exporter is None:
+        return {"gpu_monitoring_exporter": "none"} if exporter_of(facts) is not None else {}
+    names = ("listen", "folder", "dcgm", "certificate", "key", "passwords")
+    told = {f"gpu_monitoring_{name}": getattr(exporter, name) for name in names}
+    return {"gpu_monitoring_exporter": exporter.kind, **told}
+
+
+def _why(_host: Judged, wanted: Wanted) -> str:
+    exporter: Exporter | None = wanted.parts.get("monitoring")
+    return exporter.why if exporter is not None else ""
+
+
+MONITORING = Component(
+    name="monitoring",
+    settings={
+        "monitoring": choice(*get_args(Monitoring)),
+        "monitoring_listen": _listen,
+        "monitoring_textfile": path,
+        "monitoring_certificate": path,
+        "monitoring_key": path,
+        "monitoring_passwords": path,
+    },
+    packages={"monitoring": Group(_why, "gpu_monitoring_packages", leaves=True)},
+    asks=_asks,
+    patterns=_patterns,
+    wants=_wants,
+    actions=_actions,
+    variables=_variables,
+    kept="monitoring",
+    none=UNSET,
+    alike=_alike,
+)

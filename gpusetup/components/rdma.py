@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from msgspec import UNSET
 
 from gpusetup.components import judge
-from gpusetup.components.base import glob, named
+from gpusetup.components.base import Brought, Component, Group, glob, named
 from gpusetup.components.record import record_of
+from gpusetup.components.values import choice, yes
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action
-from gpusetup.model.rdma import GpuDirect
+from gpusetup.model.rdma import DirectMemory, GpuDirect, RdmaStack, StorageMode
 from gpusetup.model.stack import Reason
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.components.base import Context
+    from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
-    from gpusetup.model.rdma import DirectMemory, Part, RdmaFile, RdmaStack, Reach
+    from gpusetup.model.rdma import Part, RdmaFile, Reach
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
 __all__ = [
-    "Direct",
+    "RDMA",
     "Driver",
     "MemoryWay",
     "StorageWay",
     "driver_of",
-    "gpudirect_actions",
     "having_none",
     "memory_way",
     "modules_of",
-    "rdma_of",
-    "rdma_patterns",
     "short_of",
     "storage_way",
-    "wants_rdma",
 ]
 
 
@@ -179,13 +179,14 @@ def modules_of(*, ipoib: bool, memory: str, gdrcopy: bool, storage: str) -> tupl
     return tuple(name for name, wanted in named.items() if wanted)
 
 
-def gpudirect_actions(facts: HostFacts, wanted: GpuDirect | None) -> Iterator[Action]:
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield what changes beside packages: files of limits and modules, and what the loaded modules lack."""
-    record, found = record_of(facts), wanted or GpuDirect()
+    facts, setup = host.facts, wanted.parts.get("rdma")
+    record, found = record_of(facts), setup or GpuDirect()
     p2pdma = found.storage == "p2pdma"
     texts = judge.gpudirect.files(found.stack, found.modules, p2pdma)
     paths = [path for path, text in texts.items() if not _is_as(record.files.get(path), text)]
-    if wanted is None:
+    if setup is None:
         if paths:
             why = "gpusetup_rdma, gpusetup_gds and gpusetup_gdrcopy no longer ask for it"
             reboot = judge.gpudirect.OPTIONS in paths
@@ -204,7 +205,7 @@ def gpudirect_actions(facts: HostFacts, wanted: GpuDirect | None) -> Iterator[Ac
         yield Action(
             id="file-cufile", kind="file", what="cuFile may use PCI peer-to-peer DMA", why="it does not by itself"
         )
-    waiting = judge.gpudirect.of_storage(judge.probed(facts)["storage"]) if p2pdma else []
+    waiting = judge.gpudirect.of_storage(host.probed["storage"]) if p2pdma else []
     if judge.gpudirect.OPTIONS in paths or waiting:
         why = "; ".join(waiting) or "drives reach GPU memory by it"
         what = "options of nvme_core and nvidia for PCI peer-to-peer DMA"
@@ -229,16 +230,7 @@ _WHENCE = {
 }
 
 
-class Direct(NamedTuple):
-    """What a host gets of it."""
-
-    setup: GpuDirect | None = None
-    packages: tuple[Package, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def wants_rdma(settings: Settings) -> bool:
+def _asks(settings: Settings) -> bool:
     """Tell whether anything of it is asked for."""
     return settings.rdma != "none" or settings.gds != "none" or settings.gdrcopy or settings.ipoib
 
@@ -254,9 +246,9 @@ def _parts(settings: Settings, storage: str) -> Iterator[Part]:
         yield "gds-tools"
 
 
-def rdma_patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
+def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
     """Return the names to look for."""
-    if not wants_rdma(context.settings):
+    if not _asks(context.settings):
         return ()
     parts = set(_parts(context.settings, context.settings.gds))
     return tuple(
@@ -264,11 +256,11 @@ def rdma_patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
     )
 
 
-def rdma_of(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Direct:
+def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Brought:
     """Return what is set up here; what cannot be is refused before anything is touched."""
     settings, facts, table = context.settings, context.facts, matrix.rdma
-    if not wants_rdma(settings):
-        return Direct()
+    if not _asks(settings):
+        return Brought()
     _refuse_halves(context)
     if settings.gdrcopy and (without := having_none(facts, table)):
         raise PreflightError(
@@ -308,7 +300,7 @@ def rdma_of(context: Context, manager: Manager, stack: Stack, matrix: Matrix) ->
     modules = modules_of(ipoib=settings.ipoib, memory=memory, gdrcopy=settings.gdrcopy, storage=storage)
     setup = GpuDirect(stack=settings.rdma, memory=memory, storage=storage, modules=modules)
     packages = tuple(_packages(context, manager, stack, matrix, storage))
-    return Direct(setup, packages, tuple(reasons), tuple(notes))
+    return Brought(setup, packages, tuple(reasons), tuple(notes))
 
 
 def _packages(context: Context, manager: Manager, stack: Stack, matrix: Matrix, storage: str) -> Iterator[Package]:
@@ -358,3 +350,46 @@ def _refuse_halves(context: Context) -> None:
             "GS-384", "gpusetup_gpudirect is about RDMA adapters, and gpusetup_rdma is none",
             hint="add gpusetup_rdma=inbox (the distribution's own) or gpusetup_rdma=doca",
         )  # fmt: skip
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    setup: GpuDirect | None = wanted.parts.get("rdma")
+    if setup is None:
+        ours = judge.gpudirect.files("inbox", ["any"], p2pdma=True)
+        return {"gpu_rdma_stack": "none"} if any(path in record_of(facts).files for path in ours) else {}
+    return {
+        "gpu_rdma_stack": setup.stack,
+        "gpu_rdma_modules": setup.modules,
+        "gpu_rdma_p2pdma": setup.storage == "p2pdma",
+    }
+
+
+def _storage_mode(value: Any, label: str) -> str:
+    """Read how files come into GPU memory; true is whatever fits the host."""
+    word = {True: "auto", False: "none"}.get(value, value) if isinstance(value, bool) else value
+    return str(choice(*get_args(StorageMode))(word, label))
+
+
+def _why(_host: Judged, _wanted: Wanted) -> str:
+    return "RDMA and GPUDirect, as gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds ask for it"
+
+
+RDMA = Component(
+    name="rdma",
+    settings={
+        "rdma": choice(*get_args(RdmaStack)),
+        "gpudirect": choice(*get_args(DirectMemory)),
+        "ipoib": yes,
+        "gdrcopy": yes,
+        "gds": _storage_mode,
+    },
+    packages={"rdma": Group(_why, "gpu_rdma_packages", leaves=True)},
+    asks=_asks,
+    patterns=_patterns,
+    wants=_wants,
+    actions=_actions,
+    variables=_variables,
+    kept="gpudirect",
+    none=UNSET,
+)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+import re
+from typing import TYPE_CHECKING, Any, get_args
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
 from gpusetup.components.addresses import given
-from gpusetup.components.base import working_driver
+from gpusetup.components.base import Component, working_driver
 from gpusetup.components.record import record_of
+from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.vgpu import files_of, fitting
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.platforms import Cloud
+from gpusetup.model.settings import VgpuFeature
 from gpusetup.resolve.domains import matches
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.components.base import Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
@@ -30,12 +34,10 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
 
 __all__ = [
+    "VGPU",
     "brings_guest_driver",
     "guest_notes",
     "guest_refusals",
-    "licence_action",
-    "licence_given_up",
-    "licence_refusals",
     "vgpu_refusal",
     "with_cloud_driver",
     "with_recorded_token",
@@ -165,7 +167,7 @@ def _version(file: CloudFile) -> str:
     return found.version if found is not None else ""
 
 
-def licence_refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
+def _refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
     """Return why this host can use no licence; nothing where it can, or where none is asked for."""
     if not settings.vgpu_token or "gridd" in facts.services or brings_guest_driver(settings):
         return ()
@@ -178,7 +180,7 @@ def licence_refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...
     return (refusal,)
 
 
-def licence_given_up(facts: HostFacts, settings: Settings) -> bool:
+def _given_up(facts: HostFacts, settings: Settings) -> bool:
     """Tell whether an earlier apply licensed the vGPU and nobody asks for that any more."""
     name = "/" + judge.licence.TOKEN
     return not settings.vgpu_token and any(path.endswith(name) for path in record_of(facts).files)
@@ -200,15 +202,40 @@ def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
     return replace(lock, wanted=replace(wanted, settings=replace(kept, vgpu_token=settings.vgpu_token)))
 
 
-def licence_action(facts: HostFacts, settings: Settings) -> Iterator[Action]:
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield the action that licenses the vGPU, where something is not as it should be."""
-    if licence_given_up(facts, settings):
+    settings = wanted.settings
+    if _given_up(host.facts, settings):
         why = "gpusetup_vgpu_token asks for it no more"
         yield Action(id="file-vgpu-licence", kind="file", what="no longer license the vGPU", why=why, reboot=False)
     if not settings.vgpu_token:
         return
-    there = msgspec.to_builtins(facts.licence)
-    why = judge.licence.lacking(there, settings.vgpu_token_sha256, settings.vgpu_feature)
+    why = judge.licence.lacking(host.probed["licence"], settings.vgpu_token_sha256, settings.vgpu_feature)
     if why:
         what = f"license the vGPU ({settings.vgpu_feature}) with the token {settings.vgpu_token.rpartition('/')[2]}"
         yield Action(id="file-vgpu-licence", kind="file", what=what, why=why, reboot=False)
+
+
+def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    settings = wanted.settings
+    return {
+        "gpu_licence_token": settings.vgpu_token or UNSET,
+        "gpu_licence_feature": settings.vgpu_feature if settings.vgpu_token else UNSET,
+        "gpu_licence_give_up": _given_up(facts, settings) or UNSET,
+    }
+
+
+def _release(value: Any, label: str) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"\d{2}(\.\d+)?", text):
+        raise wrong(label, value, "a release of vGPU software: 19 or 19.4 (gpusetup matrix vgpu lists them)")
+    return text
+
+
+VGPU = Component(
+    name="vgpu",
+    settings={"vgpu_host": _release, "vgpu_token": path, "vgpu_feature": choice(*get_args(VgpuFeature))},
+    refusals=_refusals,
+    actions=_actions,
+    variables=_variables,
+)

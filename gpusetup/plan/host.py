@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from gpusetup.components import judge
 from gpusetup.components.base import Wanted, working_driver
-from gpusetup.components.containers import toolkit_patterns
-from gpusetup.components.desktops import desktop_patterns
 from gpusetup.components.driver.built import no_way, seen_through_streams
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
-from gpusetup.components.monitoring import monitoring_patterns, wants_packages, without_leftovers
 from gpusetup.components.offers import Offers
-from gpusetup.components.python.environments import rooms_of, together, unmeasured, with_one_driver
-from gpusetup.components.python.requirements import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.components.rdma import rdma_patterns, wants_rdma
+from gpusetup.components.python.environments import with_one_driver
+from gpusetup.components.python.requirements import (
+    has_python,
+    interpreter_of,
+    pythons_of,
+    system_of,
+)
+from gpusetup.components.python.size import rooms_of, together, unmeasured
 from gpusetup.components.record import begun, lost, record_of, unfinished, unread
-from gpusetup.components.vgpu import licence_refusals, with_cloud_driver, with_recorded_token
+from gpusetup.components.registry import COMPONENTS
+from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
-from gpusetup.plan.observe import actions, missing, removals
+from gpusetup.plan.actions import actions, missing, removals
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
@@ -40,7 +44,15 @@ from gpusetup.plan.preflight import (
 )
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.variables import question_variables, role_variables
-from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
+from gpusetup.plan.wanted import (
+    asks,
+    manages_driver,
+    needs_packages,
+    packed,
+    unpacked,
+    wanted_of,
+    without_leftovers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,7 +107,8 @@ class Planner:
             draft = self._from_record(base, facts, settings, lock)
             if not (cut and _lacks_packages(facts, draft)):
                 return draft
-        refusals = (*host_refusals(facts), *adoption(facts, settings), *licence_refusals(facts, settings))
+        own = (refusal for component in COMPONENTS for refusal in component.refusals(facts, settings))
+        refusals = (*host_refusals(facts), *own)
         if refusals:
             return _refused(base, refusals)
         return self._look(base, facts, settings, None, key)
@@ -179,9 +192,7 @@ class Planner:
                 return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
-        if family is None and (
-            manages_driver(context, stack) or settings.containers or wants_packages(settings) or wants_rdma(settings)
-        ):
+        if family is None and (manages_driver(context, stack) or asks(settings)):
             why = absence(self.matrix.repos, facts, settings.source, directory)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
@@ -249,11 +260,8 @@ class Planner:
         return _draft(_planned(base, facts, wanted, lock, self.matrix), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
-        names = (
-            *family.patterns(context), *toolkit_patterns(context), *rdma_patterns(context, self.matrix),
-            *monitoring_patterns(context, self.matrix), *desktop_patterns(context),
-            *packaged_patterns(system_of(self.matrix, context.facts)),
-        )  # fmt: skip
+        of_parts = (name for component in COMPONENTS for name in component.patterns(context, self.matrix))
+        names = (*family.patterns(context), *of_parts)
         return question_variables(context.facts, seen_through_streams(context, all_sources(context, family)), names)
 
     def resolve(self, request: Request) -> Resolution:
@@ -308,7 +316,7 @@ def _not_understood(facts: HostFacts) -> Iterator[str]:
 
 def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
     wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
-    todo = tuple(actions(facts, wanted))
+    todo = tuple(actions(judge.judged(facts), wanted))
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()

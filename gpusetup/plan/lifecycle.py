@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.judge import gpudirect, versions
 from gpusetup.components.record import record_of
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.lifecycle import Difference, Removal
@@ -30,7 +32,8 @@ def applied_id(facts: HostFacts) -> str:
 
 def differences(facts: HostFacts) -> tuple[Difference, ...]:
     """Return everything that is no longer as the last apply left it."""
-    found = judge.drift.differences(judge.probed(facts), judge.record(facts))
+    host = judge.judged(facts)
+    found = judge.drift.differences(host.probed, host.record)
     return tuple(msgspec.convert(item._asdict(), Difference) for item in found)
 
 
@@ -91,9 +94,8 @@ def _alike(name: str, one: Any, other: Any) -> bool:
         return True
     if name == "packages":
         return _wish(one) == _wish(other)
-    if name == "monitoring":
-        one, other = (exporter and replace(exporter, why="") for exporter in (one, other))
-    return (one or None) == (other or None)
+    alike = next((component.alike for component in COMPONENTS if component.kept == name), operator.eq)
+    return bool(alike(one or None, other or None))
 
 
 def _wish(packages: PackageSet | None) -> PackageSet | None:

@@ -7,21 +7,14 @@ Every level says the same things under the same names; in an inventory they begi
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, get_args
 
-from gpusetup.components.desktops import desktops_wish
-from gpusetup.components.imex import imex_wish
-from gpusetup.components.mig import mig_wishes
-from gpusetup.components.python.environments import environment_wishes
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.values import (
     choice,
     extra_sources,
     fingerprints,
-    path,
-    place,
     sha256,
     source,
     texts,
@@ -29,18 +22,9 @@ from gpusetup.components.values import (
     yes,
 )
 from gpusetup.errors import BadInputError
-from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
-from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import (
-    DriverOptions,
-    ModuleWay,
-    Monitoring,
-    RebootPolicy,
-    ReloadPolicy,
-    RestartPolicy,
-    Settings,
-    VgpuFeature,
-)
+from gpusetup.model.request import COMPONENTS as VERSIONED
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:
@@ -52,9 +36,7 @@ PREFIX = "gpusetup_"
 NO_EFFECT = " on the command line has no effect"
 """In every sentence about a wish that a higher level overrules."""
 
-_LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
-_CONTAINERS = ("docker", "containerd", "crio", "podman")
 _OTHERS = (
     "simulated_root",
     "become",
@@ -77,7 +59,7 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
         name = full[len(prefix) :]
         label = f"{where}: {full}"
         component = _component(name)
-        if component in COMPONENTS:
+        if component in VERSIONED:
             wish = _requirement(component, value, label)
             level.setdefault("versions", {})[component] = wish
         elif name in KNOWN:
@@ -113,7 +95,7 @@ def settings_for(
         merged |= {name: value for name, value in level.items() if name not in {"components", "versions"}}
     if "reboot" in line:
         merged["reboot"] = min(line["reboot"], merged["reboot"], key=_MOST_CAREFUL_FIRST.index)
-    order = COMPONENTS.index
+    order = VERSIONED.index
     requirements = tuple(sorted(wanted.values(), key=lambda item: order(item.component)))
     return Settings(requirements=requirements, **merged)
 
@@ -172,14 +154,14 @@ def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None
 
 
 def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
-    known = [*(item.replace("-", "_") for item in COMPONENTS), *KNOWN, *_OTHERS]
+    known = [*(item.replace("-", "_") for item in VERSIONED), *KNOWN, *_OTHERS]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {prefix}{close[0]}? " if close else ""
     return BadInputError(
         "GS-311",
         f"{where}: unknown setting {full}",
         path=f"{where}: {full}",
-        hint=hint + "Known: " + ", ".join(prefix + item.replace("-", "_") for item in (*COMPONENTS, *KNOWN)),
+        hint=hint + "Known: " + ", ".join(prefix + item.replace("-", "_") for item in (*VERSIONED, *KNOWN)),
     )
 
 
@@ -230,72 +212,19 @@ def _toolkits(value: Any, label: str) -> Requirement | None:
 def _component(name: str) -> str:
     """Return a component by its own name; variables have an underscore where packages have a dash."""
     found = ALIASES.get(name, name)
-    return found if found in COMPONENTS else name.replace("_", "-")
+    return found if found in VERSIONED else name.replace("_", "-")
 
 
 def _components(value: Any, label: str) -> tuple[str, ...]:
     names = [_component(name) for name in texts(value, label)]
     for name in names:
-        if name not in COMPONENTS:
-            close = difflib.get_close_matches(name, COMPONENTS, n=1, cutoff=0.5)
-            raise wrong(label, name, f"{close[0]}?" if close else "some of: " + ", ".join(COMPONENTS))
+        if name not in VERSIONED:
+            close = difflib.get_close_matches(name, VERSIONED, n=1, cutoff=0.5)
+            raise wrong(label, name, f"{close[0]}?" if close else "some of: " + ", ".join(VERSIONED))
     return tuple(dict.fromkeys(names))
 
 
-def _listen(value: Any, label: str) -> str:
-    """Read an address and a port; without an address, or with 0.0.0.0, everybody can reach it."""
-    match = _LISTEN.fullmatch(str(value).strip())
-    if match is None or not 0 < int(match[2]) < 65536:
-        raise wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
-    try:
-        address = match[1] and str(ip_address(match[1].strip("[]")))
-    except ValueError:
-        if match[1] != "localhost":
-            raise wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
-        address = "127.0.0.1"
-    return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104
-
-
-def _runtimes(value: Any, label: str) -> tuple[str, ...]:
-    names = texts(value, label)
-    for name in names:
-        if name not in _CONTAINERS:
-            raise wrong(label, name, "some of: " + ", ".join(_CONTAINERS))
-    return names
-
-
-def _storage_mode(value: Any, label: str) -> str:
-    """Read how files come into GPU memory; true is whatever fits the host."""
-    word = {True: "auto", False: "none"}.get(value, value) if isinstance(value, bool) else value
-    return str(choice(*get_args(StorageMode))(word, label))
-
-
-def _vgpu_release(value: Any, label: str) -> str:
-    text = str(value).strip()
-    if not re.fullmatch(r"\d{2}(\.\d+)?", text):
-        raise wrong(label, value, "a release of vGPU software: 19 or 19.4 (gpusetup matrix vgpu lists them)")
-    return text
-
-
-def _module(value: Any, label: str) -> str:
-    if str(value) in {"open", "proprietary"}:
-        wanted = ", ".join(get_args(ModuleWay))
-        raise wrong(label, value, f"one of: {wanted}. Open or proprietary follows from the GPU and the driver")
-    return str(choice(*get_args(ModuleWay))(value, label))
-
-
-def _options(value: Any, label: str) -> DriverOptions:
-    if not isinstance(value, dict) or not all(
-        re.fullmatch(r"NVreg_[A-Za-z0-9]+", str(name))
-        and isinstance(item, str | int | float)
-        and re.fullmatch(r"[\w.,:;=/-]*", str(item))
-        for name, item in value.items()
-    ):
-        raise wrong(label, value, "a mapping of NVreg_… names to plain values")
-    return value
-
-
-KNOWN: dict[str, Callable[[Any, str], Any]] = {
+_GENERAL: dict[str, Callable[[Any, str], Any]] = {
     "components": _components,
     "source": source,
     "source_sha256": sha256,
@@ -303,44 +232,12 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "source_key": source,
     "extra_sources": extra_sources,
     "reboot": choice(*get_args(RebootPolicy)),
-    "reload": choice(*get_args(ReloadPolicy)),
     "native": yes,
     "forward": yes,
     "replace": yes,
     "no_way_back": yes,
-    "module": _module,
-    "secure_boot": choice("refuse", "enroll"),
-    "signing_key": path,
-    "signing_certificate": path,
-    "cuda_from": choice("auto", "packages", "wheels"),
-    "python_adopt": path,
-    "python_interpreter": path,
-    "python_path": path,
-    "python_links": place,
-    "environments": environment_wishes,
-    "containers": _runtimes,
-    "containers_restart": choice(*get_args(RestartPolicy)),
-    "mig": mig_wishes,
-    "vgpu_host": _vgpu_release,
-    "vgpu_token": path,
-    "vgpu_feature": choice(*get_args(VgpuFeature)),
-    "imex": imex_wish,
-    "rdma": choice(*get_args(RdmaStack)),
-    "gpudirect": choice(*get_args(DirectMemory)),
-    "ipoib": yes,
-    "gdrcopy": yes,
-    "gds": _storage_mode,
-    "desktops": desktops_wish,
-    "monitoring": choice(*get_args(Monitoring)),
-    "monitoring_listen": _listen,
-    "monitoring_textfile": path,
-    "monitoring_certificate": path,
-    "monitoring_key": path,
-    "monitoring_passwords": path,
-    "persistence": yes,
-    "hold_kernel": yes,
-    "dev": yes,
     "upgrade": yes,
-    "driver_options": _options,
 }
+_ALL = _GENERAL | {name: read for component in COMPONENTS for name, read in component.settings.items()}
+KNOWN = {name: _ALL[name] for name in ("components", *Settings.__struct_fields__) if name in _ALL}
 """Settings beside the components' versions, and how each is read."""

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
-from gpusetup.components.containers import toolkit_notes, toolkit_packages
 from gpusetup.components.cuda import no_longer_wanted, not_of
-from gpusetup.components.desktops import desktop_notes, desktop_packages
 from gpusetup.components.driver.built import other_way
 from gpusetup.components.driver.sources import all_sources
-from gpusetup.components.imex import imex_notes, imex_of
-from gpusetup.components.mig import mig_layouts
-from gpusetup.components.monitoring import monitoring_of, wants_packages
-from gpusetup.components.python.environments import (
-    environment_packages,
-    environment_reasons,
-    environment_warnings,
-    environments_of,
-    settled,
-)
+from gpusetup.components.imex import imex_of
+from gpusetup.components.python.environments import environment_packages, settled
 from gpusetup.components.python.requirements import (
     LIBRARIES,
     Interpreter,
     adopted_requirements,
+    has_python,
     interpreter_of,
     python_requirements,
     system_of,
     without_caps,
 )
-from gpusetup.components.rdma import rdma_of, wants_rdma
-from gpusetup.components.record import locks
+from gpusetup.components.record import locks, record_of
+from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import AppliedSettings, AppliedWanted
 from gpusetup.model.package import Package, PackageSet, Pin
@@ -43,12 +35,13 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Family
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Libraries, Origins
     from gpusetup.model.repos import Format
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["has_python", "manages_driver", "needs_packages", "packed", "unpacked", "wanted_of"]
+__all__ = ["asks", "manages_driver", "needs_packages", "packed", "unpacked", "wanted_of", "without_leftovers"]
 
 KERNEL_PACKAGES = {
     "apt": (
@@ -96,29 +89,37 @@ def _kept(context: Context, stack: Stack) -> bool:
     return working_driver(context.facts) == stack.driver.version
 
 
-def has_python(stack: Stack) -> bool:
-    """Tell whether something of the stack lives in a Python environment."""
-    frameworks = ("torch", "tensorflow", "jax", "cupy")
-    return any(getattr(stack, name) is not None for name in frameworks) or bool(stack.packages())
+def asks(settings: Settings) -> bool:
+    """Tell whether a component asks for packages beside those of the stack."""
+    return any(component.asks(settings) for component in COMPONENTS)
 
 
 def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matrix) -> bool:
     """Tell whether anything of the stack comes from a repository."""
-    if (
-        manages_driver(context, stack)
-        or family.libraries(context, stack)
-        or context.settings.containers
-        or context.settings.imex
-        or context.settings.desktops
-    ):
-        return True
-    if wants_packages(context.settings) or wants_rdma(context.settings):
+    if manages_driver(context, stack) or family.libraries(context, stack) or asks(context.settings):
         return True
     facts = context.facts
     packages = environment_packages(facts, context.settings, context.named, matrix)
     if has_python(stack) and not context.settings.python_adopt:
         packages += interpreter_of(facts, context.settings, stack, system_of(matrix, facts)).packages
     return any(package.name not in facts.packages.installed for package in packages)
+
+
+def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
+    """Let go what an earlier apply brought for a component, and nobody asks for now.
+
+    It is no part of what is recorded: what a person installs later under such a name is theirs.
+    """
+    record = record_of(facts)
+    before = record.lock.wanted.packages if record.lock.wanted is not None else None
+    kept = {package.name for package in packages.wanted()} if packages is not None else set()
+    leaving = [name for name, group in GROUPS.items() if group.leaves] if before is not None else []
+    names = {package.name for name in leaving for package in getattr(before, name)} & set(record.brought)
+    gone = tuple(sorted(names - kept))
+    if not gone:
+        return packages
+    found = packages or PackageSet(manager=facts.packages.manager or "apt")
+    return replace(found, remove=(*found.remove, *gone), may_remove=(*found.may_remove, *gone))
 
 
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
@@ -131,16 +132,10 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     manager = family.manager if family is not None else context.facts.packages.manager or "apt"
-    monitoring = monitoring_of(context, manager, stack, matrix)
-    direct = rdma_of(context, manager, stack, matrix)
+    brought = {item.name: item.wants(context, manager, stack, matrix) for item in COMPONENTS}
     if family is not None:
-        packages = PackageSet(
-            manager=family.manager,
-            containers=toolkit_packages(context),
-            rdma=direct.packages,
-            monitoring=monitoring.packages,
-            desktops=desktop_packages(context, family.manager),
-        )
+        own: dict[str, Any] = {name: item.packages for name, item in brought.items() if item.packages}
+        packages = PackageSet(manager=family.manager, **own)
         driver: DriverPackages | None = None
         pins: tuple[Pin, ...] = ()
         if applied is not None:
@@ -169,7 +164,6 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             # Somebody else's driver stays as it is; beside it comes IMEX of its version.
             packages = replace(packages, fabric=imex_of(context, stack.driver, _form(family)))
         packages = _with_libraries(packages, family.libraries(context, stack))
-        notes = (*notes, *toolkit_notes(context, family))
         roots = packages.cuda_roots
         gone = no_longer_wanted(context, roots)
         packages = replace(
@@ -184,7 +178,6 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     if has_python(stack) and not settings.python_adopt:
         interpreter = interpreter_of(context.facts, settings, stack, system_of(matrix, context.facts))
     requirements = _requirements(context, stack, matrix, wheels, interpreter)
-    mig, told = mig_layouts(context.facts, settings, stack, matrix)
     if packages is not None and family is not None:
         of_named = environment_packages(context.facts, settings, context.named, matrix)
         packages = replace(packages, python=tuple(dict.fromkeys((*interpreter.packages, *of_named))))
@@ -192,10 +185,11 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
         keeps = settings.hold_kernel or packages.keeps_kernel
         kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
-        hold = (*ours, *monitoring.held, *kernel)
+        exporters = tuple(package.name for package in packages.monitoring if package.version)
+        hold = (*ours, *exporters, *kernel)
         packages = _from(_origins(context, family, applied), replace(packages, hold=hold))
         packages = packages if packages.wanted() or packages.runfile else None
-    return Wanted(
+    wanted = Wanted(
         stack=stack,
         packages=packages,
         settings=settings,
@@ -205,24 +199,12 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         adopted=requirements if settings.python_adopt else (),
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
-        reasons=(*reasons, *direct.reasons, *environment_reasons(context.named)),
-        notes=(
-            *notes,
-            *told,
-            *imex_notes(context.facts, settings.imex),
-            *direct.notes,
-            *desktop_notes(context, packages.driver if packages is not None else ()),
-            *monitoring.notes,
-            *environment_warnings(context.named),
-        ),
-        mig=mig,
-        imex=settings.imex,
-        gpudirect=direct.setup,
-        desktops=settings.desktops,
-        monitoring=monitoring.exporter,
-        environments=environments_of(context, matrix),
+        reasons=(*reasons, *(reason for item in brought.values() for reason in item.reasons)),
+        parts={name: item.wish for name, item in brought.items() if item.wish},
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
+    told = (note for item in COMPONENTS for note in (*brought[item.name].notes, *item.notes(context, wanted)))
+    return dataclasses.replace(wanted, notes=(*notes, *told))
 
 
 def _form(family: Family) -> Format:
@@ -368,10 +350,10 @@ def _services(
 
 def packed(wanted: Wanted) -> AppliedWanted:
     """Return what a host's record keeps of it."""
-    kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__}
+    parts = {item.kept: wanted.parts.get(item.name, item.none) for item in COMPONENTS if item.kept}
+    kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__ if name not in parts}
     of_settings = {name: getattr(wanted.settings, name) for name in AppliedSettings.__struct_fields__}
-    kept |= {"monitoring": wanted.monitoring or UNSET, "gpudirect": wanted.gpudirect or UNSET}
-    return AppliedWanted(**kept | {"settings": AppliedSettings(**of_settings)})
+    return AppliedWanted(**kept | parts | {"settings": AppliedSettings(**of_settings)})
 
 
 def unpacked(lock: Applied, settings: Settings) -> Wanted:
@@ -380,16 +362,8 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
     own = kept.pop("settings")
     if own is not UNSET:
         settings = replace(settings, **{name: getattr(own, name) for name in AppliedSettings.__struct_fields__})
-    kept["monitoring"] = kept["monitoring"] or None
-    kept["gpudirect"] = kept["gpudirect"] or None
+    wishes = {item.name: kept.pop(item.kept) for item in COMPONENTS if item.kept}
     if kept["interpreter"] is UNSET:
         kept["interpreter"] = settings.python_interpreter
-    if kept["mig"] is UNSET:
-        kept["mig"] = ()
-    if kept["imex"] is UNSET:
-        kept["imex"] = None
-    if kept["desktops"] is UNSET:
-        kept["desktops"] = None
-    if kept["environments"] is UNSET:
-        kept["environments"] = ()
-    return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)
+    parts = {name: wish for name, wish in wishes.items() if wish}
+    return Wanted(stack=lock.stack or Stack(), settings=settings, parts=parts, **kept)

@@ -198,7 +198,7 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     python = _target(request, stack, matrix).python if wished.requirements else ""
     wheels: dict[str, Wanted] = {}
     environments = {}
-    made_of = {item.name: (item.stack, item.requirements) for item in wished.environments}
+    made_of = {item.name: (item.stack, item.requirements) for item in wished.parts.get("python", ())}
     for name, (of, lines) in {"": (stack, wished.requirements), **made_of}.items():
         if lines:
             tell(f"asking the package index for the environment {name}" if name else "asking the package index")
@@ -271,7 +271,7 @@ def _planned(
     if root is not None:
         root.prefer(draft.plan.variables, driver.version if driver is not None else "")
     wished = draft.wanted
-    if wished is None or not (wished.packages or wished.requirements or wished.environments):
+    if wished is None or not (wished.packages or wished.requirements or wished.parts.get("python", ())):
         raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
     return draft.plan, wished, root
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
+from gpusetup.components.base import Brought, Component, Group, action
 from gpusetup.components.python.requirements import (
+    adoption,
     interpreter_of,
     limit_of,
+    packaged_patterns,
     python_requirements,
     system_of,
     without_caps,
 )
 from gpusetup.components.record import record_of
+from gpusetup.components.values import path, place
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.environment import Environment, EnvironmentWish, RoleEnvironment
 from gpusetup.model.plan import Action
@@ -27,36 +31,24 @@ from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gpusetup.components.base import Context, Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import RecordedPython
     from gpusetup.model.facts import HostFacts, Python
-    from gpusetup.model.package import Package
+    from gpusetup.model.package import Manager, Package
     from gpusetup.model.request import Request
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Reason, Resolution, Stack
-    from gpusetup.model.wheels import Size, WheelsFile
 
 __all__ = [
-    "Room",
-    "environment_actions",
+    "PYTHON",
     "environment_of",
     "environment_packages",
-    "environment_reasons",
-    "environment_warnings",
-    "environment_wishes",
-    "environments_of",
-    "for_role",
-    "forgotten_environments",
-    "lacking",
     "path_of",
-    "room_of",
-    "rooms_of",
     "settled",
-    "together",
-    "unmeasured",
     "with_one_driver",
 ]
 
@@ -67,7 +59,7 @@ _SHARED = ("driver", "cuda", "cudnn", "nccl")
 """What a host has once, or what comes with a framework's wheels."""
 
 
-def environment_wishes(value: Any, label: str) -> tuple[EnvironmentWish, ...]:
+def _wishes(value: Any, label: str) -> tuple[EnvironmentWish, ...]:
     """Return the environments in the order of their names; raises before anything is touched."""
     if isinstance(value, str):
         try:
@@ -259,7 +251,7 @@ def _driver(stack: Stack) -> str:
     return stack.driver.version if stack.driver is not None else ""
 
 
-def environments_of(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
+def _environments(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
     """Return the environments as the host is to have them."""
     facts, settings = context.facts, context.settings
     applied = _applied(facts)
@@ -300,7 +292,7 @@ def environment_packages(
     return tuple({item.name: item for item in found}.values())
 
 
-def environment_reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]:
+def _reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]:
     """Return why each environment is what it is, in the words of its own answer."""
     return tuple(
         replace(reason, text=f"environment {name}: {reason.text}")
@@ -310,12 +302,12 @@ def environment_reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]
     )
 
 
-def environment_warnings(answers: Mapping[str, Resolution]) -> tuple[str, ...]:
+def _warnings(answers: Mapping[str, Resolution]) -> tuple[str, ...]:
     """Return what each answer warns of, with the environment that it is about."""
     return tuple(f"environment {name}: {text}" for name, answer in answers.items() for text in answer.warnings)
 
 
-def for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, ...]:
+def _for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, ...]:
     """Return the environments in the words of the role."""
     return tuple(
         RoleEnvironment(name=item.name, path=item.path, requirements=item.requirements, interpreter=item.interpreter)
@@ -323,13 +315,13 @@ def for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, ..
     )
 
 
-def forgotten_environments(facts: HostFacts, environments: tuple[Environment, ...]) -> tuple[str, ...]:
+def _forgotten(facts: HostFacts, environments: tuple[Environment, ...]) -> tuple[str, ...]:
     """Return the paths of environments on record that nobody asks for any more."""
     wanted = {item.path for item in environments}
     return tuple(item.path for item in record_of(facts).expect.environments if item.path and item.path not in wanted)
 
 
-def environment_actions(facts: HostFacts, environments: tuple[Environment, ...]) -> Iterator[Action]:
+def _named_actions(facts: HostFacts, environments: tuple[Environment, ...]) -> Iterator[Action]:
     """Yield what is to be made, in what differs from what is there, and what goes."""
     there = {item.path: item for item in record_of(facts).expect.environments}
     applied = _applied(facts)
@@ -343,12 +335,12 @@ def environment_actions(facts: HostFacts, environments: tuple[Environment, ...])
                 what=f"{what} in {item.path}",
                 why=f"environment {item.name}: {why}",
             )
-    for path in forgotten_environments(facts, environments):
-        identity = path.strip("/").replace("/", "-")
+    for gone in _forgotten(facts, environments):
+        identity = gone.strip("/").replace("/", "-")
         yield Action(
             id=f"python-gone-{identity}",
             kind="python",
-            what=f"{path} goes",
+            what=f"{gone} goes",
             why="gpusetup_environments does not name it any more",
         )
 
@@ -363,79 +355,69 @@ def _why(item: Environment, applied: Environment | None, there: RecordedPython |
     return ""
 
 
-_BESIDE = 10
-"""Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""
+def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
+    yield from _default_actions(host.facts, wanted)
+    yield from _named_actions(host.facts, wanted.parts.get("python", ()))
 
 
-class Room(NamedTuple):
-    """Bytes; what nobody measured is named, and nothing is guessed in its place."""
-
-    download: int = 0
-    installed: int = 0
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def peak(self) -> int:
-        """Bytes while it is made: pip keeps what it downloaded, inside the new environment, until all is unpacked."""
-        return self.download + self.installed * (100 + _BESIDE) // 100 if self.installed else 0
-
-
-def room_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Room:
-    """Return what these lines of a requirements file bring; what comes with two of them is counted once."""
-    closures = {item.pin: item.wheels for item in measured.closures if item.arch == arch}
-    sizes = next((found for cpu, found in measured.sizes.items() if cpu == arch), {})
-    counted: dict[str, Size] = {}
-    unknown = []
-    for pin in _pins(requirements):
-        wheels = closures.get(pin) or ((_plain(pin),) if _plain(pin) in sizes else ())
-        if not wheels:
-            unknown.append(pin)
-        for wheel in wheels:
-            name, size = wheel.partition("==")[0], sizes[wheel]
-            counted[name] = max(size, counted.get(name, size))
-    return Room(
-        download=sum(size.download for size in counted.values()),
-        installed=sum(size.installed for size in counted.values()),
-        unknown=tuple(unknown),
-    )
+def _default_actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    if not wanted.requirements or wanted.adopted:
+        return
+    have = environment_of(facts, wanted.settings)
+    wish = wanted.stack.python.version if wanted.stack.python is not None else None
+    other = have is not None and wish is not None and have.version != ".".join(wish.split(".")[:2])
+    lines = wanted.requirements
+    todo = [line for line in lines if not line.startswith("-")] if other else lacking(lines, facts, wanted.settings)
+    if todo:
+        what = " ".join(line.partition(" --hash")[0] for line in todo)
+        where = wanted.settings.python_path
+        yield action("python", "packages", f"{what} in {where}", "the GPU frameworks of the stack")
 
 
-def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, Room]:
-    """Return the room that each environment takes that is to be made, by its path."""
-    made = {action.id for action in todo if action.kind == "python"}
-    lines = {wanted.settings.python_path: wanted.requirements} if "python-packages" in made else {}
-    for item in wanted.environments:
-        if f"python-environment-{item.name}" in made:
-            lines[item.path] = item.requirements
-    return {path: room_of(those, arch, measured) for path, those in lines.items()}
+def _wants(context: Context, _manager: Manager, _stack: Stack, matrix: Matrix) -> Brought:
+    named = context.named
+    return Brought(_environments(context, matrix), reasons=_reasons(named), notes=_warnings(named))
 
 
-def unmeasured(room: Room) -> tuple[str, ...]:
-    """Say whose size nobody has measured."""
-    if not room.unknown:
-        return ()
-    names = ", ".join(room.unknown)
-    return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
+def _variables(_facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
+    settings, named = wanted.settings, wanted.parts.get("python", ())
+    found: dict[str, Any] = {"gpu_python_environments": _for_role(named)} if named else {}
+    if wanted.requirements:
+        found |= {
+            "gpu_python_requirements": wanted.requirements,
+            "gpu_python_path": settings.python_path,
+            "gpu_python_interpreter": wanted.interpreter,
+            "gpu_python_adopt": settings.python_adopt,
+        }
+    return {**found, "gpu_python_find_links": settings.python_links or UNSET} if found else {}
 
 
-def together(rooms: Iterable[Room]) -> Room:
-    """Return what several environments bring, one beside the other."""
-    every = tuple(rooms)
-    return Room(
-        download=sum(room.download for room in every),
-        installed=sum(room.installed for room in every),
-        unknown=tuple(dict.fromkeys(name for room in every for name in room.unknown)),
-    )
+def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
+    return packaged_patterns(system_of(matrix, context.facts))
 
 
-def _pins(requirements: Iterable[str]) -> Iterator[str]:
-    """Yield what is pinned, without its hashes; a line that only limits what comes with a pin brings nothing itself."""
-    for line in requirements:
-        pin = line.partition(" ")[0]
-        if not line.startswith("-") and "==" in pin:
-            yield pin
+def _why_packages(_host: Judged, wanted: Wanted) -> str:
+    stack, interpreter = wanted.stack, wanted.interpreter
+    if not interpreter or stack.python is None:
+        return "an environment is made with it"
+    return f"the distribution's own Python {stack.python.version}: its base Python is too old for this stack"
 
 
-def _plain(pin: str) -> str:
-    name, _, version = pin.partition("==")
-    return f"{judge.names.python_name(name)}=={version}"
+PYTHON = Component(
+    name="python",
+    settings={
+        "python_adopt": path,
+        "python_interpreter": path,
+        "python_path": path,
+        "python_links": place,
+        "environments": _wishes,
+    },
+    packages={"python": Group(_why_packages)},
+    patterns=_patterns,
+    refusals=adoption,
+    wants=_wants,
+    actions=_actions,
+    variables=_variables,
+    kept="environments",
+    none=(),
+)

@@ -35,6 +35,7 @@ __all__ = [
     "adoption",
     "compiler_caps",
     "compiler_wheels",
+    "has_python",
     "installed_version",
     "interpreter_of",
     "limit_of",
@@ -370,3 +371,9 @@ def adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
             hint="correct gpusetup_python_adopt, or unset it: gpusetup then creates an environment in /opt/gpusetup",
         ),
     )
+
+
+def has_python(stack: Stack) -> bool:
+    """Tell whether something of the stack lives in a Python environment."""
+    frameworks = ("torch", "tensorflow", "jax", "cupy")
+    return any(getattr(stack, name) is not None for name in frameworks) or bool(stack.packages())

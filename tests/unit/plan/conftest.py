@@ -8,11 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.components import judge
+from gpusetup.components.base import Component, Wanted
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import HostFacts
+from gpusetup.model.plan import Action
 from gpusetup.model.preview import Preview
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from tests.lab.repository import catalog
@@ -38,6 +43,13 @@ def host() -> Callable[..., HostFacts]:
 @pytest.fixture(scope="session")
 def planner() -> Planner:
     return Planner(matrix(), resolve)
+
+
+def changes(component: Component, facts: HostFacts, wish: Any = None, settings: Settings | None = None) -> list[Action]:
+    """What a component changes on a host, alone."""
+    parts = {component.name: wish} if wish else {}
+    wanted = Wanted(stack=Stack(), packages=None, settings=settings or Settings(), manage_driver=False, parts=parts)
+    return list(component.actions(judge.judged(facts), wanted))
 
 
 def preview(candidates: dict[str, Any]) -> Preview:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.plan_text import plan_text
-from gpusetup.components.python.environments import Room, room_of
+from gpusetup.components.python.size import Room, room_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import HostPlan, Plan
 from gpusetup.model.preview import Preview, PreviewTransaction

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.vgpu import licence_refusals
+from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.vgpu import fitting
@@ -93,8 +93,8 @@ def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(p
 
 def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
     wish = Settings(source=run("580.159.03"), vgpu_token="/site/a.tok")
-    assert licence_refusals(guest(host), wish) == ()
-    assert licence_refusals(guest(host), msgspec.structs.replace(wish, source="nvidia"))
+    assert VGPU.refusals(guest(host), wish) == ()
+    assert VGPU.refusals(guest(host), msgspec.structs.replace(wish, source="nvidia"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.python.environments import environment_wishes, with_one_driver
+from gpusetup.components.python.environments import PYTHON, with_one_driver
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.applied import SCHEMA, HostRecord
 from gpusetup.plan.lifecycle import choose, removal_of
@@ -70,7 +70,7 @@ def python_actions(planner: Planner, facts: HostFacts, wish: Settings) -> dict[s
 )
 def test_what_is_no_set_of_environments_is_refused_where_it_stands(value: Any, said: str) -> None:
     with pytest.raises(BadInputError) as caught:
-        environment_wishes(value, "h1: gpusetup_environments")
+        PYTHON.settings["environments"](value, "h1: gpusetup_environments")
     assert caught.value.reference == "GS-377"
     assert said in caught.value.message
     assert caught.value.path.startswith("h1: gpusetup_environments")
@@ -78,12 +78,12 @@ def test_what_is_no_set_of_environments_is_refused_where_it_stands(value: Any, s
 
 def test_requirements_are_read_by_the_parser_of_the_command_line() -> None:
     with pytest.raises(BadInputError) as caught:
-        environment_wishes({"serve": ["vlm"]}, "gpusetup_environments")
+        PYTHON.settings["environments"]({"serve": ["vlm"]}, "gpusetup_environments")
     assert caught.value.reference == "GS-110"
     assert caught.value.path == "gpusetup_environments[serve]"
-    (read,) = environment_wishes('{"serve": ["pytorch 2.14", "trl"]}', "x")
+    (read,) = PYTHON.settings["environments"]('{"serve": ["pytorch 2.14", "trl"]}', "x")
     assert [str(item) for item in read.requirements] == ["trl", "torch==2.14.*"]
-    assert environment_wishes("", "x") == ()
+    assert PYTHON.settings["environments"]("", "x") == ()
 
 
 def test_each_is_made_beside_the_default_with_a_reason(planner: Planner, facts: HostFacts) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.components.desktops import desktop_patterns
+from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, last_seen
 from gpusetup.components.offers import Offers
 from gpusetup.errors import GpuSetupError
@@ -164,7 +164,7 @@ def test_every_field_of_every_row_is_read_for_some_host() -> None:
                 _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
             drawn = msgspec.structs.replace(settings, desktops=DesktopsWish(users=("alice",), backend="x"))
             desktops = context_of(repos, hosts[0], drawn, Everything("580.10.01"))
-            desktop_patterns(desktops)
+            DESKTOPS.patterns(desktops, matrix())
             _planned(desktops, source, _stack("580", "open", "9.8.0.87"))
             built = msgspec.structs.replace(settings, module="prebuilt")
             for facts, branch, module in itertools.product(hosts[::2], ("580", "595"), ("open", "proprietary")):

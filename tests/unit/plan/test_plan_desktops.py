@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
-from gpusetup.components.desktops import desktop_actions
+from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.monitoring import without_leftovers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
@@ -23,7 +23,7 @@ from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
 from tests.lab.repository import catalog
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import answer, changes
 
 WISH = DesktopsWish(users=("alice", "bob"))
 DISTRIBUTION = tuple(
@@ -130,13 +130,12 @@ def test_a_repository_without_virtualgl_is_refused(host: Any, planner: Any) -> N
 def test_other_package_managers_are_refused(host: Any, planner: Any) -> None:
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     from gpusetup.components.base import Context
-    from gpusetup.components.desktops import desktop_packages
     from gpusetup.components.offers import Offers
     from gpusetup.matrix.load import matrix
 
     context = Context(facts=facts, settings=Settings(desktops=WISH), offers=Offers(None), repos=matrix().repos)
     with pytest.raises(PreflightError) as caught:
-        desktop_packages(context, "dnf")
+        DESKTOPS.wants(context, "dnf", Stack(), matrix())
     assert caught.value.reference == "GS-387"
 
 
@@ -157,21 +156,21 @@ def recorded(facts: Any, active: str = "active", desktops: Any = WISH) -> Any:
 
 def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host: Any) -> None:
     facts = host("ubuntu24.04-rtx4090-open")
-    assert list(desktop_actions(facts, None)) == []
-    assert list(desktop_actions(recorded(facts), WISH)) == []
-    (stopped,) = desktop_actions(recorded(facts, active="inactive"), WISH)
+    assert changes(DESKTOPS, facts) == []
+    assert changes(DESKTOPS, recorded(facts), WISH) == []
+    (stopped,) = changes(DESKTOPS, recorded(facts, active="inactive"), WISH)
     assert stopped.why == "gpusetup-desktop-of-alice.service does not run"
     told = [(item.id, item.now) for item in differences(recorded(facts, active="inactive")) if "desktop" in item.id]
     assert told == [("desktop-gpusetup-desktop-of-alice.service", "inactive")]
     more = msgspec.structs.replace(WISH, users=("alice", "carol"), group="vglusers")
-    other, group = desktop_actions(recorded(facts), more)
+    other, group = changes(DESKTOPS, recorded(facts), more)
     assert "those that run go on as they are" in other.why
     assert group.what == "only the group vglusers may use the GPUs (/dev/nvidia*, /dev/dri)"
 
 
 def test_what_is_no_longer_asked_for_goes_with_its_packages(host: Any) -> None:
     facts = recorded(host("ubuntu24.04-rtx4090-open"))
-    (action,) = desktop_actions(facts, None)
+    (action,) = changes(DESKTOPS, facts)
     assert action.what == "no desktops for alice, bob: their programs end"
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
     assert role_variables(facts, wanted).gpu_desktop_backend == "none"

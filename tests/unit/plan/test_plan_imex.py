@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
-from gpusetup.components.imex import imex_actions
+from gpusetup.components.imex import IMEX
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -19,7 +19,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import answer, changes
 
 _DRIVER = (Requirement(component="driver"),)
 
@@ -93,7 +93,7 @@ def test_a_repository_without_that_version_is_refused(host: Any, planner: Any) -
 
 
 def test_nothing_of_it_where_nobody_asks(host: Any) -> None:
-    assert list(imex_actions(host("ubuntu24.04-rtx4090-open"), None)) == []
+    assert changes(IMEX, host("ubuntu24.04-rtx4090-open")) == []
 
 
 def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
@@ -103,5 +103,5 @@ def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
     record = HostRecord(files={names.IMEX_NODES: RecordedFile(sha256="0" * 64)})
     facts = msgspec.structs.replace(facts, state=record)
     assert role_variables(facts, wanted).gpu_imex_channels == 0
-    (action,) = imex_actions(facts, None)
+    (action,) = changes(IMEX, facts)
     assert action.what == "the IMEX domain as it was before"

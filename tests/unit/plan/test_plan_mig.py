@@ -9,7 +9,9 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
-from gpusetup.components.mig import mig_actions, mig_layouts
+from gpusetup.components.driver.sources import context_of
+from gpusetup.components.mig import MIG
+from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
@@ -20,6 +22,7 @@ from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
+from tests.unit.plan.conftest import changes
 
 _HOST = "ubuntu24.04-h200x2-keep"
 _OWN = tuple(
@@ -38,7 +41,9 @@ def wishes(value: Any) -> Any:
 
 def layouts(facts: Any, value: Any, driver: str = "580.159.04") -> Any:
     stack = Stack(driver=DriverChoice(version=driver, branch=driver[:3], module="open", relation="native"))
-    return mig_layouts(facts, Settings(mig=wishes(value)), stack, matrix())
+    context = context_of(matrix().repos, facts, Settings(mig=wishes(value)), Offers(None))
+    found = MIG.wants(context, "apt", stack, matrix())
+    return found.wish, found.notes
 
 
 def cut(facts: Any, *instances: str, mode: str | None = "Enabled", pending: str | None = None) -> Any:
@@ -141,7 +146,7 @@ def test_what_cannot_be_is_refused_in_the_plan(
 def test_a_plan_says_what_a_gpu_is_and_becomes(host: Any) -> None:
     facts = cut(host(_HOST), "3g.71gb")
     found, _notes = layouts(facts, {"0": "all-1g.18gb", "1": ["3g.71gb"]})
-    (action,) = mig_actions(facts, found)
+    (action,) = changes(MIG, facts, found)
     assert action.what == "MIG of GPU 0 (H200 SXM): 7 x 1g.18gb" or action.what.endswith(": 7 x 1g.18gb")
     assert (action.kind, action.why, action.reboot) == ("mig", "it is 1 x 3g.71gb", False)
 
@@ -149,7 +154,7 @@ def test_a_plan_says_what_a_gpu_is_and_becomes(host: Any) -> None:
 def test_ampere_may_need_a_reboot_for_its_mode(host: Any) -> None:
     facts = host("rocky9-a100-open")
     found, _notes = layouts(facts, "all-balanced")
-    actions = list(mig_actions(facts, found))
+    actions = changes(MIG, facts, found)
     assert actions
     assert all(action.reboot and "cannot be reset" in action.why for action in actions)
 
@@ -160,7 +165,7 @@ def test_what_is_no_longer_named_comes_back(host: Any) -> None:
     there = MigCut(enabled=True, instances=(RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),))
     record = RecordedMig(found={address: None}, wanted={address: there})
     facts = msgspec.structs.replace(facts, state=HostRecord(mig=record))
-    (action,) = mig_actions(facts, ())
+    (action,) = changes(MIG, facts)
     assert action.what.endswith(": off")
     assert "no longer names it" in action.why
 
@@ -170,8 +175,8 @@ def test_a_layout_that_waits_for_the_boot_is_no_action_again(host: Any) -> None:
     found, _notes = layouts(facts, {"0": ["3g.71gb"]})
     kept = MigCut(enabled=True, instances=(RecordedInstance(profile="3g.71gb", compute=(), count=1),))
     record = RecordedMig(found={found[0].gpu: None}, wanted={found[0].gpu: kept})
-    assert list(mig_actions(facts, found))
-    assert not list(mig_actions(msgspec.structs.replace(facts, state=HostRecord(mig=record)), found))
+    assert changes(MIG, facts, found)
+    assert not changes(MIG, msgspec.structs.replace(facts, state=HostRecord(mig=record)), found)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from gpusetup.components import judge
+from gpusetup.components.driver.actions import _module
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleUse
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice
-from gpusetup.plan.observe import _lost, _module
+from gpusetup.plan.actions import _lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,4 +84,4 @@ def test_a_package_that_came_with_the_driver_and_is_gone_is_work(works: HostFact
     packages = PackageSet(manager="apt", driver=(Package(name="nvidia-driver", version="580.1-1"),))
     for there, ids in ((installed, []), ({"nvidia-driver": "580.1-1"}, ["install-lost"])):
         facts = replace(works, state=record, packages=replace(works.packages, installed=there))
-        assert [action.id for action in _lost(facts, packages)] == ids
+        assert [action.id for action in _lost(judge.judged(facts), packages)] == ids

@@ -11,7 +11,7 @@ import pytest
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import gpudirect
 from gpusetup.components.offers import Offers
-from gpusetup.components.rdma import Driver, gpudirect_actions, memory_way, rdma_of, storage_way
+from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -21,7 +21,7 @@ from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.settings import read_level
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import answer, changes
 
 _DRIVER = (Requirement(component="driver"),)
 INBOX = [(name, "44.0-2") for name in matrix().rdma.packages[0].packages]
@@ -85,7 +85,7 @@ def test_a_spark_has_none_of_it(host: Any) -> None:
     facts = msgspec.structs.replace(facts, gpus=(msgspec.structs.replace(facts.gpus[0], name="GB10"),))
     assert memory_way(facts, OPEN, "auto", "doca", TABLE).name == ""
     with pytest.raises(PreflightError) as caught:
-        rdma_of(context_of(matrix().repos, facts, Settings(gdrcopy=True), Offers(None)), "apt", Stack(), matrix())
+        RDMA.wants(context_of(matrix().repos, facts, Settings(gdrcopy=True), Offers(None)), "apt", Stack(), matrix())
     assert (caught.value.reference, "GB10 has no GPUDirect" in caught.value.message) == ("GS-382", True)
 
 
@@ -220,12 +220,12 @@ def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes(host
     setup = GpuDirect(stack="inbox", memory="dma-buf", storage="p2pdma", modules=("ib_ipoib",))
     ready = Storage(p2pdma=True, multipath=False, registry=gpudirect.REGISTRY, use_pci_p2pdma=True)
     facts = host("ubuntu24.04-h200-keep", state=recorded(setup), storage=ready)
-    assert list(gpudirect_actions(facts, setup)) == []
-    (gone,) = gpudirect_actions(facts, None)
+    assert changes(RDMA, facts, setup) == []
+    (gone,) = changes(RDMA, facts)
     assert (gone.id, gone.reboot) == ("file-rdma", True)
     other = msgspec.structs.replace(setup, modules=("ib_ipoib", "gdrdrv"))
-    assert [action.id for action in gpudirect_actions(facts, other)] == ["module-rdma"]
+    assert [action.id for action in changes(RDMA, facts, other)] == ["module-rdma"]
     waiting = msgspec.structs.replace(ready, multipath=True)
-    (action,) = gpudirect_actions(msgspec.structs.replace(facts, storage=waiting), setup)
+    (action,) = changes(RDMA, msgspec.structs.replace(facts, storage=waiting), setup)
     assert (action.id, action.reboot) == ("module-p2pdma", True)
-    assert list(gpudirect_actions(host("ubuntu24.04-h200-keep"), None)) == []
+    assert changes(RDMA, host("ubuntu24.04-h200-keep")) == []

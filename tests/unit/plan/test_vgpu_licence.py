@@ -3,12 +3,13 @@
 import msgspec
 import pytest
 
-from gpusetup.components.vgpu import licence_action, licence_refusals
+from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_software import Licence, Service
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level
 from gpusetup.rollout.wishes import _with_token
+from tests.unit.plan.conftest import changes
 
 TOKEN = "client_configuration_token_gpusetup.tok"
 GUEST = "ubuntu22.04-l4vgpu-grid"
@@ -34,16 +35,16 @@ def _facts(host, licence):
 )
 def test_the_plan_says_what_is_not_as_it_should_be(host, there, why):
     facts = _facts(host, there)
-    found = list(licence_action(facts, WISH))
+    found = changes(VGPU, facts, settings=WISH)
     assert [why in action.why for action in found] == ([True] if why else [])
-    assert list(licence_action(facts, Settings())) == []
+    assert changes(VGPU, facts) == []
 
 
 def test_it_is_refused_where_nothing_would_use_it(host):
-    (refusal,) = licence_refusals(host("ubuntu24.04-rtx4090-open"), WISH)
+    (refusal,) = VGPU.refusals(host("ubuntu24.04-rtx4090-open"), WISH)
     assert refusal.reference == "GS-434"
-    assert licence_refusals(_facts(host, None), WISH) == ()
-    assert licence_refusals(host("ubuntu24.04-rtx4090-open"), Settings()) == ()
+    assert VGPU.refusals(_facts(host, None), WISH) == ()
+    assert VGPU.refusals(host("ubuntu24.04-rtx4090-open"), Settings()) == ()
 
 
 @pytest.mark.parametrize("level", [{"vgpu_token": "a.tok"}, {"vgpu_feature": "quadro"}, {"vgpu_token": ["/a"]}])

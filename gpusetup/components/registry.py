@@ -1,0 +1,20 @@
+"""Every component, in the order in which a host changes."""
+
+from __future__ import annotations
+
+from gpusetup.components.containers import CONTAINERS
+from gpusetup.components.cuda import CUDA
+from gpusetup.components.desktops import DESKTOPS
+from gpusetup.components.driver.actions import DRIVER
+from gpusetup.components.imex import IMEX
+from gpusetup.components.mig import MIG
+from gpusetup.components.monitoring import MONITORING
+from gpusetup.components.python.environments import PYTHON
+from gpusetup.components.rdma import RDMA
+from gpusetup.components.vgpu import VGPU
+
+__all__ = ["COMPONENTS", "GROUPS"]
+
+COMPONENTS = (DRIVER, CUDA, PYTHON, CONTAINERS, RDMA, IMEX, DESKTOPS, MIG, VGPU, MONITORING)
+GROUPS = {name: group for component in COMPONENTS for name, group in component.packages.items()}
+"""By the fields of a package set, what is known of each."""

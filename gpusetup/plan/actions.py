@@ -1,0 +1,159 @@
+"""What a host has against what it should have: ordered actions with their reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.components import judge
+from gpusetup.components.base import action
+from gpusetup.components.judge import versions
+from gpusetup.components.record import lost, record_of, unfinished
+from gpusetup.components.registry import COMPONENTS, GROUPS
+from gpusetup.model.package import UNPROVEN, Package, PackageSet
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.components.base import Wanted
+    from gpusetup.components.judge import Judged
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import Action, ActionKind
+
+__all__ = ["actions", "missing", "removals"]
+
+
+def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
+    """Return what is not installed at its version."""
+    return tuple(package for package in packages.wanted() if not satisfied(package, installed))
+
+
+def satisfied(package: Package, installed: dict[str, str]) -> bool:
+    """Tell whether a package is installed at the version that it must have."""
+    return versions.satisfied(installed, package.name, package.version)
+
+
+def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
+    """Return installed packages that must go; one that is wanted by name never does."""
+    return tuple(judge.drift.unwanted(installed, packages.remove, [package.name for package in packages.wanted()]))
+
+
+def actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
+    """Yield every change, in the order in which it is made."""
+    for component in COMPONENTS:
+        yield from component.first(host, wanted)
+    if wanted.packages is not None:
+        yield from _repositories(host.facts, wanted.packages)
+        yield from _packages(host, wanted, wanted.packages)
+        yield from _lost(host, wanted.packages)
+        yield from _holds(host.facts, wanted.packages)
+    for component in COMPONENTS:
+        yield from component.actions(host, wanted)
+    yield from _files(host)
+    yield from _record(host)
+
+
+def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
+    configured = {source.uri.rstrip("/") for source in facts.packages.sources}
+    components = {
+        (suite, component)
+        for source in facts.packages.sources
+        for suite in source.suites
+        for component in source.components
+    }
+    for source in packages.sources:
+        uris, key = source.uris or (), source.key or UNPROVEN
+        if like := source.like_suite:
+            lacking = [item for item in source.components or () if (like, item) not in components]
+            if lacking:
+                what = f"{like}: {' '.join(lacking)}"
+                yield action("repository", source.name, what, "the driver's packages are in these components")
+        elif not any(uri.rstrip("/") in configured for uri in uris):
+            prints = key.fingerprints or ("by the digest of the package that has it",)
+            why = f"the packages come from here; key {prints[0]}"
+            yield action("repository", source.name, ", ".join(uris), why)
+
+
+def _packages(host: Judged, wanted: Wanted, packages: PackageSet) -> Iterator[Action]:
+    installed = host.facts.packages.installed
+    gone = removals(packages, installed)
+    if gone:
+        yield action("remove", "packages", " ".join(gone), "they conflict with the packages to install")
+    for name in PackageSet.__struct_fields__:
+        group = getattr(packages, name) if name in GROUPS else ()
+        lacking = [package for package in group if not satisfied(package, installed)]
+        if lacking:
+            kind = _kind(lacking, installed)
+            yield action(kind, name, " ".join(map(str, lacking)), GROUPS[name].why(host, wanted))
+
+
+def _lost(host: Judged, packages: PackageSet) -> Iterator[Action]:
+    """What belongs to the packages on record and was taken away since; a driver that moves brings its own."""
+    wishes = {package.name: package.version for package in packages.wanted()}
+    lost = judge.drift.missing(host.facts.packages.installed, host.record, wishes)
+    if lost:
+        what = " ".join(f"{name}={version}" for name, version in lost.items())
+        yield action("install", "lost", what, "it came with the driver and has been removed")
+
+
+def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
+    moved = [package for package in packages if package.name in installed and package.version]
+    if not moved:
+        return "install"
+    old, new = versions.upstream(installed[moved[0].name]), versions.upstream(moved[0].version)
+    return "downgrade" if old and new and nv(new) < nv(old) else "upgrade"
+
+
+def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
+    installed, held = facts.packages.installed, set(facts.packages.held)
+    libraries = {package.name for package in packages.libraries()}
+    named = {package.name for package in (*packages.driver, *packages.fabric)}
+    exporters = {package.name for package in packages.monitoring}
+    named |= {name for name in libraries | exporters if versions.matches(name, packages.hold)}
+    recorded = {name for name in record_of(facts).holds if name in installed}
+    wanted = {package.name for package in packages.wanted()}
+    obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
+    kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
+    why = "an unattended upgrade must not move libraries under a loaded module"
+    if (named | recorded) - obsolete - kernel - held:
+        if packages.driver:
+            yield action("hold", "driver", "the driver and everything that belongs to it", why)
+        else:
+            yield action("hold", "libraries", " ".join(sorted(libraries)), "an unattended upgrade must not move them")
+    if kernel - held:
+        yield action("hold", "kernel", "the kernel and the package that updates it", _kernel_reason(packages))
+    if obsolete & held:
+        yield action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nothing needs it now")
+
+
+def _kernel_reason(packages: PackageSet) -> str:
+    if packages.keeps_kernel:
+        return "no package would bring prebuilt modules for the next kernel"
+    return "gpusetup_hold_kernel asks for it"
+
+
+def _is_kernel(name: str) -> bool:
+    return name.startswith(("linux-", "kernel")) and "nvidia" not in name
+
+
+def _files(host: Judged) -> Iterator[Action]:
+    """What an earlier apply wrote and somebody else changed since."""
+    for found in judge.drift.files(host.probed, host.record):
+        identity = found.what.strip("/").replace("/", "-")
+        yield action("file", identity, found.what, f"it is {found.now}, and was {found.was}")
+
+
+def _record(host: Judged) -> Iterator[Action]:
+    """A host is as wanted only when its record says so too."""
+    facts = host.facts
+    begun = unfinished(facts)
+    if begun is not None:
+        what = "finish the interrupted apply, verify it and record it"
+        yield action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
+    elif found := list(judge.drift.unfinished({}, host.record)):
+        what = "finish what was begun: " + ", ".join(item.what for item in found)
+        yield action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
+    elif reason := lost(facts):
+        yield action("record", "lost", "start a new record of what gpusetup does here", reason)
+    for left in judge.drift.waits(host.probed, host.record):
+        yield action("record", left.id, "what the last apply left waiting", left.what)
