@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
 from gpusetup.components.desktops import DESKTOPS
-from gpusetup.components.monitoring import without_leftovers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
 from gpusetup.model.desktops import DesktopsWish
@@ -22,6 +21,7 @@ from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
+from gpusetup.plan.wanted import without_leftovers
 from tests.lab.repository import catalog
 from tests.unit.plan.conftest import answer, changes
 
