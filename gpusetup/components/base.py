@@ -28,30 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Reason, Resolution, Stack
 
-__all__ = [
-    "PINNING",
-    "Brought",
-    "Component",
-    "Context",
-    "DriverPackages",
-    "Family",
-    "Group",
-    "Repository",
-    "Wanted",
-    "action",
-    "archive_sources",
-    "brought_driver",
-    "candidates",
-    "covering",
-    "driver_candidates",
-    "glob",
-    "named",
-    "no_names",
-    "repository_at",
-    "working_driver",
-]
-
-
 PINNING = "nvidia-driver-pinning-*"
 """Each is one file of apt preferences that keeps a driver where it is: none but the wanted one may stay."""
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["CONTAINERS", "toolkit_sources"]
-
 _RUNTIMES = ("docker", "containerd", "crio", "podman")
 
 _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zypper": "zypper update"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import Stack
 
-__all__ = ["CUDA", "no_longer_wanted", "not_of", "offered", "patterns", "wanted"]
-
 Library = Literal["cuda", "cudnn", "nccl"]
 _BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")
 """2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["DESKTOPS", "graphics_of"]
-
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")
 _SESSION = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9_./+-]*")

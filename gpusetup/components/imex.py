@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["IMEX", "imex_of"]
-
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _MOST_CHANNELS = 2048
 """What the driver makes room for (ImexChannelCount)."""

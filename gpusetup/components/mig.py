@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["MIG"]
-
 _FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
 _GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")
 _NAMED = re.compile(r"all-(\dg\.\d+gb)(?:([+-][a-z.]+)|\.(me|me\.all|gfx))?")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["MONITORING"]
-
 _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 
 _PORTS = {"dcgm": 9400, "nvidia_gpu_exporter": 9835, "textfile": 9100}

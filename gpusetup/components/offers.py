@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.model.preview import Offer
 
 
-__all__ = ["Offers"]
-
-
 class Offers:
     """Offers by package name, newest first; `known` is false when nobody could look."""
 

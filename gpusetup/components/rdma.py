@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = [
-    "RDMA",
-    "Driver",
-    "MemoryWay",
-    "StorageWay",
-    "driver_of",
-    "having_none",
-    "memory_way",
-    "modules_of",
-    "short_of",
-    "storage_way",
-]
-
 
 class Driver(NamedTuple):
     """The driver that a host has or gets."""

@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.settings import Settings
 
-__all__ = [
-    "begun",
-    "desktops_of",
-    "exporter_of",
-    "forgotten",
-    "hidden",
-    "locks",
-    "lost",
-    "read_applied",
-    "read_record",
-    "record_of",
-    "runtimes_given_up",
-    "unfinished",
-    "unread",
-]
-
 
 def read_applied(document: object) -> Applied:
     """Return a lock as far as this version understands it, with the reason why it cannot be planned from."""

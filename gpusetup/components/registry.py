@@ -13,8 +13,6 @@ from gpusetup.components.python.environments import PYTHON
 from gpusetup.components.rdma import RDMA
 from gpusetup.components.vgpu import VGPU
 
-__all__ = ["COMPONENTS", "GROUPS"]
-
 COMPONENTS = (DRIVER, CUDA, PYTHON, CONTAINERS, RDMA, IMEX, DESKTOPS, MIG, VGPU, MONITORING)
 GROUPS = {name: group for component in COMPONENTS for name, group in component.packages.items()}
 """By the fields of a package set, what is known of each."""

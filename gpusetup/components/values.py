@@ -14,20 +14,6 @@ from gpusetup.model.platforms import Cloud
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "choice",
-    "extra_sources",
-    "fingerprints",
-    "members",
-    "path",
-    "place",
-    "sha256",
-    "source",
-    "texts",
-    "wrong",
-    "yes",
-]
-
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 

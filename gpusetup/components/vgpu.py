@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
     from gpusetup.model.settings import Settings
 
-__all__ = [
-    "VGPU",
-    "brings_guest_driver",
-    "guest_notes",
-    "guest_refusals",
-    "vgpu_refusal",
-    "with_cloud_driver",
-    "with_recorded_token",
-]
-
 _SHOWN = 4
 
 

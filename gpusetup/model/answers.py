@@ -8,18 +8,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.stack import MatrixStamp, Reason, TakenFor
 
-__all__ = [
-    "Asked",
-    "Clash",
-    "MatrixFiles",
-    "MatrixRows",
-    "NoRows",
-    "NoStack",
-    "StackClasses",
-    "Why",
-    "WhyNot",
-]
-
 
 class Clash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the rules that cannot be kept together."""

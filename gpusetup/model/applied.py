@@ -17,25 +17,6 @@ from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.settings import DriverOptions, VgpuFeature
 from gpusetup.model.stack import MatrixStamp, Stack
 
-__all__ = [
-    "NO_LOCK",
-    "SCHEMA",
-    "Applied",
-    "AppliedSettings",
-    "AppliedWanted",
-    "Apply",
-    "Expected",
-    "HostRecord",
-    "KeptFile",
-    "Lost",
-    "RecordedFile",
-    "RecordedMig",
-    "RecordedPython",
-    "RecordedRunfile",
-    "RecordedService",
-    "Verified",
-]
-
 SCHEMA = "gpusetup/host-lock/1"
 
 

@@ -6,9 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Audit", "AuditGroup", "AuditLine", "AuditWho", "Event"]
-
-
 Event = Literal["begin", "end", "refused", "offer", "token"]
 
 

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["SCHEMA", "BundledFile", "BundledSystem", "Manifest", "Since"]
-
 SCHEMA = "gpusetup/bundle/1"
 
 

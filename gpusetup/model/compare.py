@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from gpusetup.model.facts import Failure
 
-__all__ = ["Cell", "Column", "CompareGroup", "Comparison", "Outlier"]
-
 Standing = Literal["usual", "outlier", "unknown"]
 
 

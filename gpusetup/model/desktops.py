@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["BackEnd", "DesktopsWish"]
-
 BackEnd = Literal["egl", "x"]
 """How VirtualGL reaches a GPU: by EGL without any X server there, or through an X server without a screen."""
 

@@ -26,17 +26,6 @@ from gpusetup.model.stack import Resolution
 from gpusetup.model.status import Status
 from gpusetup.model.watch import Watch
 
-__all__ = [
-    "DOCUMENTS",
-    "BundleMade",
-    "ContentPlace",
-    "ErrorDocument",
-    "HandoverFiles",
-    "MonitoringFiles",
-    "Told",
-    "UserDataMade",
-]
-
 
 class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error in words."""

@@ -7,8 +7,6 @@ from msgspec import Struct
 from gpusetup.model.request import Requirement
 from gpusetup.model.stack import Stack
 
-__all__ = ["Environment", "EnvironmentWish", "RoleEnvironment"]
-
 
 class EnvironmentWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One environment as it is asked for."""

@@ -10,16 +10,6 @@ from gpusetup.model.diagnosis import Diagnosis, Finding
 from gpusetup.model.recovery import Recovered
 from gpusetup.model.verdict import Result, Verdict
 
-__all__ = [
-    "DoctorAlert",
-    "DoctorHosts",
-    "DoctorReference",
-    "DoctorText",
-    "OutsideTold",
-    "VerifyReport",
-    "VerifySummary",
-]
-
 
 class VerifySummary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A host in short."""

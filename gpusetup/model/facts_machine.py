@@ -9,28 +9,6 @@ from msgspec import Struct, field
 from gpusetup.model.facts_settings import NvLinks, Way
 from gpusetup.model.mig import MigDevice, MigInstance, MigProfile
 
-__all__ = [
-    "Boot",
-    "Disk",
-    "Display",
-    "Fabric",
-    "Firmware",
-    "Flavour",
-    "Gpu",
-    "InstalledKernel",
-    "Kernel",
-    "ModuleFile",
-    "NvSwitch",
-    "OperatingSystem",
-    "OtherDisplay",
-    "PciLink",
-    "Session",
-    "SigningKey",
-    "Slices",
-    "SwitchDevice",
-    "Virtualisation",
-]
-
 Flavour = Literal["open", "proprietary"]
 Family = Literal["debian", "redhat", "suse", "unknown"]
 

@@ -7,8 +7,6 @@ from msgspec import Struct
 from gpusetup.model.facts_machine import PciLink
 from gpusetup.model.facts_settings import Way
 
-__all__ = ["Hca", "Memlock", "Port", "Rdma", "Storage"]
-
 
 class Port(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A port of an adapter; rates in Gb/s."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["NvLinks", "Settings", "Way"]
-
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """BIOS, CPU and IOMMU of a machine."""

@@ -9,33 +9,6 @@ from msgspec import Struct
 from gpusetup.model.facts_machine import Flavour
 from gpusetup.model.package import Manager
 
-__all__ = [
-    "AutomaticUpgrades",
-    "Candidate",
-    "CandidateVersion",
-    "Containers",
-    "Cuda",
-    "DkmsModule",
-    "Driver",
-    "DriverInstall",
-    "Initramfs",
-    "Interpreter",
-    "Library",
-    "Licence",
-    "LoadedModule",
-    "Lock",
-    "ModuleUse",
-    "Nouveau",
-    "Packages",
-    "Process",
-    "Python",
-    "Service",
-    "Smi",
-    "Source",
-    "Toolkit",
-    "Unreadable",
-]
-
 
 class LoadedModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The NVIDIA module that the kernel has loaded."""

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from gpusetup.model.verdict import Level, Verdict
 
-__all__ = ["Fallen", "Figure", "PastFinding", "PastRun", "ServiceEvent", "Verifications"]
-
 
 class PastFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What failed or warned."""

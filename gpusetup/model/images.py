@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
-__all__ = ["CudaImage", "ImagesFile"]
-
 
 class CudaImage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The images of one CUDA release; each system has a base, a runtime and a devel image."""

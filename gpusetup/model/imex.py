@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["ImexWish"]
-
 
 class ImexWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The machines of a domain, all of them on each, and how many channels programs may use."""

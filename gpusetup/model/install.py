@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Install", "Way"]
-
 Way = Literal["apply", "pip", "uv", "conda", "docker"]
 
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from gpusetup.model.record import MatrixFile, Record
 
-__all__ = ["KernelPair", "KernelPairsFile"]
-
 
 class KernelPair(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A driver and the kernels that it fails with. Driver packages from `fixed_package` on (Debian order) are sound."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["HostKeys", "KeyState", "KnownHosts"]
-
 KeyState = Literal["known", "confirmed", "replaced", "accepted", "unconfirmed", "changed", "another-key", "unreachable"]
 
 

@@ -10,19 +10,6 @@ from gpusetup.model.applied import NO_LOCK, Applied, Verified
 from gpusetup.model.plan import Refusal
 from gpusetup.model.run import PackageChanges, Trouble
 
-__all__ = [
-    "Difference",
-    "Drift",
-    "History",
-    "HostDrift",
-    "HostHistory",
-    "HostRemoval",
-    "Listed",
-    "Past",
-    "Removal",
-    "Removed",
-]
-
 Mend = Literal["apply", "reboot", "hand"]
 
 

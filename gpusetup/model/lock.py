@@ -9,8 +9,6 @@ from msgspec import Struct
 from gpusetup.model.request import Request
 from gpusetup.model.stack import MatrixStamp, Stack
 
-__all__ = ["SCHEMA", "Lock", "PipHashes", "PipRequirements"]
-
 SCHEMA = "gpusetup/lock/1"
 
 

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["Change", "MatrixRelease"]
-
 
 class MatrixRelease(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole matrix in one file; `sha256` is of the files."""

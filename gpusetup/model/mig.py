@@ -6,19 +6,6 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from gpusetup.model.record import MatrixFile, Record
 
-__all__ = [
-    "MigCut",
-    "MigDevice",
-    "MigFile",
-    "MigInstance",
-    "MigInstances",
-    "MigLayout",
-    "MigProduct",
-    "MigProfile",
-    "MigWish",
-    "RecordedInstance",
-]
-
 
 class MigInstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """GPU instances of one profile; a count of 0 is as many as there can be."""

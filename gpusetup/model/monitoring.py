@@ -9,8 +9,6 @@ from msgspec import Struct
 from gpusetup.model.package import Manager  # noqa: TC001 - msgspec reads it
 from gpusetup.model.record import MatrixFile, Record, Version
 
-__all__ = ["CudaOfDcgm", "DcgmPackages", "DcgmPair", "Exporter", "ExporterKind", "ExporterPackages", "MonitoringFile"]
-
 ExporterKind = Literal["dcgm", "nvidia_gpu_exporter", "textfile"]
 
 

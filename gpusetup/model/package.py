@@ -6,24 +6,6 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = [
-    "UNPROVEN",
-    "Built",
-    "CudaRoot",
-    "Installer",
-    "Key",
-    "KeyPackage",
-    "Libraries",
-    "Manager",
-    "Origins",
-    "Package",
-    "PackageSet",
-    "Pin",
-    "Runfile",
-    "Source",
-    "Stream",
-]
-
 Texts = tuple[str, ...]
 
 Built = Literal["prebuilt", "dkms"]

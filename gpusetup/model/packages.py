@@ -7,8 +7,6 @@ from msgspec import Meta, Struct, field
 
 from gpusetup.model.record import Arch, Capability, MatrixFile, PackageVersion, Record, Version
 
-__all__ = ["PackageCode", "PackageFile", "PackageKind", "PackageRelease"]
-
 PackageKind = Literal["wheel", "source", "placeholder"]
 
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Offer", "Preview", "PreviewFinding", "PreviewTransaction"]
-
 
 class Offer(Struct, frozen=True, kw_only=True):
     """One version of a package."""

@@ -8,11 +8,6 @@ from msgspec import Meta, Struct
 
 from gpusetup.model.lock import Lock
 
-__all__ = [
-    "Budget", "FleetHost", "FleetState", "HostForgotten", "Offer", "OfferMade", "PullReport", "PullState",
-    "SignedOffer", "TokenMade",
-]  # fmt: skip
-
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)]
 """A host, a class, a failure domain: part of a path here and of a key in the lease store."""
 Text = Annotated[str, Meta(max_length=4000)]

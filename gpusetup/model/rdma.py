@@ -9,18 +9,6 @@ from msgspec import Struct
 from gpusetup.model.package import Manager  # noqa: TC001 - msgspec reads it
 from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
-__all__ = [
-    "DirectMemory",
-    "GpuDirect",
-    "Part",
-    "RdmaFile",
-    "RdmaPackages",
-    "RdmaStack",
-    "Reach",
-    "StorageMode",
-    "Without",
-]
-
 RdmaStack = Literal["none", "inbox", "doca"]
 """The distribution's own rdma-core, or NVIDIA's DOCA-OFED."""
 DirectMemory = Literal["auto", "dma-buf", "nvidia-peermem"]

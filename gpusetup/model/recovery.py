@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Need", "Recovered", "Recovery", "Step"]
-
 Need = Literal[
     "nothing", "program", "update", "look", "reset", "drain", "drain-reset", "reboot", "hands", "support",
 ]  # fmt: skip

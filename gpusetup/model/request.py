@@ -6,17 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = [
-    "COMPONENTS",
-    "DEFAULT_COMPONENTS",
-    "PACKAGES",
-    "DriverCandidate",
-    "LibraryCandidates",
-    "ModuleFlavour",
-    "Request",
-    "Requirement",
-]
-
 ModuleFlavour = Literal["open", "proprietary"]
 
 PACKAGES = (

@@ -10,8 +10,6 @@ from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.stack import MatrixStamp, Stack
 from gpusetup.model.verdict import Result
 
-__all__ = ["VERIFICATION", "Applied", "HostOutcome", "PackageChanges", "State", "Trouble"]
-
 VERIFICATION = "verification"
 """Where a host was that a person stopped after its changes were made: its `failed_at`."""
 

@@ -14,18 +14,6 @@ from gpusetup.model.package import Source
 from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
 from gpusetup.model.request import Requirement
 
-__all__ = [
-    "DriverOptions",
-    "HashedLines",
-    "ModuleWay",
-    "Monitoring",
-    "RebootPolicy",
-    "ReloadPolicy",
-    "RestartPolicy",
-    "Settings",
-    "VgpuFeature",
-]
-
 ReloadPolicy = Literal["idle", "never"]
 ModuleWay = Literal["auto", "prebuilt", "dkms"]
 RebootPolicy = Literal["never", "when-needed", "schedule"]

@@ -9,25 +9,6 @@ from msgspec import UNSET, Struct, UnsetType
 from gpusetup.model.install import Install
 from gpusetup.model.request import COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
 
-__all__ = [
-    "CudaChoice",
-    "CupyChoice",
-    "DriverChoice",
-    "JaxChoice",
-    "LibraryChoice",
-    "MatrixStamp",
-    "PackageChoice",
-    "PythonChoice",
-    "Reason",
-    "Relation",
-    "Resolution",
-    "Stack",
-    "TakenFor",
-    "TensorflowChoice",
-    "TorchChoice",
-    "exact_requirements",
-]
-
 Relation = Literal["native", "backward", "minor-version", "forward"]
 
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["FINAL", "SCHEMA", "STATUS_FILE", "Problem", "Reboot", "Recheck", "State", "Status"]
-
 SCHEMA = "gpusetup/status/1"
 STATUS_FILE = "/var/lib/gpusetup/status.json"
 

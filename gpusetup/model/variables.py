@@ -17,8 +17,6 @@ from gpusetup.model.rdma import RdmaStack
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
 from gpusetup.model.verdict import Level
 
-__all__ = ["NOTHING", "Owner", "Part", "RoleVariables"]
-
 Texts = tuple[str, ...]
 Packages = tuple[Package, ...]
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Blame", "Curve", "Curves", "Finding", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
-
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]
 Blame = Literal["", "gpu", "driver", "host", "stack", "environment", "job"]

@@ -6,8 +6,6 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-__all__ = ["GpuNow", "Look", "Program", "State", "Stuck", "Watch", "WatchedHost"]
-
 State = Literal["waiting", "connecting", "live", "stuck", "silent", "down", "refused"]
 """`stuck`: the host answers, its driver does not. `silent`: connected, and no line comes."""
 

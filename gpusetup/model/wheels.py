@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from gpusetup.model.record import Arch, MatrixFile, Record
 
-__all__ = ["Closure", "Size", "WheelsFile"]
-
 
 class Size(NamedTuple):
     """Bytes of one wheel; those for another Python differ by a few."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Action, ActionKind
 
-__all__ = ["actions", "missing", "removals"]
-
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
     """Return what is not installed at its version."""

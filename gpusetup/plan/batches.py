@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.plan import HostPlan
 
-__all__ = ["batches", "batches_of", "sizes_after"]
-
 
 def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:
     """Return the hosts that change, in their batches."""

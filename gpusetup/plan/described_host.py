@@ -15,8 +15,6 @@ from gpusetup.model.request import Request
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
 
-__all__ = ["CODENAMES", "UNKNOWN_KERNEL", "as_delivered", "imagined_host", "with_gpus_of"]
-
 UNKNOWN_KERNEL = "unknown"
 CODENAMES = {
     "debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie",

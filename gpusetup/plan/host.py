@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Resolution
     from gpusetup.model.variables import RoleVariables
 
-__all__ = ["Draft", "Planner"]
-
 _TELLING = ("reboot", "module-load")  # actions that say best why a host boots
 Stage = Literal["offers", "transaction", "final"]
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["apply_line", "companions_of", "dockerfile", "install_of"]
-
 _AGAINST_TORCH = "--no-build-isolation"
 """What pip needs where a package is compiled against the torch that is installed."""
 _BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")

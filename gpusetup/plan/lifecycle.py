@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Past
     from gpusetup.model.package import PackageSet
 
-__all__ = ["applied_id", "choose", "differences", "is_verified", "pending_reboot", "removal_of"]
-
 
 def applied_id(facts: HostFacts) -> str:
     """Return the id of the apply on record, nothing when there is none."""

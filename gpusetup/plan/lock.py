@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["hashed_lines", "lock_of", "read_lock", "with_hashes"]
-
 
 def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
     """Return the lock of a resolution."""

@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Resolution
 
-__all__ = [
-    "NO_GPU",
-    "Guest",
-    "apply_refused",
-    "borrowed_from",
-    "driver_refusals",
-    "elsewhere",
-    "findings",
-    "guest_refusal",
-    "homeless_refusal",
-    "host_refusals",
-    "is_jetson",
-    "refusal_not_seen",
-    "refusal_of",
-]
-
 
 def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:
     """Return what an error means for the one host that it is about; `note` stands for the error's own."""

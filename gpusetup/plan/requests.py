@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.settings import Settings
 
-__all__ = ["request_for"]
-
 _RUNTIME_WHEELS = (
     "nvidia-cuda-runtime",
     "nvidia-cuda-runtime-cu13",

@@ -30,8 +30,6 @@ from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["KNOWN", "NO_EFFECT", "PREFIX", "overruled", "read_level", "settings_for"]
-
 PREFIX = "gpusetup_"
 NO_EFFECT = " on the command line has no effect"
 """In every sentence about a wish that a higher level overrules."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Origins, PackageSet
 
-__all__ = ["for_manager", "question_variables", "role_variables"]
-
 
 def for_manager(facts: HostFacts) -> RoleVariables:
     """Return what every play on a host is told: which package manager it has."""

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["asks", "manages_driver", "needs_packages", "packed", "unpacked", "wanted_of", "without_leftovers"]
-
 KERNEL_PACKAGES = {
     "apt": (
         "linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "linux-cloud*",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["DRIVER"]
-
 
 def _first(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """What must be gone before packages come."""

@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import DriverCandidate
     from gpusetup.model.settings import Settings
 
-__all__ = [
-    "Prebuilt",
-    "Ways",
-    "choose",
-    "found_built",
-    "no_way",
-    "nvidia_prebuilt",
-    "only_trusted",
-    "other_way",
-    "prebuilt_patterns",
-    "refusal",
-    "repositories_of",
-    "seen_through_streams",
-    "stale_prebuilt",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Prebuilt:

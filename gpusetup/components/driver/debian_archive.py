@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["DebianArchive", "last_seen"]
-
 _TOOLKIT = "nvidia-cuda-toolkit"
 _TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
 """Lets nvcc use the compiler that this toolkit knows; the suite's own is newer."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.repos import FabricPackages, Format, ReposFile
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["companions", "fabric_globs", "fabric_of", "held"]
-
 
 def held(repos: ReposFile, source: str, family: str) -> tuple[str, ...]:
     """Return globs of everything that moves with the driver."""

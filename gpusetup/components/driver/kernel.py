@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context
     from gpusetup.model.repos import KernelPackages
 
-__all__ = ["flavour_of", "header_patterns", "headers", "unknown_kernel_note"]
-
 
 def headers(context: Context) -> tuple[Package, ...]:
     """Return the headers of the kernel that boots next, and the package that brings those of later kernels."""

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["NvidiaRepository"]
-
 _STREAMS = "nvidia-driver"
 """The module whose streams choose a branch."""
 _BUILDERS = {"8": "powertools", "9": "crb", "10": "crb"}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["RunfileInstaller"]
-
 _BUILDER = "dkms"
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["UbuntuArchive", "graphics", "graphics_patterns", "of_other_series"]
-
 _GRAPHICS = (
     "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",
     "xserver-xorg-video-nvidia",

@@ -43,15 +43,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Reason, Resolution, Stack
 
-__all__ = [
-    "PYTHON",
-    "environment_of",
-    "environment_packages",
-    "path_of",
-    "settled",
-    "with_one_driver",
-]
-
 _FORM = "{serve: [vllm==0.19.*], train: [torch==2.11.*, deepspeed]}"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 _HOLDS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy")

@@ -25,28 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = [
-    "CAPPED_MAJOR",
-    "LIBRARIES",
-    "SYSTEM_PYTHON",
-    "Interpreter",
-    "adopted_python",
-    "adopted_requirements",
-    "adoption",
-    "compiler_caps",
-    "compiler_wheels",
-    "has_python",
-    "installed_version",
-    "interpreter_of",
-    "limit_of",
-    "limits",
-    "packaged_patterns",
-    "python_requirements",
-    "pythons_of",
-    "system_of",
-    "without_caps",
-]
-
 _RULE = "compiler-wheels-within-driver"
 _COMPANIONS = ("torchvision", "torchaudio")
 CAPPED_MAJOR = 13

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import Action
     from gpusetup.model.wheels import Size, WheelsFile
 
-__all__ = ["Room", "room_of", "rooms_of", "together", "unmeasured"]
-
 _BESIDE = 10
 """Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""
 
