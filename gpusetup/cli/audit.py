@@ -23,7 +23,7 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.model.audit import Audit, AuditLine
+    from gpusetup.model.fleet import Audit, AuditLine
 
 __all__ = ["add_arguments", "run"]
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Read, prove, tell."""
     from gpusetup.drive.audit import FILE, read
     from gpusetup.drive.rundir import state_home
-    from gpusetup.model.audit import Audit
+    from gpusetup.model.fleet import Audit
 
     home = Path(arguments.folder) if arguments.folder else state_home(os.environ)
     if arguments.folder and not (home / FILE).exists():

@@ -139,7 +139,7 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     """Return the wishes with the source that a bundle is made from: the hosts' own may be the bundle itself."""
     from msgspec.structs import replace
 
-    from gpusetup.components.addresses import given
+    from gpusetup.components.values import given
 
     named = f"{PREFIX}source" in said
     folder = settings.source.startswith("/") and given(settings.source) is None

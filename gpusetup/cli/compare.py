@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from gpusetup.model.compare import Comparison
     from gpusetup.model.facts import Facts, Failure, HostFacts
+    from gpusetup.model.fleet import Comparison
     from gpusetup.model.verdict import Result
 
 __all__ = ["add_arguments", "run"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.products import Lookup
-    from gpusetup.model.recovery import Recovered
+    from gpusetup.model.diagnosis import Recovered
     from gpusetup.rollout.recovery import Hosts
 
 __all__ = ["add_arguments", "refuse_beside", "refuse_without_apply", "run"]

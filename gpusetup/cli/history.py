@@ -124,7 +124,7 @@ def _json(
     import msgspec
 
     from gpusetup.health.history import iso
-    from gpusetup.model.health import Verifications
+    from gpusetup.model.fleet import Verifications
 
     document = {
         "schema": "gpusetup/verifications/1", "ok": not fallen, "host": host, "file": str(path),

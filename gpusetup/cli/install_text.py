@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.install import Install, Way
-    from gpusetup.model.stack import Resolution
+    from gpusetup.model.stack import Install, Resolution, Way
 
 __all__ = ["WAYS", "copied", "ending"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
 
     from gpusetup.drive.host_keys import Key, Place
-    from gpusetup.model.known_hosts import HostKeys, KnownHosts
+    from gpusetup.model.fleet import HostKeys, KnownHosts
 
 __all__ = ["add_arguments", "run"]
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Ask, compare, keep, tell."""
     from gpusetup.drive.host_keys import FILE, authority, write
     from gpusetup.drive.rundir import state_home
-    from gpusetup.model.known_hosts import KnownHosts
+    from gpusetup.model.fleet import KnownHosts
 
     path = Path(arguments.file) if arguments.file else state_home(os.environ) / FILE
     if bool(arguments.ca) != bool(arguments.patterns):
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _hosts(arguments: argparse.Namespace, path: Path) -> dict[str, HostKeys]:
     from gpusetup.drive.host_keys import judge, kept, scan, trusted, write
-    from gpusetup.model.known_hosts import HostKeys
+    from gpusetup.model.fleet import HostKeys
 
     places = _places(arguments)
     names = {word: name for name, place in places.items() for word in (name, place.alias, place.address) if word}

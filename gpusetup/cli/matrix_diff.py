@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.matrix_release import Change, MatrixRelease
+    from gpusetup.model.answers import Change, MatrixRelease
 
 __all__ = ["add_arguments", "lines", "named", "run", "summary"]
 

@@ -10,7 +10,7 @@ from gpusetup.report.page import page, stamp
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from gpusetup.model.compare import Cell, Column, CompareGroup, Comparison
+    from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison
 
 __all__ = ["to_html"]
 

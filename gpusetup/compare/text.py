@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpusetup.model.compare import CompareGroup, Outlier
+    from gpusetup.model.fleet import CompareGroup, Outlier
 
 __all__ = ["COLUMNS", "rows", "shown", "title", "trailer"]
 

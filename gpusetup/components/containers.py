@@ -12,11 +12,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.addresses import given
 from gpusetup.components.base import Brought, Component, Group, action, repository_at
 from gpusetup.components.judge import versions
 from gpusetup.components.record import record_of, runtimes_given_up
-from gpusetup.components.values import choice, texts, wrong
+from gpusetup.components.values import choice, given, texts, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
 from gpusetup.model.settings import RestartPolicy

@@ -12,7 +12,7 @@ from gpusetup.components.judge import Judged, names
 from gpusetup.components.record import record_of
 from gpusetup.components.values import members
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.imex import ImexWish
+from gpusetup.model.components import ImexWish
 from gpusetup.model.plan import Action
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpusetup.components.base import Brought, Component
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
-from gpusetup.model.mig import MigInstances, MigLayout, MigWish
+from gpusetup.model.components import MigInstances, MigLayout, MigWish
 from gpusetup.model.plan import Action
 from gpusetup.versions import nv
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.components import MigProduct
     from gpusetup.model.facts import Gpu, HostFacts
-    from gpusetup.model.mig import MigProduct
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack

@@ -16,7 +16,7 @@ from gpusetup.components.record import exporter_of, record_of
 from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
-from gpusetup.model.monitoring import Exporter
+from gpusetup.model.components import Exporter
 from gpusetup.model.package import Package
 from gpusetup.model.settings import Monitoring
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.components import DcgmPair, ExporterKind, ExporterPackages
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.monitoring import DcgmPair, ExporterKind, ExporterPackages
     from gpusetup.model.package import Manager
     from gpusetup.model.plan import Action
     from gpusetup.model.settings import Settings

@@ -12,7 +12,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.preview import Offer
+    from gpusetup.model.plan import Offer
 
 
 class Offers:

@@ -19,9 +19,8 @@ from gpusetup.model.stack import Stack
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Apply
-    from gpusetup.model.desktops import DesktopsWish
+    from gpusetup.model.components import DesktopsWish, Exporter
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.monitoring import Exporter
     from gpusetup.model.settings import Settings
 
 

@@ -9,10 +9,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.addresses import given
 from gpusetup.components.base import Component, working_driver
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, path, wrong
+from gpusetup.components.values import choice, given, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.vgpu import files_of, fitting
 from gpusetup.model.plan import Action, Refusal

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.doctor.look import Look
-    from gpusetup.model.diagnosis import Cause, Finding
-    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.diagnosis import Cause, Finding, Recovery
     from gpusetup.model.symptoms import Reset
 
 __all__ = ["asked", "current", "of_machine", "recovery_of"]

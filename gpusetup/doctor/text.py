@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gpusetup.doctor.outside import Shown
-    from gpusetup.model.diagnosis import Diagnosis, Finding, Reference
-    from gpusetup.model.recovery import Recovered, Recovery
+    from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
 __all__ = [
     "CLEAN",

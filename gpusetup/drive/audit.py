@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from gpusetup.drive.names import folded
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
-from gpusetup.model.audit import AuditGroup, AuditLine, AuditWho, Event
+from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

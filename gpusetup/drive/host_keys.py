@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from gpusetup.model.known_hosts import KeyState
+    from gpusetup.model.fleet import KeyState
 
 __all__ = ["FILE", "Key", "Place", "authority", "judge", "kept", "place_of", "scan", "trusted", "write"]
 

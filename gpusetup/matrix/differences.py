@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.matrix.load import NAMES, package_files
-from gpusetup.model.matrix_release import Change
+from gpusetup.model.answers import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ import msgspec
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.matrix.differences import texts_of
 from gpusetup.matrix.load import NAMES, Matrix, canonical, package_files, shipped_date
-from gpusetup.model.matrix_release import MatrixRelease
+from gpusetup.model.answers import MatrixRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,16 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpusetup.model.figures import GpuFiguresFile
-    from gpusetup.model.images import ImagesFile
-    from gpusetup.model.kernels import KernelPairsFile
-    from gpusetup.model.mig import MigFile
-    from gpusetup.model.monitoring import MonitoringFile
+    from gpusetup.model.components import MigFile, MonitoringFile, RdmaFile
     from gpusetup.model.packages import PackageFile
-    from gpusetup.model.rdma import RdmaFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.stack import MatrixStamp
-    from gpusetup.model.wheels import WheelsFile
+    from gpusetup.model.tables import GpuFiguresFile, ImagesFile, KernelPairsFile, WheelsFile
 
 __all__ = [
     "NAMES",
@@ -76,31 +71,31 @@ def struct_of(name: str) -> type[record.MatrixFile]:
 
         return PackageFile
     if name == "kernel_pairs":
-        from gpusetup.model.kernels import KernelPairsFile
+        from gpusetup.model.tables import KernelPairsFile
 
         return KernelPairsFile
     if name == "images":
-        from gpusetup.model.images import ImagesFile
+        from gpusetup.model.tables import ImagesFile
 
         return ImagesFile
     if name == "gpu_figures":
-        from gpusetup.model.figures import GpuFiguresFile
+        from gpusetup.model.tables import GpuFiguresFile
 
         return GpuFiguresFile
     if name == "wheels":
-        from gpusetup.model.wheels import WheelsFile
+        from gpusetup.model.tables import WheelsFile
 
         return WheelsFile
     if name == "mig":
-        from gpusetup.model.mig import MigFile
+        from gpusetup.model.components import MigFile
 
         return MigFile
     if name == "monitoring":
-        from gpusetup.model.monitoring import MonitoringFile
+        from gpusetup.model.components import MonitoringFile
 
         return MonitoringFile
     if name == "rdma":
-        from gpusetup.model.rdma import RdmaFile
+        from gpusetup.model.components import RdmaFile
 
         return RdmaFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it

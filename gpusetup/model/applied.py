@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.desktops import DesktopsWish
-from gpusetup.model.environment import Environment
-from gpusetup.model.imex import ImexWish
-from gpusetup.model.mig import MigCut, MigLayout
-from gpusetup.model.monitoring import Exporter
+from gpusetup.model.components import DesktopsWish, Environment, Exporter, GpuDirect, ImexWish, MigCut, MigLayout
 from gpusetup.model.package import PackageSet
-from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.settings import DriverOptions, VgpuFeature
 from gpusetup.model.stack import MatrixStamp, Stack
 

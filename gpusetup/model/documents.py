@@ -7,18 +7,24 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.about import About
-from gpusetup.model.answers import MatrixFiles, MatrixRows, NoRows, NoStack, StackClasses, Why, WhyNot
+from gpusetup.model.answers import (
+    Change,
+    MatrixFiles,
+    MatrixRelease,
+    MatrixRows,
+    NoRows,
+    NoStack,
+    StackClasses,
+    Why,
+    WhyNot,
+)
 from gpusetup.model.applied import Applied
-from gpusetup.model.audit import Audit
 from gpusetup.model.bundle import Manifest
-from gpusetup.model.compare import Comparison
 from gpusetup.model.examined import DoctorAlert, DoctorHosts, DoctorReference, DoctorText, VerifyReport
 from gpusetup.model.facts import Facts
-from gpusetup.model.health import Verifications
-from gpusetup.model.known_hosts import KnownHosts
+from gpusetup.model.fleet import Audit, Comparison, KnownHosts, Verifications
 from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
-from gpusetup.model.matrix_release import Change, MatrixRelease
 from gpusetup.model.plan import Plan
 from gpusetup.model.pull import FleetState, HostForgotten, Offer, OfferMade, PullReport, SignedOffer, TokenMade
 from gpusetup.model.run import Applied as ApplyRun

@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.diagnosis import Diagnosis, Finding
-from gpusetup.model.recovery import Recovered
+from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered
 from gpusetup.model.verdict import Result, Verdict
 
 

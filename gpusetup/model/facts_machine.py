@@ -1,4 +1,4 @@
-"""Facts of the machine itself: system, kernels, PCI devices, firmware, screens. Import from `gpusetup.model.facts`."""
+"""Facts of the machine: system, kernels, PCI devices, adapters, firmware, screen. Import from `gpusetup.model.facts`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,112 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model.facts_settings import NvLinks, Way
-from gpusetup.model.mig import MigDevice, MigInstance, MigProfile
+from gpusetup.model.components import MigDevice, MigInstance, MigProfile
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """BIOS, CPU and IOMMU of a machine."""
+
+    bios_vendor: str | None = None
+    bios_version: str | None = None
+    bios_date: str | None = None
+    board: str | None = None
+    cpu: str | None = None
+    microcode: str | None = None
+    smt: bool | None = None
+    governor: str | None = None
+    numa_nodes: int | None = None
+    iommu: bool | None = None
+
+
+class Way(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What lies between the processor and a GPU."""
+
+    iommu: str | None = None
+    """How its IOMMU group translates: identity (not at all), DMA, DMA-FQ."""
+    bridges: int = 0
+    above: tuple[str, ...] = ()
+    """These bridges, the nearest first; empty too where it was captured before this was looked at."""
+    acs_redirect: tuple[str, ...] | None = None
+    """Bridges above it whose ACS sends traffic between GPUs up to the root; None: only root reads that."""
+    max_payload: int | None = None
+    max_read_request: int | None = None
+    bar_mib: int | None = None
+    """The largest window into the GPU's memory."""
+
+
+class NvLinks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NVLinks of a GPU: how many are up and down, and the slowest of those that are up, GB/s each way."""
+
+    up: int
+    down: int
+    slowest: float | None = None
+
+
+class Port(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A port of an adapter; rates in Gb/s."""
+
+    number: int
+    layer: str | None = None
+    """InfiniBand or Ethernet."""
+    state: str | None = None
+    """ACTIVE; INIT before a subnet manager has set it up; DOWN."""
+    physical: str | None = None
+    rate: float | None = None
+    fastest: float | None = None
+    """The highest rate that the port says it can have; None where nothing tells."""
+    subnet_manager: bool | None = None
+    interface: str | None = None
+
+
+class Hca(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An adapter with RDMA (`mlx5_0`): one function of a card."""
+
+    name: str
+    address: str | None = None
+    pci_id: str | None = None
+    board: str | None = None
+    firmware: str | None = None
+    numa_node: int | None = None
+    link: PciLink | None = None
+    way: Way | None = None
+    ports: tuple[Port, ...] = ()
+
+
+class Memlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much memory programs may lock, which RDMA does with every buffer."""
+
+    kib: int | None = None
+    """Of the session that looked."""
+    unlimited: bool = False
+    lifted: bool = False
+    """The files of limits lift it for everyone who logs in."""
+
+
+class Rdma(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The adapters, and what they need of the system."""
+
+    hcas: tuple[Hca, ...] = ()
+    peer_memory: bool | None = None
+    """Whether the RDMA stack takes nvidia_peermem; None where the kernel's symbols are not to be read."""
+    memlock: Memlock = Memlock()
+
+
+class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What cuFile can use to read files straight into GPU memory."""
+
+    nvidia_fs: str | None = None
+    """The version of the module that is loaded."""
+    p2pdma: bool | None = None
+    """Whether the running kernel has PCI peer-to-peer DMA."""
+    multipath: bool | None = None
+    """NVMe multipath of the loaded module."""
+    registry: str = ""
+    """RegistryDwords of the loaded driver."""
+    use_pci_p2pdma: bool | None = None
+    """As cufile.json has it."""
+    drives: int = 0
+
 
 Flavour = Literal["open", "proprietary"]
 Family = Literal["debian", "redhat", "suse", "unknown"]

@@ -1,4 +1,4 @@
-"""What apply would do, per host: the document gpusetup/plan/1. Apply can be given it back."""
+"""What apply would do, per host: the document gpusetup/plan/1; and what a host answers between two looks."""
 
 from __future__ import annotations
 
@@ -78,3 +78,38 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hosts: dict[str, HostPlan]
     batches: tuple[tuple[str, ...], ...] = ()
     """Who would change together, one batch after the other; empty where nobody asked."""
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """One version of a package."""
+
+    version: str
+    transitional: bool = False
+
+
+class PreviewFinding(Struct, frozen=True, kw_only=True):
+    """What stands in the way, or is worth a word."""
+
+    level: Literal["refuse", "warn", "info"]
+    id: str = ""
+    text: str = ""
+    hint: str = ""
+    reference: str = ""
+
+
+class PreviewTransaction(Struct, frozen=True, kw_only=True):
+    """What the package manager would do."""
+
+    remove: dict[str, str] = {}
+    download_bytes: int | None = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """The answer; hosts tell more than is asked for here."""
+
+    findings: tuple[PreviewFinding, ...] = ()
+    candidates: dict[str, tuple[Offer, ...]] = {}
+    """Versions by package name, newest first."""
+    transaction: PreviewTransaction | None = None
+    fetched: str = ""
+    """Where the host keeps the package lists for what follows; nothing when they are gone."""

@@ -6,12 +6,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpusetup.model.desktops import DesktopsWish
-from gpusetup.model.environment import EnvironmentWish
-from gpusetup.model.imex import ImexWish
-from gpusetup.model.mig import MigWish
+from gpusetup.model.components import (
+    DesktopsWish,
+    DirectMemory,
+    EnvironmentWish,
+    ImexWish,
+    MigWish,
+    RdmaStack,
+    StorageMode,
+)
 from gpusetup.model.package import Source
-from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
 from gpusetup.model.request import Requirement
 
 ReloadPolicy = Literal["idle", "never"]

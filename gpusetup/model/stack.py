@@ -1,4 +1,4 @@
-"""The resolver's answer: one stack, why each part was chosen, and what to keep in mind."""
+"""The resolver's answer: one stack, why each part was chosen, what to keep in mind, and the lines that install it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,29 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.install import Install
 from gpusetup.model.request import COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
+
+Way = Literal["apply", "pip", "uv", "conda", "docker"]
+
+
+class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shell lines for each way, a Dockerfile for docker; empty where a way does not install this stack."""
+
+    apply: tuple[str, ...]
+    pip: tuple[str, ...]
+    uv: tuple[str, ...]
+    conda: tuple[str, ...]
+    docker: tuple[str, ...]
+    companions: dict[str, str]
+    """Packages that belong to the chosen torch (torchvision, torchaudio, triton) and their versions."""
+    notes: dict[Way, str]
+    """What one should know about a way, or why it has no lines."""
+
+    def lines(self, way: Way) -> tuple[str, ...]:
+        """Return the lines of one way."""
+        lines: tuple[str, ...] = getattr(self, way)
+        return lines
+
 
 Relation = Literal["native", "backward", "minor-version", "forward"]
 

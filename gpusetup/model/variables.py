@@ -10,10 +10,8 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
-from gpusetup.model.environment import RoleEnvironment
-from gpusetup.model.mig import MigLayout
+from gpusetup.model.components import MigLayout, RdmaStack, RoleEnvironment
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
-from gpusetup.model.rdma import RdmaStack
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
 from gpusetup.model.verdict import Level
 

@@ -27,8 +27,7 @@ from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
-from gpusetup.model.plan import Action, HostPlan, Refusal
-from gpusetup.model.preview import PreviewTransaction
+from gpusetup.model.plan import Action, HostPlan, PreviewTransaction, Refusal
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.actions import actions, missing, removals
 from gpusetup.plan.preflight import (
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Family
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.preview import Preview
+    from gpusetup.model.plan import Preview
     from gpusetup.model.request import DriverCandidate, Request
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Resolution

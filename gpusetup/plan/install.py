@@ -7,8 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from gpusetup.components.python.requirements import LIBRARIES, python_requirements
-from gpusetup.model.install import Install
-from gpusetup.model.stack import exact_requirements
+from gpusetup.model.stack import Install, exact_requirements
 from gpusetup.versions import cuda_minor, nv
 from gpusetup.versions import cuda_minor as _minor
 
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.images import CudaImage
-    from gpusetup.model.install import Way
     from gpusetup.model.platforms import OsRelease
     from gpusetup.model.request import Request
-    from gpusetup.model.stack import Resolution, Stack
+    from gpusetup.model.stack import Resolution, Stack, Way
+    from gpusetup.model.tables import CudaImage
 
 _AGAINST_TORCH = "--no-build-isolation"
 """What pip needs where a package is compiled against the torch that is installed."""

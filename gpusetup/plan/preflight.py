@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
-    from gpusetup.model.kernels import KernelPairsFile
-    from gpusetup.model.plan import PackageSet
-    from gpusetup.model.preview import Preview
+    from gpusetup.model.plan import PackageSet, Preview
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Resolution
+    from gpusetup.model.tables import KernelPairsFile
 
 
 def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:

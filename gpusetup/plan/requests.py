@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.components.addresses import given
 from gpusetup.components.base import brought_driver, working_driver
 from gpusetup.components.driver.built import other_way
 from gpusetup.components.python.requirements import adopted_python, installed_version
 from gpusetup.components.record import record_of
+from gpusetup.components.values import given
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 from gpusetup.model.stack import exact_requirements

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.figures import GpuFigures
     from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
     from gpusetup.model.record import Record
     from gpusetup.model.release import DriverBranch, DriverVersion
     from gpusetup.model.request import Request
+    from gpusetup.model.tables import GpuFigures
 
 __all__ = ["TABLES", "table_rows"]
 

@@ -15,8 +15,7 @@ from gpusetup.drive.names import check_host_name
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
-from gpusetup.model.plan import HostPlan, Plan, Refusal
-from gpusetup.model.preview import Preview
+from gpusetup.model.plan import HostPlan, Plan, Preview, Refusal
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.preflight import refusal_not_seen, refusal_of
 

@@ -15,7 +15,7 @@ from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
-from gpusetup.model.recovery import Recovered
+from gpusetup.model.diagnosis import Recovered
 from gpusetup.plan.variables import for_manager
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.owner import owner_of, twins
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import HostProgress
-    from gpusetup.model.diagnosis import Diagnosis
-    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.diagnosis import Diagnosis, Recovery
     from gpusetup.model.settings import RebootPolicy
     from gpusetup.rollout.draining import Draining
     from gpusetup.rollout.looks import Rollout

@@ -26,7 +26,7 @@ from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.lock import PipRequirements
 from gpusetup.model.package import Package
-from gpusetup.model.preview import Preview
+from gpusetup.model.plan import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Resolution
 from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, imagined_host, with_gpus_of

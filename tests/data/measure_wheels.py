@@ -25,7 +25,7 @@ from gpusetup.errors import GpuSetupError, NoStackError
 from gpusetup.matrix.load import canonical, matrix
 from gpusetup.model.record import Arch, Source
 from gpusetup.model.request import Request, Requirement
-from gpusetup.model.wheels import Closure, Size, WheelsFile
+from gpusetup.model.tables import Closure, Size, WheelsFile
 from gpusetup.resolve.api import resolve
 from tools.refresh.index import PYPI, Index
 

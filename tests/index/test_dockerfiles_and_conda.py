@@ -20,8 +20,7 @@ from gpusetup.resolve.requests import parse_requirements
 from tests.questions import IDS, QUESTIONS
 
 if TYPE_CHECKING:
-    from gpusetup.model.install import Install
-    from gpusetup.model.stack import Resolution
+    from gpusetup.model.stack import Install, Resolution
 
 Asked = tuple[tuple[str, ...], dict[str, Any]]
 

@@ -29,8 +29,7 @@ from tests.questions import IDS, QUESTIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpusetup.model.install import Install
-    from gpusetup.model.stack import Stack
+    from gpusetup.model.stack import Install, Stack
 
 PYPI, PYTORCH = "https://pypi.org/simple/pip/", "https://download.pytorch.org/whl/torch/"
 

@@ -27,7 +27,7 @@ from tools.refresh.sources import PLACES, SOURCES, gather
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpusetup.model.matrix_release import Change
+    from gpusetup.model.answers import Change
     from tools.refresh.gathering import Gathering
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data"

@@ -13,8 +13,8 @@ from gpusetup.model.package import Libraries, Origins, Package, Runfile
 from gpusetup.model.request import DriverCandidate
 
 if TYPE_CHECKING:
-    from gpusetup.components.addresses import Given
     from gpusetup.components.base import Context
+    from gpusetup.components.values import Given
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.request import LibraryCandidates

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpusetup.components.addresses import given
 from gpusetup.components.base import Context, Repository, repository_at
 from gpusetup.components.containers import toolkit_sources
 from gpusetup.components.driver.debian_archive import DebianArchive, last_seen
 from gpusetup.components.driver.nvidia import NvidiaRepository
 from gpusetup.components.driver.runfile import RunfileInstaller
 from gpusetup.components.driver.ubuntu_archive import UbuntuArchive
+from gpusetup.components.values import given
 from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins
 from gpusetup.model.plan import Refusal
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gpusetup.components.base import Wanted
     from gpusetup.model.plan import Action
-    from gpusetup.model.wheels import Size, WheelsFile
+    from gpusetup.model.tables import Size, WheelsFile
 
 _BESIDE = 10
 """Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""

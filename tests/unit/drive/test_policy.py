@@ -18,7 +18,7 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
 from gpusetup.errors import PreflightError
-from gpusetup.model.audit import AuditWho
+from gpusetup.model.fleet import AuditWho
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,7 @@ from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.plan import Action
-from gpusetup.model.preview import Preview
+from gpusetup.model.plan import Action, Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner

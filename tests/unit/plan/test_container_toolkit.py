@@ -6,7 +6,7 @@ import pytest
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers, Source
-from gpusetup.model.preview import Offer, Preview
+from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 
 TOOLKIT = matrix().repos.container_toolkit

@@ -10,12 +10,11 @@ import pytest
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.components.python.size import Room, room_of
 from gpusetup.matrix.load import matrix
-from gpusetup.model.plan import HostPlan, Plan
-from gpusetup.model.preview import Preview, PreviewTransaction
+from gpusetup.model.plan import HostPlan, Plan, Preview, PreviewTransaction
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
-from gpusetup.model.wheels import WheelsFile
+from gpusetup.model.tables import WheelsFile
 
 MEASURED = msgspec.convert(
     {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.addresses import given
+from gpusetup.components.values import given
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts import NvSwitch
 from gpusetup.model.request import Requirement

@@ -7,8 +7,7 @@ from gpusetup.components.driver import kernel
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.offers import Offers
 from gpusetup.matrix.load import matrix
-from gpusetup.model.plan import Package
-from gpusetup.model.preview import Offer, Preview
+from gpusetup.model.plan import Offer, Package, Preview
 from gpusetup.model.settings import Settings
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.model.preview import Preview
+    from gpusetup.model.plan import HostPlan, Preview
     from gpusetup.plan.host import Planner
 
     Make = Callable[..., HostFacts]

@@ -10,7 +10,7 @@ import pytest
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord
-from gpusetup.model.preview import Offer, Preview
+from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 
 H200, RTX, V100 = "ubuntu24.04-h200-keep", "ubuntu24.04-rtx4090-open", "debian12-v100-proprietary"

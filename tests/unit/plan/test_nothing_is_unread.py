@@ -12,7 +12,7 @@ from gpusetup.components.driver.sources import absence, all_sources, context_of,
 from gpusetup.components.offers import Offers
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.desktops import DesktopsWish
+from gpusetup.model.components import DesktopsWish
 from gpusetup.model.facts import Containers, NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record

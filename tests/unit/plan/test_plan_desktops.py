@@ -12,7 +12,7 @@ from gpusetup.components.base import Wanted
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
-from gpusetup.model.desktops import DesktopsWish
+from gpusetup.model.components import DesktopsWish
 from gpusetup.model.facts import Service
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.request import Requirement

@@ -6,8 +6,7 @@ from msgspec import UNSET
 
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Source
-from gpusetup.model.plan import Package
-from gpusetup.model.preview import Offer, Preview, PreviewFinding
+from gpusetup.model.plan import Offer, Package, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING

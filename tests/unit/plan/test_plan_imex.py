@@ -13,7 +13,7 @@ from gpusetup.components.imex import IMEX
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.imex import ImexWish
+from gpusetup.model.components import ImexWish
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack

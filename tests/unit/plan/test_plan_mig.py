@@ -15,8 +15,8 @@ from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
+from gpusetup.model.components import MigCut, MigInstance, MigProfile, RecordedInstance
 from gpusetup.model.facts import Slices
-from gpusetup.model.mig import MigCut, MigInstance, MigProfile, RecordedInstance
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.plan.lifecycle import differences

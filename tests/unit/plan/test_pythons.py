@@ -14,7 +14,7 @@ from gpusetup.components.record import read_applied
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Python
-from gpusetup.model.preview import Offer, Preview
+from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.described_host import imagined_host

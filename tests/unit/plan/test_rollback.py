@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from gpusetup.cli.rollback import past_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import AppliedWanted, Verified
+from gpusetup.model.components import Exporter, MigInstances, MigLayout
 from gpusetup.model.lifecycle import Past
-from gpusetup.model.mig import MigInstances, MigLayout
-from gpusetup.model.monitoring import Exporter
 from gpusetup.plan.lifecycle import choose
 from tests.records import lock_of
 

@@ -11,16 +11,11 @@ from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Applied, AppliedSettings, AppliedWanted, Verified
-from gpusetup.model.desktops import DesktopsWish
-from gpusetup.model.environment import Environment
+from gpusetup.model.components import DesktopsWish, Environment, Exporter, GpuDirect, ImexWish, MigInstances, MigLayout
 from gpusetup.model.facts import Containers
 from gpusetup.model.facts_software import Service
-from gpusetup.model.imex import ImexWish
 from gpusetup.model.lifecycle import Past
-from gpusetup.model.mig import MigInstances, MigLayout
-from gpusetup.model.monitoring import Exporter
 from gpusetup.model.package import CudaRoot, Package, PackageSet, Pin, Runfile, Source, Stream
-from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.preview import Preview
+    from gpusetup.model.plan import Preview
     from gpusetup.plan.host import Planner
 
 A = (Package(name="a"),)

@@ -10,7 +10,7 @@ import pytest
 
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.model.recovery import Need, Step
+from gpusetup.model.diagnosis import Need, Step
 from gpusetup.monitoring.tables import alerts
 from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, recovery, table
 from gpusetup.recovery.xids import catalogue as xids

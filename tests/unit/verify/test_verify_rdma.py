@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted
-from gpusetup.model.rdma import GpuDirect
+from gpusetup.model.components import GpuDirect
 from gpusetup.model.stack import Stack
 from gpusetup.verify.checks.quick.gds_mode import modes_of
 from gpusetup.verify.machine import Machine, Wanted

@@ -1,0 +1,97 @@
+"""The smaller tables of the matrix: GPU figures, container images, drivers that fail with kernels, sizes of wheels."""
+
+# Annotations are not postponed here: as text, every one would be compiled again at every start.
+from typing import Literal, NamedTuple
+
+from gpusetup.model.record import Arch, MatrixFile, Record, Version
+
+
+class GpuFigures(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The figures of one or several products that share them; None: nobody was found who states it."""
+
+    names: tuple[str, ...]
+    """Names in gpus.json."""
+    memory_gb: int | float | None = None
+    memory_type: str | None = None
+    bandwidth_gbs: int | float | None = None
+    """Of its memory, GB/s."""
+    power_w: int | float | None = None
+    """The highest, in watts."""
+    nvlink_gbs: int | float | None = None
+    """All links of one GPU, both directions together, GB/s; 0: it has none."""
+    fp16: int | float | None = None
+    """Matrix rates in TFLOP/s, dense (without sparsity), sums kept in FP32."""
+    bf16: int | float | None = None
+    fp8: int | float | None = None
+
+
+class GpuFiguresFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """gpu_figures.json."""
+
+    gpus: tuple[GpuFigures, ...]
+
+
+class CudaImage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The images of one CUDA release; each system has a base, a runtime and a devel image."""
+
+    cuda: Version
+    systems: dict[Arch, tuple[str, ...]]
+    """Processor → the distributions, by their ids in os.json."""
+
+
+class ImagesFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """images.json."""
+
+    tags: dict[str, str]
+    """Distribution → the word in the tag, where the two differ."""
+    images: tuple[CudaImage, ...]
+
+
+class KernelPair(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver and the kernels that it fails with. Driver packages from `fixed_package` on (Debian order) are sound."""
+
+    driver: str
+    """Driver version, or its beginning by whole numbers."""
+    module: Literal["open", "proprietary", "any"]
+    kernel_from: str
+    """The first kernel (upstream version) that fails."""
+    kernel_below: str = ""
+    """The first kernel that works again; empty: none known."""
+    systems: tuple[str, ...] = ()
+    """Only on these distributions; empty: everywhere."""
+    package: str = ""
+    """Only this version of the distribution's package; later packagings of the same driver are patched."""
+    symptom: str
+    way_out: str
+
+
+class KernelPairsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """kernel_pairs.json."""
+
+    pairs: tuple[KernelPair, ...]
+
+
+class Size(NamedTuple):
+    """Bytes of one wheel; those for another Python differ by a few."""
+
+    download: int
+    installed: int
+
+
+class Closure(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that comes with one line of a requirements file."""
+
+    pin: str
+    arch: Arch
+    python: str
+    """For which it was resolved."""
+    wheels: tuple[str, ...]
+    """As name==version."""
+
+
+class WheelsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """wheels.json."""
+
+    closures: tuple[Closure, ...]
+    sizes: dict[Arch, dict[str, Size]]
+    """By CPU and name==version."""
