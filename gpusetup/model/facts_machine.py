@@ -1,4 +1,4 @@
-"""Facts of the machine: system, kernels, PCI devices, adapters, firmware, screen. Import from `gpusetup.model.facts`."""
+"""Facts of the machine: system, kernels, PCI devices, adapters, firmware. Import from `gpusetup.model.facts`."""
 
 from __future__ import annotations
 
