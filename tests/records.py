@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.components.record import read_record
-from gpusetup.model.applied import NO_LOCK, Applied, AppliedWanted, HostRecord
+from gpusetup.model.applied import NO_LOCK, Applied, HostRecord
+from gpusetup.model.settings import AppliedWanted
 from gpusetup.model.stack import Stack
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from gpusetup.components.base import Brought, Component, Group
 from gpusetup.components.record import desktops_of
 from gpusetup.components.values import members, path
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.components import BackEnd, DesktopsWish
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action
+from gpusetup.model.settings import BackEnd, DesktopsWish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,8 @@ from gpusetup.components.judge import Judged, names
 from gpusetup.components.record import record_of
 from gpusetup.components.values import members
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.components import ImexWish
 from gpusetup.model.plan import Action
+from gpusetup.model.settings import ImexWish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

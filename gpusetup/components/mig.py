@@ -13,8 +13,8 @@ from gpusetup.components.base import Brought, Component
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
-from gpusetup.model.components import MigInstances, MigLayout, MigWish
 from gpusetup.model.plan import Action
+from gpusetup.model.settings import MigInstances, MigLayout, MigWish
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.components import MigProduct
+    from gpusetup.model.component_tables import MigProduct
     from gpusetup.model.facts import Gpu, HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings

@@ -16,9 +16,8 @@ from gpusetup.components.record import exporter_of, record_of
 from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
-from gpusetup.model.components import Exporter
 from gpusetup.model.package import Package
-from gpusetup.model.settings import Monitoring
+from gpusetup.model.settings import Exporter, Monitoring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.components import DcgmPair, ExporterKind, ExporterPackages
+    from gpusetup.model.component_tables import DcgmPair, ExporterPackages
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.plan import Action
-    from gpusetup.model.settings import Settings
+    from gpusetup.model.settings import ExporterKind, Settings
     from gpusetup.model.stack import Stack
 
 _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")

@@ -13,9 +13,9 @@ from gpusetup.components.base import Brought, Component, Group, glob, named
 from gpusetup.components.record import record_of
 from gpusetup.components.values import choice, yes
 from gpusetup.errors import PreflightError
-from gpusetup.model.components import DirectMemory, GpuDirect, RdmaStack, StorageMode
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action
+from gpusetup.model.settings import DirectMemory, GpuDirect, RdmaStack, StorageMode
 from gpusetup.model.stack import Reason
 from gpusetup.versions import nv
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.components import Part, RdmaFile, Reach
+    from gpusetup.model.component_tables import Part, RdmaFile, Reach
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings

@@ -19,9 +19,8 @@ from gpusetup.model.stack import Stack
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Apply
-    from gpusetup.model.components import DesktopsWish, Exporter
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.settings import Settings
+    from gpusetup.model.settings import DesktopsWish, Exporter, Settings
 
 
 def read_applied(document: object) -> Applied:

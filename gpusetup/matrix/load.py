@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpusetup.model.components import MigFile, MonitoringFile, RdmaFile
+    from gpusetup.model.component_tables import MigFile, MonitoringFile, RdmaFile
     from gpusetup.model.packages import PackageFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.stack import MatrixStamp
@@ -87,15 +87,15 @@ def struct_of(name: str) -> type[record.MatrixFile]:
 
         return WheelsFile
     if name == "mig":
-        from gpusetup.model.components import MigFile
+        from gpusetup.model.component_tables import MigFile
 
         return MigFile
     if name == "monitoring":
-        from gpusetup.model.components import MonitoringFile
+        from gpusetup.model.component_tables import MonitoringFile
 
         return MonitoringFile
     if name == "rdma":
-        from gpusetup.model.components import RdmaFile
+        from gpusetup.model.component_tables import RdmaFile
 
         return RdmaFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it

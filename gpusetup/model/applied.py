@@ -7,50 +7,13 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.components import DesktopsWish, Environment, Exporter, GpuDirect, ImexWish, MigCut, MigLayout
-from gpusetup.model.package import PackageSet
-from gpusetup.model.settings import DriverOptions, VgpuFeature
+from gpusetup.model.settings import (
+    AppliedWanted,
+    MigCut,
+)
 from gpusetup.model.stack import MatrixStamp, Stack
 
 SCHEMA = "gpusetup/host-lock/1"
-
-
-class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Settings that go to the host as they were given, by the names of `Settings`."""
-
-    containers: tuple[str, ...] = ()
-    driver_options: DriverOptions = {}
-    python_path: str = ""
-    python_links: str = ""
-    python_adopt: str = ""
-    vgpu_token: str = ""
-    vgpu_token_sha256: str = ""
-    """The token itself is on no record."""
-    vgpu_feature: VgpuFeature = "vgpu"
-
-
-class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What brought the stack to a host: enough to bring it again without asking a repository what it has today."""
-
-    packages: PackageSet | None
-    manage_driver: bool
-    requirements: tuple[str, ...]
-    interpreter: str | UnsetType = UNSET
-    """With what the environment is made; older records do not say it."""
-    adopted: tuple[str, ...]
-    services: tuple[str, ...]
-    mig: tuple[MigLayout, ...] | UnsetType = UNSET
-    """How GPUs are cut; older records do not say it."""
-    imex: ImexWish | UnsetType | None = UNSET
-    gpudirect: GpuDirect | UnsetType = UNSET
-    """RDMA and ways to GPU memory; older records do not say it."""
-    desktops: DesktopsWish | UnsetType | None = UNSET
-    monitoring: Exporter | UnsetType = UNSET
-    """What exports the host's figures."""
-    environments: tuple[Environment, ...] | UnsetType = UNSET
-    """Named environments; older records do not say it."""
-    settings: AppliedSettings | UnsetType = UNSET
-    """Older records do not say them: what is set today counts then."""
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -6,7 +6,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model.components import MigDevice, MigInstance, MigProfile
+from gpusetup.model.component_tables import MigProfile
+from gpusetup.model.settings import MigDevice, MigInstance
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,22 +1,174 @@
-"""What is wanted of one host: components with versions, and how to get there."""
+"""What is wanted of one host: wishes for each component, all settings, and what of them the host keeps on record."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.components import (
-    DesktopsWish,
-    DirectMemory,
-    EnvironmentWish,
-    ImexWish,
-    MigWish,
-    RdmaStack,
-    StorageMode,
-)
-from gpusetup.model.package import Source
+from gpusetup.model.package import PackageSet, Source
 from gpusetup.model.request import Requirement
+from gpusetup.model.stack import Stack
+
+
+class ImexWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machines of a domain, all of them on each, and how many channels programs may use."""
+
+    nodes: tuple[str, ...]
+    channels: int = 1
+
+
+BackEnd = Literal["egl", "x"]
+"""How VirtualGL reaches a GPU: by EGL without any X server there, or through an X server without a screen."""
+
+
+class DesktopsWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who gets a desktop, and where it is reached."""
+
+    users: tuple[str, ...]
+    """The order counts: the first one's page is at the first port."""
+    size: str = "1920x1080"
+    session: str = ""
+    """The program that draws the desktop; empty: a small window manager that comes along."""
+    listen: str = "127.0.0.1"
+    port: int = 6080
+    certificate: str = ""
+    key: str = ""
+    group: str = ""
+    """Who alone may use the GPUs; empty: as the driver and the distribution have it."""
+    backend: BackEnd = "egl"
+
+
+class EnvironmentWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One environment as it is asked for."""
+
+    name: str
+    requirements: tuple[Requirement, ...]
+
+
+class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One environment as a host is to have it."""
+
+    name: str
+    path: str
+    """The link that names it."""
+    stack: Stack
+    """With the driver that all environments of the host share."""
+    requirements: tuple[str, ...]
+    interpreter: str = ""
+    """What it is made with; empty: the system's own Python."""
+
+
+class RoleEnvironment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same as the role takes it."""
+
+    name: str
+    path: str
+    requirements: tuple[str, ...]
+    interpreter: str = ""
+
+
+class MigInstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPU instances of one profile; a count of 0 is as many as there can be."""
+
+    profile: str
+    count: int = 1
+    compute: tuple[str, ...] = ()
+    """Compute instances in each; empty: one that has all of it."""
+
+
+class MigWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a GPU is to be cut; `gpu` is `all`, a number or a UUID."""
+
+    gpu: str
+    enabled: bool
+    instances: tuple[MigInstances, ...] = ()
+    layout: str = ""
+    """A name that stands for instances which differ by product (all-balanced)."""
+
+
+class MigLayout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one GPU is to have; `gpu` is its PCI address."""
+
+    gpu: str
+    enabled: bool
+    instances: tuple[MigInstances, ...] = ()
+
+
+class MigInstance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU instance that is there, and its compute instances."""
+
+    profile: str
+    start: int
+    compute: tuple[str, ...] = ()
+
+
+class RecordedInstance(Struct, frozen=True, kw_only=True):
+    """An instance on record; one that waits for a boot may have a count, and has no place."""
+
+    profile: str
+    compute: tuple[str, ...]
+    start: int | UnsetType = UNSET
+    count: int | UnsetType = UNSET
+
+
+class MigCut(Struct, frozen=True, kw_only=True):
+    """A GPU as it was found, or was left."""
+
+    enabled: bool
+    instances: tuple[RecordedInstance, ...]
+
+
+class MigDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What programs see of it: a name and a UUID."""
+
+    profile: str
+    uuid: str
+
+
+RdmaStack = Literal["none", "inbox", "doca"]
+"""The distribution's own rdma-core, or NVIDIA's DOCA-OFED."""
+
+
+DirectMemory = Literal["auto", "dma-buf", "nvidia-peermem"]
+"""How an adapter reaches GPU memory."""
+
+
+StorageMode = Literal["none", "auto", "p2pdma", "nvidia-fs"]
+"""How files come into GPU memory without a copy through the host."""
+
+
+class GpuDirect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What of RDMA and GPUDirect a host has."""
+
+    stack: RdmaStack = "none"
+    memory: Literal["", "dma-buf", "nvidia-peermem"] = ""
+    """Empty: nothing reaches GPU memory but through the host's own."""
+    storage: Literal["none", "p2pdma", "nvidia-fs"] = "none"
+    modules: tuple[str, ...] = ()
+    """Loaded at every boot."""
+
+
+ExporterKind = Literal["dcgm", "nvidia_gpu_exporter", "textfile"]
+
+
+class Exporter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What exports the figures of one host, and where."""
+
+    kind: ExporterKind
+    listen: str = ""
+    """Address and port; empty: a node_exporter that is somebody else's, whose address is theirs."""
+    folder: str = ""
+    """Where the textfile goes."""
+    dcgm: str = ""
+    """The version of DCGM: it decides what the counters are called."""
+    certificate: str = ""
+    key: str = ""
+    passwords: str = ""
+    """Paths on the host, of what anybody needs who asks from elsewhere."""
+    why: str = ""
+    """Why this one."""
+
 
 ReloadPolicy = Literal["idle", "never"]
 ModuleWay = Literal["auto", "prebuilt", "dkms"]
@@ -119,3 +271,41 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     driver_options: DriverOptions = {}
     proxy: bool = False
     """A proxy is set in the inventory; its address stays there."""
+
+
+class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Settings that go to the host as they were given, by the names of `Settings`."""
+
+    containers: tuple[str, ...] = ()
+    driver_options: DriverOptions = {}
+    python_path: str = ""
+    python_links: str = ""
+    python_adopt: str = ""
+    vgpu_token: str = ""
+    vgpu_token_sha256: str = ""
+    """The token itself is on no record."""
+    vgpu_feature: VgpuFeature = "vgpu"
+
+
+class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What brought the stack to a host: enough to bring it again without asking a repository what it has today."""
+
+    packages: PackageSet | None
+    manage_driver: bool
+    requirements: tuple[str, ...]
+    interpreter: str | UnsetType = UNSET
+    """With what the environment is made; older records do not say it."""
+    adopted: tuple[str, ...]
+    services: tuple[str, ...]
+    mig: tuple[MigLayout, ...] | UnsetType = UNSET
+    """How GPUs are cut; older records do not say it."""
+    imex: ImexWish | UnsetType | None = UNSET
+    gpudirect: GpuDirect | UnsetType = UNSET
+    """RDMA and ways to GPU memory; older records do not say it."""
+    desktops: DesktopsWish | UnsetType | None = UNSET
+    monitoring: Exporter | UnsetType = UNSET
+    """What exports the host's figures."""
+    environments: tuple[Environment, ...] | UnsetType = UNSET
+    """Named environments; older records do not say it."""
+    settings: AppliedSettings | UnsetType = UNSET
+    """Older records do not say them: what is set today counts then."""

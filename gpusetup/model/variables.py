@@ -10,9 +10,16 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
-from gpusetup.model.components import MigLayout, RdmaStack, RoleEnvironment
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
-from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
+from gpusetup.model.settings import (
+    DriverOptions,
+    MigLayout,
+    RdmaStack,
+    RebootPolicy,
+    RestartPolicy,
+    RoleEnvironment,
+    VgpuFeature,
+)
 from gpusetup.model.verdict import Level
 
 Texts = tuple[str, ...]

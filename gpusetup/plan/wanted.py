@@ -27,8 +27,8 @@ from gpusetup.components.python.requirements import (
 from gpusetup.components.record import locks, record_of
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import AppliedSettings, AppliedWanted
 from gpusetup.model.package import Package, PackageSet, Pin
+from gpusetup.model.settings import AppliedSettings, AppliedWanted
 from gpusetup.model.stack import Reason, Stack
 
 if TYPE_CHECKING:

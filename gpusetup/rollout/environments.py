@@ -11,7 +11,7 @@ from gpusetup.verify.environments import in_environment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpusetup.model.components import Environment
+    from gpusetup.model.settings import Environment
     from gpusetup.report.model import HostReport
     from gpusetup.rollout.looks import Rollout
 

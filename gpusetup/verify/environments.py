@@ -16,7 +16,7 @@ from gpusetup.verify.registry import judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpusetup.model.components import Environment
+    from gpusetup.model.settings import Environment
     from gpusetup.verify.probe import Ask, Observed
 
 __all__ = ["asks", "in_environment", "kept", "look_into", "results_of"]

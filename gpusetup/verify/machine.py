@@ -15,7 +15,7 @@ from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
-    from gpusetup.model.components import GpuDirect, MigLayout
+    from gpusetup.model.settings import GpuDirect, MigLayout
     from gpusetup.model.verdict import Level
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]

@@ -23,9 +23,9 @@ from gpusetup.components.python.requirements import (
 from gpusetup.components.record import record_of
 from gpusetup.components.values import path, place
 from gpusetup.errors import BadInputError, NoStackError
-from gpusetup.model.components import Environment, EnvironmentWish, RoleEnvironment
 from gpusetup.model.plan import Action
 from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
+from gpusetup.model.settings import Environment, EnvironmentWish, RoleEnvironment
 from gpusetup.model.stack import exact_requirements
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv

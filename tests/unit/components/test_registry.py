@@ -10,10 +10,18 @@ import pytest
 
 from gpusetup.components.base import Wanted
 from gpusetup.components.registry import COMPONENTS, GROUPS
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted
-from gpusetup.model.components import DesktopsWish, Environment, Exporter, GpuDirect, ImexWish, MigLayout
+from gpusetup.model.applied import SCHEMA, Applied
 from gpusetup.model.package import Package, PackageSet
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import (
+    AppliedWanted,
+    DesktopsWish,
+    Environment,
+    Exporter,
+    GpuDirect,
+    ImexWish,
+    MigLayout,
+    Settings,
+)
 from gpusetup.model.stack import Stack
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.settings import KNOWN

@@ -19,8 +19,8 @@ from gpusetup.handover.files import kubernetes_files
 from gpusetup.handover.kubernetes import handover
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
-from gpusetup.model.components import MigCut, MigDevice
 from gpusetup.model.facts import Facts, Service, Slices
+from gpusetup.model.settings import MigCut, MigDevice
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "fixtures/handover/clusterpolicy.json").read_text(encoding="utf-8"))

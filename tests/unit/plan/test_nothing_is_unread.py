@@ -12,12 +12,11 @@ from gpusetup.components.driver.sources import absence, all_sources, context_of,
 from gpusetup.components.offers import Offers
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.components import DesktopsWish
 from gpusetup.model.facts import Containers, NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
 from gpusetup.plan.described_host import imagined_host
 from gpusetup.plan.wanted import wanted_of

@@ -11,12 +11,11 @@ from msgspec import UNSET
 from gpusetup.components.base import Wanted
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
-from gpusetup.model.components import DesktopsWish
+from gpusetup.model.applied import SCHEMA, Applied, HostRecord, RecordedService
 from gpusetup.model.facts import Service
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import AppliedWanted, DesktopsWish, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level

@@ -13,9 +13,8 @@ from gpusetup.components.imex import IMEX
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.components import ImexWish
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import ImexWish, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables

@@ -15,9 +15,9 @@ from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
-from gpusetup.model.components import MigCut, MigInstance, MigProfile, RecordedInstance
+from gpusetup.model.component_tables import MigProfile
 from gpusetup.model.facts import Slices
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Settings
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level

@@ -15,10 +15,9 @@ from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.components import GpuDirect
 from gpusetup.model.facts import Rdma, Storage
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import GpuDirect, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer, changes

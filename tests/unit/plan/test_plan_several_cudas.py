@@ -7,11 +7,11 @@ import pytest
 
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord
+from gpusetup.model.applied import SCHEMA, Applied, HostRecord
 from gpusetup.model.facts import Cuda
 from gpusetup.model.package import CudaRoot, PackageSet
 from gpusetup.model.request import Request, Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import AppliedWanted, Settings
 from gpusetup.model.stack import DriverChoice, Stack, exact_requirements
 from gpusetup.plan.install import dockerfile
 from gpusetup.plan.settings import read_level

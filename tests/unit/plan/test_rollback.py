@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from gpusetup.cli.rollback import past_of
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.applied import AppliedWanted, Verified
-from gpusetup.model.components import Exporter, MigInstances, MigLayout
+from gpusetup.model.applied import Verified
 from gpusetup.model.lifecycle import Past
+from gpusetup.model.settings import AppliedWanted, Exporter, MigInstances, MigLayout
 from gpusetup.plan.lifecycle import choose
 from tests.records import lock_of
 

@@ -10,14 +10,24 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import Applied, AppliedSettings, AppliedWanted, Verified
-from gpusetup.model.components import DesktopsWish, Environment, Exporter, GpuDirect, ImexWish, MigInstances, MigLayout
+from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.facts import Containers
 from gpusetup.model.facts_software import Service
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.package import CudaRoot, Package, PackageSet, Pin, Runfile, Source, Stream
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import (
+    AppliedSettings,
+    AppliedWanted,
+    DesktopsWish,
+    Environment,
+    Exporter,
+    GpuDirect,
+    ImexWish,
+    MigInstances,
+    MigLayout,
+    Settings,
+)
 from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import choose
 from gpusetup.plan.wanted import unpacked

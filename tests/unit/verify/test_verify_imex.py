@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted
-from gpusetup.model.components import ImexWish
+from gpusetup.model.applied import SCHEMA, Applied
+from gpusetup.model.settings import AppliedWanted, ImexWish
 from gpusetup.model.stack import Stack
 from gpusetup.verify.machine import Wanted
 from tests.unit.verify.verify_documents import captured, results

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted
-from gpusetup.model.components import MigInstances, MigLayout
+from gpusetup.model.applied import SCHEMA, Applied
+from gpusetup.model.settings import AppliedWanted, MigInstances, MigLayout
 from gpusetup.model.stack import Stack
 from gpusetup.verify.machine import Machine, Wanted
 from tests.unit.verify.verify_documents import captured, results, set_smi

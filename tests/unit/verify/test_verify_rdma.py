@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted
-from gpusetup.model.components import GpuDirect
+from gpusetup.model.applied import SCHEMA, Applied
+from gpusetup.model.settings import AppliedWanted, GpuDirect
 from gpusetup.model.stack import Stack
 from gpusetup.verify.checks.quick.gds_mode import modes_of
 from gpusetup.verify.machine import Machine, Wanted

@@ -7,9 +7,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.applied import Applied, AppliedWanted
+from gpusetup.model.applied import Applied
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.request import PACKAGES
+from gpusetup.model.settings import AppliedWanted
 from gpusetup.model.stack import CupyChoice, JaxChoice, PackageChoice, Stack, TensorflowChoice, TorchChoice
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import judge

@@ -11,7 +11,7 @@ from gpusetup.verify.expected import setting
 from gpusetup.verify.registry import check, from_items, took
 
 if TYPE_CHECKING:
-    from gpusetup.model.components import MigLayout
+    from gpusetup.model.settings import MigLayout
     from gpusetup.verify.machine import Machine
     from gpusetup.verify.smi import SmiGpu
 
