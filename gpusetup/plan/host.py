@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpusetup.components.base import Context, Family
+    from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Preview
@@ -226,27 +227,16 @@ class Planner:
     def _final(
         self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
     ) -> Draft:
-        facts, settings, stack = context.facts, context.settings, resolution.stack
+        facts, stack = context.facts, resolution.stack
         wanted = wanted_of(context, family, stack, self.matrix)
         if wanted.homeless:
             return _refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
-        moves = wanted.manage_driver and stack.driver is not None and not stack.driver.installed
-        if moves and stack.driver is not None and wanted.packages is not None:
-            refusals = tuple(
-                driver_refusals(
-                    facts,
-                    settings,
-                    stack.driver,
-                    wanted.packages,
-                    signer=wanted.signer,
-                    matrix=self.matrix,
-                    offers=context.offers,
-                )
-            )
-            if refusals:
-                return _refused(_replace(base, stack=stack), refusals)
+        host = judge.judged(facts)
+        refusals = tuple(driver_refusals(host, wanted, context.offers, self.matrix))
+        if refusals:
+            return _refused(_replace(base, stack=stack), refusals)
         lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
-        plan = _planned(base, facts, wanted, lock, self.matrix)
+        plan = _planned(base, host, wanted, lock, self.matrix)
         warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
         reasons = (*resolution.reasons, *wanted.reasons)
         return _draft(_replace(plan, reasons=reasons, warnings=warnings), wanted)
@@ -254,7 +244,7 @@ class Planner:
     def _from_record(self, base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan by what was applied last: the same wish on the same matrix is the same stack."""
         wanted = unpacked(lock, settings)
-        return _draft(_planned(base, facts, wanted, lock, self.matrix), wanted)
+        return _draft(_planned(base, judge.judged(facts), wanted, lock, self.matrix), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
         of_parts = (name for component in COMPONENTS for name in component.patterns(context, self.matrix))
@@ -311,9 +301,10 @@ def _not_understood(facts: HostFacts) -> Iterator[str]:
         )
 
 
-def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
+def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
+    facts = host.facts
     wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
-    todo = tuple(actions(judge.judged(facts), wanted))
+    todo = tuple(actions(host, wanted))
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()

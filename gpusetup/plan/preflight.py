@@ -17,6 +17,8 @@ from gpusetup.versions import nv, prefix_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpusetup.components.base import Wanted
+    from gpusetup.components.judge import Judged
     from gpusetup.components.offers import Offers
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
@@ -149,27 +151,21 @@ def is_jetson(kernel: str) -> bool:
     return kernel.endswith("tegra")
 
 
-def driver_refusals(
-    facts: HostFacts,
-    settings: Settings,
-    choice: DriverChoice,
-    packages: PackageSet,
-    *,
-    signer: str,
-    matrix: Matrix,
-    offers: Offers,
-) -> Iterator[Refusal]:
+def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix) -> Iterator[Refusal]:
     """Return why this driver may not be put on this host."""
+    facts, settings, choice, packages = host.facts, wanted.settings, wanted.stack.driver, wanted.packages
+    if not wanted.manage_driver or choice is None or choice.installed or packages is None:
+        return
     refused = borrowed_from(facts)
     if refused is not None:
         yield guest_refusal(refused)
     yield from guest_refusals(facts, settings, choice.version, matrix)
     yield from _origins(facts, settings, packages)
-    if signer and judge.driver.secure_boot(judge.probed(facts)):
-        yield _unknown_signer(signer)
+    if wanted.signer and judge.driver.secure_boot(host.probed):
+        yield _unknown_signer(wanted.signer)
     if packages.built != "prebuilt":
         unsigned = settings.secure_boot == "refuse" and not settings.signing_key
-        if unsigned and judge.driver.key_unknown(judge.probed(facts)):
+        if unsigned and judge.driver.key_unknown(host.probed):
             yield _secure_boot(facts)
         if settings.signing_key:
             yield from _old_dkms(facts, offers)

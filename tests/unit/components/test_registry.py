@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-import msgspec
-import pytest
-
-from gpusetup.components.base import Wanted
 from gpusetup.components.registry import COMPONENTS, GROUPS
-from gpusetup.model.applied import SCHEMA, Applied
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.settings import (
     AppliedWanted,
-    DesktopsWish,
-    Environment,
-    Exporter,
-    GpuDirect,
-    ImexWish,
-    MigLayout,
     Settings,
 )
-from gpusetup.model.stack import Stack
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.settings import KNOWN
-from gpusetup.plan.wanted import packed, unpacked
 
 DERIVED = {"requirements", "hashed", "vgpu_token_sha256", "proxy"}
 """Settings that nobody writes: what follows from others, from the lock, or from the inventory."""
@@ -54,23 +40,7 @@ def test_a_group_goes_to_a_variable_of_the_roles() -> None:
     assert len(told) == len(set(told))
 
 
-WISHES = {
-    "python": (Environment(name="serve", path="/opt/gpusetup-serve", stack=Stack(), requirements=("torch==2.6.0",)),),
-    "rdma": GpuDirect(stack="inbox", modules=("ib_ipoib",)),
-    "imex": ImexWish(nodes=("10.0.0.1", "10.0.0.2")),
-    "desktops": DesktopsWish(users=("alice",)),
-    "mig": (MigLayout(gpu="0000:01:00.0", enabled=True),),
-    "monitoring": Exporter(kind="dcgm", dcgm="4.2.3"),
-}
-
-
-@pytest.mark.parametrize("parts", [{}, *({name: wish} for name, wish in WISHES.items()), WISHES], ids=" ".join)
-def test_what_is_wanted_comes_back_from_the_record(parts: dict[str, Any]) -> None:
-    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False, parts=parts)
-    kept = msgspec.json.decode(msgspec.json.encode(packed(wanted)), type=AppliedWanted)
-    lock = Applied(schema=SCHEMA, key="k", stack=Stack(), wanted=kept)
-    assert unpacked(lock, Settings()).parts == parts
-
-
-def test_every_wish_on_record_is_tried_here() -> None:
-    assert set(WISHES) == {component.name for component in COMPONENTS if component.kept}
+def test_every_wish_on_record_is_of_one() -> None:
+    kept = [component.kept for component in COMPONENTS if component.kept]
+    of_the_stack = {"packages", "manage_driver", "requirements", "interpreter", "adopted", "services", "settings"}
+    assert sorted(kept) == sorted(set(AppliedWanted.__struct_fields__) - of_the_stack)

@@ -30,7 +30,7 @@ from gpusetup.model.settings import (
 )
 from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import choose
-from gpusetup.plan.wanted import unpacked
+from gpusetup.plan.wanted import packed, unpacked
 from tests.records import lock_of, record
 from tests.unit.plan.conftest import answer
 
@@ -143,7 +143,7 @@ def test_another_wish_is_another_state_and_comes_back(where: str, name: str, val
         assert found.id == "a1"
         of_today = Settings(**{name: getattr(now.settings, name) for name in OF_SETTINGS})  # type: ignore[union-attr]
         again = unpacked(found.lock, of_today)
-        have = {"packages": again.packages, "settings": again.settings, "wanted": again}[where]
+        have = {"packages": again.packages, "settings": again.settings, "wanted": packed(again)}[where]
         then = {"packages": before.packages, "settings": before.settings, "wanted": before}[where]
         assert (getattr(have, name) or None) == (getattr(then, name) or None)
 
