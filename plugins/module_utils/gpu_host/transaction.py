@@ -307,7 +307,7 @@ class Transaction:
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
-        streams.enable(self.ledger, self.host, self.streams_before)  # another one hides the packages of before
+        streams.enable(self.ledger, self.host, self.kept_before["streams"])  # another one hides the packages of before
         lost = way_back.restore(self.host, before, self.kept, self.job.log)
         parts = (self._left_over(before), self._services(), self._hold_again())
         left = "; ".join(part for part in parts if part)
