@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import options, output
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from gpusetup.model.applied import Applied as HostLock
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.run import Applied
-    from gpusetup.rollout.options import Applying
+    from gpusetup.rollout.options import Applying, Planning
 
-__all__ = ["add_arguments", "add_batches", "answer", "applying", "run", "terminated_is_interrupted"]
+__all__ = ["Answer", "add_arguments", "add_batches", "answer", "applying", "run", "terminated_is_interrupted"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,28 +81,48 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """How the answer is given, and where."""
+
+    format: str
+    out: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """All that a person says of an apply; read from the command line once, never changed afterwards."""
+
+    inventory: str | None
+    planning: Planning
+    how: Applying
+    resume: bool
+    answer: Answer
+
+
 def run(arguments: argparse.Namespace) -> Exit:
     """Apply and report."""
     from gpusetup.cli.session import open_session
     from gpusetup.matrix.load import matrix
 
+    asked = _asked(arguments)
     with terminated_is_interrupted():
-        applied = _apply(arguments, open_session(arguments), matrix())
-    return answer(arguments, applied)
+        applied = _apply(asked, open_session(arguments), matrix())
+    return answer(asked.answer, applied)
 
 
-def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
+def answer(how: Answer, applied: Applied) -> Exit:
     """Print what was done and return what it means."""
     from gpusetup.rollout.outcome import exit_of
 
-    output.write_answer(_told(arguments, applied), arguments.out)
+    output.write_answer(_told(how, applied), how.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
 
-def _told(arguments: argparse.Namespace, applied: Applied) -> str:
-    if arguments.format == "json":
+def _told(how: Answer, applied: Applied) -> str:
+    if how.format == "json":
         return output.json_text(applied)
-    if arguments.format == "html":
+    if how.format == "html":
         from datetime import datetime, timezone
 
         from gpusetup.cli.apply_html import applied_html
@@ -109,7 +130,7 @@ def _told(arguments: argparse.Namespace, applied: Applied) -> str:
         return applied_html(applied, datetime.now(timezone.utc))
     from gpusetup.cli.apply_text import applied_text
 
-    return output.painted(applied_text(applied), arguments.out)
+    return output.painted(applied_text(applied), how.out)
 
 
 def applying(
@@ -135,20 +156,15 @@ def applying(
     )
 
 
-def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Applied:
+def _asked(arguments: argparse.Namespace) -> Asked:
     from dataclasses import replace
 
     from gpusetup.cli.lock import load_lock
     from gpusetup.cli.plan import load_plan
-    from gpusetup.cli.telling import Telling
-    from gpusetup.drive.rundir import state_home
     from gpusetup.plan.batches import batches
-    from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning
-    from gpusetup.rollout.resume import stopped_rollout
-    from gpusetup.rollout.waves import carry_out
 
-    batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
+    batches((), arguments.batch)  # a wrong size is an error before anybody looks at the hosts
     planning = Planning(
         wishes=wishes_of(arguments),
         lock=load_lock(arguments.lock) if arguments.lock else None,
@@ -167,11 +183,28 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
         )
     if planning.image:
         planning = replace(planning, wishes=replace(planning.wishes, reboot="never"))
-    how = applying(
-        arguments, batch=arguments.batch, keep="on" if arguments.resume else "anew", verify=not planning.image
+    keep: Literal["anew", "on"] = "on" if arguments.resume else "anew"
+    return Asked(
+        inventory=arguments.inventory,
+        planning=planning,
+        how=applying(arguments, batch=arguments.batch, keep=keep, verify=not planning.image),
+        resume=arguments.resume,
+        answer=Answer(format=arguments.format, out=arguments.out),
     )
-    if arguments.resume:
-        left = stopped_rollout(state_home(session.environment), arguments.inventory)
+
+
+def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
+    from dataclasses import replace
+
+    from gpusetup.cli.telling import Telling
+    from gpusetup.drive.rundir import state_home
+    from gpusetup.rollout.looks import plan_hosts
+    from gpusetup.rollout.resume import stopped_rollout
+    from gpusetup.rollout.waves import carry_out
+
+    planning, how = asked.planning, asked.how
+    if asked.resume:
+        left = stopped_rollout(state_home(session.environment), asked.inventory)
         planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
         output.say(f"continuing with {left.run}: {counted(len(left.hosts), 'host')} left")
     return carry_out(how, plan_hosts(planning, session, matrix, Telling()))

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Look at the records; list them, or go back."""
-    from gpusetup.cli.apply import answer, applying, terminated_is_interrupted
+    from gpusetup.cli.apply import Answer, answer, applying, terminated_is_interrupted
     from gpusetup.cli.session import open_session
     from gpusetup.cli.telling import Telling
     from gpusetup.matrix.load import matrix
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         how = Planning(wishes=Wishes(reboot=arguments.reboot, no_way_back=arguments.no_way_back), recorded=recorded)
         rollout = plan_hosts(how, session, matrix(), Telling())
         applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
-    return answer(arguments, applied)
+    return answer(Answer(format=arguments.format, out=arguments.out), applied)
 
 
 def _read(session: Session) -> PlaybookRun:

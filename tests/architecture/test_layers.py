@@ -122,13 +122,25 @@ def starting_processes(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {called}()"
 
 
+def taking_the_command_line(path: Path) -> Iterator[str]:
+    """What reads the command line's arguments below the command line: there they are frozen options."""
+    if part_of(name_of(path)) in ("cli", *OUTSIDE):
+        return
+    for node in ast.walk(tree(path)):
+        named = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if named == "Namespace" or (isinstance(node, ast.alias) and node.name.startswith("argparse")):
+            yield f"{path}: {named or 'argparse'}"
+
+
 def silent(path: Path) -> Iterator[str]:
     """A module that does not say what it is for."""
     if not ast.get_docstring(tree(path)):
         yield str(path)
 
 
-@pytest.mark.parametrize("rule", [pointing_right, impure, printing, starting_processes, silent])
+@pytest.mark.parametrize(
+    "rule", [pointing_right, impure, printing, starting_processes, taking_the_command_line, silent]
+)
 def test_every_module_keeps_the_rule(rule: Callable[[Path], Iterator[str]]) -> None:
     assert [broken for path in modules() for broken in rule(path)] == []
 
@@ -146,6 +158,8 @@ def test_every_module_keeps_the_rule(rule: Callable[[Path], Iterator[str]]) -> N
         (printing, "drive/x.py", "raise SystemExit(1)"),
         (starting_processes, "supply/x.py", "def f():\n    import subprocess"),
         (starting_processes, "supply/x.py", "import os\nos.execvp('x', [])"),
+        (taking_the_command_line, "rollout/x.py", "def f(arguments: argparse.Namespace) -> None: ..."),
+        (taking_the_command_line, "rollout/x.py", "import argparse"),
         (silent, "supply/x.py", "x = 1"),
     ],
 )
