@@ -22,7 +22,7 @@ LAYERS = (
     ("model",),
     ("matrix",),
     ("resolve",),
-    ("components",),
+    ("components",),  # below plan, which knows none of them by its name; above resolve, whose stack they stand beside
     ("plan",),
     ("drive",),
     ("recovery",),

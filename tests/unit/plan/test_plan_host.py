@@ -4,11 +4,12 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Source
 from gpusetup.model.plan import Offer, Package, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.model.variables import NOTHING
 from gpusetup.versions import nv
 from tests.unit.plan.conftest import preview
@@ -382,3 +383,22 @@ def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(pla
     assert "CDF6BA43.pub" in refusal.hint
     named = msgspec.structs.replace(DRIVER, source_fingerprints=("AB" * 20,), source_key="http://x/k.pub")
     assert planner.first(facts, named).stage == "offers"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"containers": ("docker",)},
+        {"rdma": "inbox"},
+        {"imex": ImexWish(nodes=("10.0.0.1", "10.0.0.2"))},
+        {"desktops": DesktopsWish(users=("alice",))},
+        {"monitoring": "textfile"},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_comes_as_packages_is_refused_where_no_packages_are_known(planner, host, asked):
+    rocky = host("rocky9-a100-open").os  # whose own repositories have no driver
+    facts = host("ubuntu24.04-h200-keep", os=rocky)
+    settings = msgspec.structs.replace(DISTRO, **asked)
+    assert [component.name for component in COMPONENTS if component.asks(settings)] == [next(iter(asked))]
+    assert [refusal.reference for refusal in planner.first(facts, settings).plan.refusals] == ["GS-331"]

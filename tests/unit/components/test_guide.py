@@ -1,0 +1,28 @@
+"""CONTRIBUTING's list of what a component costs is true: the files that name IMEX are those of the list, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SECTION = re.search(r"^## A component, in twelve files\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
+TEXT = SECTION.group(1) if SECTION is not None else ""
+ROWS = re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE)
+PLACES = ("gpusetup/**/*.py", "plugins/modules/*.py", "plugins/action/*.py", "playbooks/**/*.yml", "roles/**/*.yml")
+
+
+def test_a_component_costs_twelve_files() -> None:
+    assert len(ROWS) == 12
+    assert [path for path in ROWS if not (ROOT / path).is_file()] == []
+
+
+def test_no_other_file_names_the_example() -> None:
+    files = [path for place in PLACES for path in ROOT.glob(place)]
+    naming = {str(path.relative_to(ROOT)) for path in files if "imex" in path.read_text(encoding="utf-8").lower()}
+    alike_in_every_role = {"roles/gpu_imex/meta/main.yml"}
+    beside = {
+        path for path in re.findall(r"`([\w/]+\.py)`", TEXT) if path not in ROWS and not path.startswith("tests/")
+    }
+    assert naming == (set(ROWS) - alike_in_every_role) | beside
