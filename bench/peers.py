@@ -26,6 +26,7 @@ from bench.apply_second_run import events_of, inventory
 from bench.peers_steps import steps
 from bench.peers_steps import table as steps_table
 from bench.peers_told import RUNS, Contender, Record, Run, picture, table
+from bench.processor import Meter
 from gpusetup import __version__
 from tests.lab import fleet, machine
 from tests.lab.applying import apply
@@ -46,6 +47,7 @@ FETCH = """  ansible-galaxy role install -p PEERS nvidia.nvidia_driver,v2.3.1
   python3 -m venv PEERS/venv && PEERS/venv/bin/pip install ansible==10.7.0
 then: GPUSETUP_PEERS=PEERS ./dev bench peers"""
 BRANCH = "580"
+_METER = Meter()
 
 
 class _Done(NamedTuple):
@@ -60,15 +62,18 @@ class _Done(NamedTuple):
 
 def _watched(host: Host, work: Callable[[], _Done]) -> Run:
     before, started = host.boot_id(), time.time()
-    done = work()
+    with _METER.command():
+        done = work()
     ended = time.time()
+    used = _METER.at(ended) - _METER.at(started)
     run = Run(
         seconds=round(ended - started, 1),
         operations=len(done.calls),
+        processor=round(sum(used), 1),
         code=done.code,
         rebooted=host.boot_id() != before,
         last=done.said if done.code else "",
-        steps=steps(done.events, done.calls, started, ended),
+        steps=steps(done.events, done.calls, started, ended, _METER.at),
     )
     print(f"{host.name}: {run.told()}", flush=True)
     return run
@@ -178,6 +183,7 @@ def main() -> int:
         print(f"skipped: {reason or 'nobody said where the others are. Fetch them:'}\n{'' if reason else FETCH}")
         return 0
     peers = Path(given).resolve()
+    _METER.begin()
     machine.prepare()
     repositories = build.ready()
     role, deepops = peers / "nvidia.nvidia_driver", peers / "deepops"
@@ -194,6 +200,7 @@ def main() -> int:
             runs = _on_hosts(scratch, name[0].lower(), work) if part.exists() else ()
             version = _version(part) if part.exists() else f"{part} is not there"
             found.append(Contender(name=name, version=version, ansible=_ansible(_python(peers)), runs=runs))
+    _METER.end()
     record = Record(date=date.today().isoformat(), driver=BRANCH, contenders=tuple(found))  # noqa: DTZ011 - a day
     out = ROOT / "build/bench"
     out.mkdir(parents=True, exist_ok=True)

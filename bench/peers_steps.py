@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bench.processor import Used
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["BETWEEN", "Step", "steps", "table"]
 
@@ -22,40 +24,62 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     times: int
     seconds: float
     operations: int
+    controller: float = 0.0
+    """Processor seconds of the controller."""
+    host: float = 0.0
+    """Processor seconds of the host."""
+
+    def add(self, seconds: float, operations: int, used: Used) -> Step:
+        """Return it with one more time that it was done."""
+        return Step(
+            name=self.name,
+            times=self.times + 1,
+            seconds=round(self.seconds + seconds, 3),
+            operations=self.operations + operations,
+            controller=round(self.controller + used.controller, 3),
+            host=round(self.host + used.hosts, 3),
+        )
 
 
-def steps(events: Iterable[Mapping[str, Any]], calls: Sequence[float], began: float, ended: float) -> tuple[Step, ...]:
-    """Return the tasks that spoke to the host in the order in which they came first; what else there is comes last."""
+def steps(
+    events: Iterable[Mapping[str, Any]],
+    calls: Sequence[float],
+    began: float,
+    ended: float,
+    used: Callable[[float], Used] = lambda _: Used(),
+) -> tuple[Step, ...]:
+    """Return the tasks that spoke to the host in the order in which they came first; what else there is comes last.
+
+    `used` tells how many processor seconds had been used at a moment.
+    """
     found: dict[str, Step] = {}
     since: dict[str, float] = {}
     for event in events:
         if event["event"] == "begin":
             since[event["task"]] = event["time"]
         elif event["event"] in _OVER and event["task"] in since:
-            start, name = since.pop(event["task"]), event["name"].rpartition(" : ")[2]
-            asked = sum(start <= call < event["time"] for call in calls)
+            start, end, name = since.pop(event["task"]), event["time"], event["name"].rpartition(" : ")[2]
+            asked = sum(start <= call < end for call in calls)
             if asked:
-                before = found.get(name, Step(name=name, times=0, seconds=0.0, operations=0))
-                found[name] = Step(
-                    name=name,
-                    times=before.times + 1,
-                    seconds=before.seconds + event["time"] - start,
-                    operations=before.operations + asked,
-                )
-    spent = sum(step.seconds for step in found.values())
-    rest = Step(
-        name=BETWEEN,
-        times=1,
-        seconds=ended - began - spent,
-        operations=len(calls) - sum(step.operations for step in found.values()),
-    )
-    return tuple(msgspec.structs.replace(step, seconds=round(step.seconds, 2)) for step in (*found.values(), rest))
+                before = found.get(name, _none(name))
+                found[name] = before.add(end - start, asked, used(end) - used(start))
+    own = Used(sum(step.controller for step in found.values()), sum(step.host for step in found.values()))
+    seconds = ended - began - sum(step.seconds for step in found.values())
+    operations = len(calls) - sum(step.operations for step in found.values())
+    rest = _none(BETWEEN).add(seconds, operations, used(ended) - used(began) - own)
+    return (*found.values(), rest)
+
+
+def _none(name: str) -> Step:
+    return Step(name=name, times=0, seconds=0.0, operations=0)
 
 
 def table(found: Sequence[Step]) -> str:
     """Return them as Markdown."""
     rows = [
-        f"| {step.name}{f' ({step.times} times)' if step.times > 1 else ''} | {step.seconds:.1f} | {step.operations} |"
+        f"| {step.name}{f' ({step.times} times)' if step.times > 1 else ''} | {step.seconds:.1f} | {step.operations} "
+        f"| {step.controller:.1f} | {step.host:.1f} |"
         for step in found
     ]
-    return "\n".join(["| step | seconds | operations |", "|---|---|---|", *rows]) + "\n"
+    columns = "seconds | operations | processor seconds of the controller | of the host"
+    return "\n".join([f"| step | {columns} |", "|---|---|---|---|---|", *rows]) + "\n"

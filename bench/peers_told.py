@@ -30,6 +30,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     operations: int
     """Starts of ssh, sftp and scp."""
+    processor: float = 0.0
+    """Processor seconds of controller and host."""
     code: int = 0
     rebooted: bool = False
     last: str = ""
@@ -39,7 +41,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def told(self) -> str:
         failed = f"; FAILED ({self.code})" if self.code else ""
-        return f"{self.seconds:.1f} s, {self.operations} operations{', rebooted' if self.rebooted else ''}{failed}"
+        worked = f" ({self.processor:.1f} s of a processor)" if self.processor else ""
+        rebooted = ", rebooted" if self.rebooted else ""
+        return f"{self.seconds:.1f} s{worked}, {self.operations} operations{rebooted}{failed}"
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,8 @@ case $before in  # what comes without a module: a host that tells its boot id, a
   *"shutdown -r"*) exit 0 ;;
 esac
 if [ -d "{folder}/asked" ]; then
-  module=$(grep -aoE "^params=.*|module_fqn='[a-z_.]+'" | tee -a "{folder}/asked/$host" | grep -a "^module_fqn" | tail -n1)
+  # ansible-core below 2.19 writes the parameters in another way
+  module=$(grep -aoE "^params=.*|ANSIBALLZ_PARAMS = ['\"].*|module_fqn='[a-z_.]+'" | tee -a "{folder}/asked/$host" | grep -a "^module_fqn" | tail -n1)
 else
   module=$(grep -aoE "module_fqn='[a-z_.]+'" | tail -n1)
 fi
@@ -107,7 +108,7 @@ class SimulatedFleet:
             if what == "module_fqn":
                 name = value.strip("'").rpartition(".")[2]
             elif name == module:
-                found.append(json.loads(ast.literal_eval(value.rstrip(",")))["ANSIBLE_MODULE_ARGS"])
+                found.append(json.loads(ast.literal_eval(value.strip(" ,")))["ANSIBLE_MODULE_ARGS"])
         return found
 
     def break_every(self, step: int, faults: Iterable[str] = FAULTS) -> dict[str, str]:

@@ -8,6 +8,7 @@ taken, and Ansible packs as ever.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -106,7 +107,7 @@ def pack_ahead(environment: Mapping[str, str]) -> None:
     import inspect
 
     from ansible import constants, release
-    from ansible.executor.module_common import modify_module
+    from ansible.executor import module_common
     from ansible.parsing.dataloader import DataLoader
     from ansible.plugins.loader import init_plugin_loader, module_loader
     from ansible.template import Templar
@@ -118,6 +119,8 @@ def pack_ahead(environment: Mapping[str, str]) -> None:
     if place is None or not missing:
         return
     init_plugin_loader()
+    # Ansible reads the syntax of each file that modules share once for every module: most of the time of packing.
+    vars(module_common)["compile"] = functools.cache(compile)
     variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # of no weight for what is packed
     for name in missing:
         found = module_loader.find_plugin_with_context(f"gpusetup.stack.{name}")
@@ -128,8 +131,8 @@ def pack_ahead(environment: Mapping[str, str]) -> None:
             "templar": Templar(loader=DataLoader(), variables=variables), "task_vars": variables,
             "module_compression": constants.DEFAULT_MODULE_COMPRESSION, "environment": {}, "remote_is_local": False,
         }  # fmt: skip
-        takes = inspect.signature(modify_module).parameters
-        modify_module(**{word: value for word, value in told.items() if word in takes})
+        takes = inspect.signature(module_common.modify_module).parameters
+        module_common.modify_module(**{word: value for word, value in told.items() if word in takes})
         keep(place, Path(constants.DEFAULT_LOCAL_TMP))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from bench import peers
 from bench.peers_steps import BETWEEN, Step, steps
 from bench.peers_told import Contender, Record, Run, page, picture, recorded, table
+from bench.processor import Meter, Used
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -79,11 +84,25 @@ def test_each_second_of_a_run_is_in_one_step_and_each_operation_too():
         {"event": "retry", "time": 16.0, "task": "3", "name": "look"},
         {"event": "failed", "time": 18.0, "task": "3", "name": "look"},
     ]
-    found = steps(events, [11.5, 12.5, 15.5, 17.5], 10.0, 20.0)
+    found = steps(events, [11.5, 12.5, 15.5, 17.5], 10.0, 20.0, lambda moment: Used(moment / 10, moment / 100))
     assert found == (
-        Step(name="look", times=2, seconds=5.0, operations=3),
-        Step(name=BETWEEN, times=1, seconds=5.0, operations=1),
+        Step(name="look", times=2, seconds=5.0, operations=3, controller=0.5, host=0.05),
+        Step(name=BETWEEN, times=1, seconds=5.0, operations=1, controller=0.5, host=0.05),
     )
     assert "Where the seconds" not in page(record(a=GOOD))
     told = page(record(a=(Run(seconds=10.0, operations=4, steps=found), *GOOD[1:])))
-    assert "| look (2 times) | 5.0 | 3 |" in told
+    assert "| look (2 times) | 5.0 | 3 | 0.5 | 0.1 |" in told
+
+
+def test_what_a_command_works_is_told_apart_from_what_is_worked_beside_it():
+    meter = Meter()
+    assert meter.at(0.0) == Used()  # nothing was counted yet
+    meter.begin()
+    try:
+        with meter.command():
+            subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)
+        used = meter.at(time.time())
+        assert used == Used() or used.controller > 10 * used.hosts
+    finally:
+        meter.end()
+    assert not [*Path("/sys/fs/cgroup").glob(f"**/gpusetup-bench-{os.getpid()}-*")]
