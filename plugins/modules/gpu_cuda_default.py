@@ -52,7 +52,7 @@ import os
 from typing import Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -60,6 +60,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 LINK = "/usr/local/cuda"
 PROFILE = "/etc/profile.d/gpusetup-cuda.sh"
 LINKER = "/etc/ld.so.conf.d/gpusetup-cuda.conf"
+CACHE = "/etc/ld.so.cache"
 MODULES = ("/etc/lmod/modules", "/usr/share/modulefiles", "/etc/modulefiles")
 """Where Lmod of Debian, of EL and of older EL looks."""
 LMOD = ("/etc/lmod", "/usr/share/lmod")
@@ -99,10 +100,13 @@ def chosen(roots: List[Dict[str, str]], default: str, check: bool) -> Optional[D
     return root
 
 
+def _is_managed() -> bool:
+    return os.path.islink(LINK) and os.readlink(LINK).startswith("/etc/alternatives/")
+
+
 def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]) -> bool:
     """Let /usr/local/cuda name the default toolkit; return whether that changed something."""
-    managed = os.path.islink(LINK) and os.readlink(LINK).startswith("/etc/alternatives/")
-    if not managed:
+    if not _is_managed():
         return ledger.link(LINK, root["path"] if root else None)
     thing = Alternative(os.path.basename(os.readlink(LINK)), env)
     if root is None:
@@ -122,6 +126,13 @@ def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
     changed = [ledger.restore(path) for path in sorted(written) if path not in wanted]
     changed += [ledger.write(path, text) for path, text in sorted(wanted.items())]
     return any(changed)
+
+
+def linker_is_behind() -> bool:
+    """Say whether the dynamic linker's cache is older than the default, or than the file that names it."""
+    places = [LINK, LINKER, *([os.readlink(LINK)] if _is_managed() else [])]
+    changes = [files.changed_at(path) for path in places]
+    return not os.path.exists(CACHE) or os.stat(CACHE).st_mtime < max(changes)
 
 
 def main() -> None:
@@ -150,7 +161,7 @@ def main() -> None:
         else:
             changed = ledger.restore(PROFILE) or changed
             libraries = ledger.restore(LINKER)
-        if (libraries or changed) and not module.check_mode:
+        if not module.check_mode and linker_is_behind():
             process.output(["ldconfig"], env)
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)

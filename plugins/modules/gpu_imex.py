@@ -50,6 +50,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     params,
     process,
     services,
+    systemd,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -96,15 +97,12 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
         )  # fmt: skip
     listed = ledger.write(names.IMEX_NODES, names.imex_nodes(nodes))
     made = ledger.write(names.IMEX_UNIT, names.imex_unit(channels))
-    if made and not check:
-        process.output(["systemctl", "daemon-reload"], env, 60)
     ready = has_channels()
     pending: List[str] = [] if ready else ["IMEX starts with the driver, at the next boot"]
     restart = followers.Restart(SERVICE, [names.IMEX_NODES], env)
     changed = services.bring_up(ledger, [unit], ready, env)
-    if made and ready and not check:
-        process.output(["systemctl", "restart", unit], env, 60)
-    changed = services.bring_up(ledger, [SERVICE], ready, env) or changed
+    again = followers.settle([followers.Restart(unit, [names.IMEX_UNIT], env)], check) if ready else []
+    changed = services.bring_up(ledger, [SERVICE], ready, env) or bool(again) or changed
     if ready and not check and restart.due():
         changed = True
         restart.run()
@@ -119,8 +117,8 @@ def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
     units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
     changes: List[Any] = list(services.take_down(ledger, env, units))
     changes += [ledger.restore(path) for path in (names.IMEX_NODES, names.IMEX_UNIT)]
-    if any(changes) and not check:
-        process.output(["systemctl", "daemon-reload"], env, 60)
+    if not check:
+        systemd.read_again([os.path.basename(names.IMEX_UNIT)], env)
     return any(changes)
 
 

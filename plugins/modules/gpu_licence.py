@@ -86,7 +86,7 @@ def main() -> None:
             licence.refuse_without_daemon(env)
         changed = licence.write(ledger, module.params["token"], FEATURES[module.params["feature"]])
         states = licence.state(env)
-        if start and not check and (changed or not licence.granted(states)):
+        if start and not check and (licence.is_behind(env) or not licence.granted(states)):
             states = licence.license_now(ledger, env, module.params["wait"])
             changed = True
     except (failure.HostFailure, OSError) as stop:

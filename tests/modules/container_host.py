@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi, systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, modules
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_container_runtime
@@ -79,6 +79,7 @@ class Host:
         monkeypatch.setattr(cdi, "OLD_PLACE", f"{root}/etc/cdi/nvidia.yaml")
         monkeypatch.setattr(cdi, "UNIT", f"{root}/etc/systemd/system/gpusetup-cdi.service")
         monkeypatch.setattr(modules, "loaded_nvidia", lambda _host: {"version": self.driver} if self.driver else None)
+        monkeypatch.setattr(systemd, "FOLDER", f"{root}/etc/systemd/system")
         self.driver = ""
         self.program("systemctl", _SYSTEMCTL)
         self.program("containerd", f'#!/bin/sh\nexec {sys.executable} {_CONTAINERD} "$@"\n')

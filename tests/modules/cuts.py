@@ -218,7 +218,7 @@ class Host:
         monkeypatch.setattr(lifecycle.Machine, "facts", lambda _machine: {})
         monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: {"running": "6.1", "next": "6.1"})
         monkeypatch.setattr(cdi, "forget", lambda *_words: [])
-        monkeypatch.setattr(cdi, "describe_again", lambda _env: None)
+        monkeypatch.setattr(cdi, "describe_again", lambda *_words: False)
         monkeypatch.setattr(monitoring, "SYSTEMD", str(self.root / "etc/systemd/system"))
         monkeypatch.setattr(mig_kept.mig, "lay", self._lay)
         monkeypatch.setattr(mig_kept.probe, "look", lambda _run: [{}])

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process, systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
@@ -21,10 +21,10 @@ __all__ = ["FIRST", "SECOND", "SYSTEMCTL", "Host"]
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
 SYSTEMCTL = """#!/bin/sh
 # Units are files in $STAND_IN_ROOT/units that hold active or inactive, marks in enabled/ say which start at boot; what
-# is done to them is noted. A line such as `start x.service` in $STAND_IN_ROOT/refused is what does not work.
+# is done to them is noted. Files of units are as they were when systemd was last told to read them. A line such as `start x.service` in $STAND_IN_ROOT/refused is what does not work.
 cd "$STAND_IN_ROOT" || exit 1
 echo "$@" >>did
-mkdir -p enabled units
+mkdir -p enabled units read
 verb="$1" now=
 refused() { grep -qsx "$1 $2" refused && echo "Job for $2 failed." >&2; }
 is() { refused "$1" "$2" && code=1 || echo "$3" >"units/$2"; }
@@ -32,6 +32,7 @@ is() { refused "$1" "$2" && code=1 || echo "$3" >"units/$2"; }
 shift
 code=0
 case "$verb" in
+daemon-reload) rm -f read/*; cp etc/systemd/system/*.* read/ 2>/dev/null; true ;;
 is-active) [ "$(cat "units/$2" 2>/dev/null)" = active ]; exit ;;
 enable | disable | start | stop | restart)
   for unit; do
@@ -49,10 +50,13 @@ show)
   for unit; do
     case "$unit" in --*) continue ;; esac
     loaded=not-found enabled=disabled
-    [ ! -e "units/$unit" ] && [ ! -e "etc/systemd/system/$unit" ] || loaded=loaded
+    [ ! -e "units/$unit" ] && [ ! -e "read/$unit" ] || loaded=loaded
+    stale=no
+    [ -e "read/$unit" ] && ! cmp -s "read/$unit" "etc/systemd/system/$unit" && stale=yes
     [ -e "enabled/$unit" ] && enabled=enabled
     active=$(cat "units/$unit" 2>/dev/null)
     printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n' "$unit" $loaded ${active:-inactive} $enabled
+    echo NeedDaemonReload=$stale
     began=$(stat -c %.Y "units/$unit" 2>/dev/null) up=$(cut -d " " -f 1 /proc/uptime)
     awk -v began="${began:-0}" -v now="$(date +%s.%N)" -v up="$up" \\
       'BEGIN { printf "ActiveEnterTimestampMonotonic=%.0f\\n\\n", began ? (began - now + up + 0.05) * 1000000 : 0 }'
@@ -89,6 +93,7 @@ class Host:
         for name, file in places.items():
             monkeypatch.setenv(f"STAND_IN_{name}", str(root / file))
         monkeypatch.setenv("STAND_IN_ROOT", str(root))
+        monkeypatch.setattr(systemd, "FOLDER", f"{root}/etc/systemd/system")
         monkeypatch.setattr(mig, "LOCK", f"{root}/lock")
         monkeypatch.setattr(mig_kept, "LAYOUT", f"{root}/etc/gpusetup/mig.json")
         monkeypatch.setattr(mig_kept, "FOLDER", f"{root}/usr/local/lib/gpusetup/mig")

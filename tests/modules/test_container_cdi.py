@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
@@ -106,3 +108,17 @@ def test_without_its_toolkit_a_description_goes(host: Host) -> None:
     assert place.exists()
     assert cdi.forget(False, {"PATH": f"{host.root}/bin"}) == [str(place)]
     assert not place.exists()
+
+
+def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(call: Any, host: Host) -> None:
+    host.toolkit("1.20.0")
+    host.load("580.178.04")
+    call(cdi=True)
+    layouts, env = host.file("etc/gpusetup/mig.json"), process.environment()
+    assert not cdi.describe_again([str(host.root / "bin")], env)
+    layouts.parent.mkdir(parents=True)
+    layouts.write_text("{}")
+    os.utime(layouts, (time.time() + 5, time.time() + 5))
+    assert cdi.describe_again([str(layouts)], env)
+    os.utime(layouts, (1, 1))
+    assert not cdi.describe_again([str(layouts)], env)

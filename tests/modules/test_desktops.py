@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports, systemd
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_desktops
 
 from tests.modules.gpu_host_stand_in import SYSTEMCTL
@@ -63,6 +63,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("SYSTEMD", "FOLDER", "LAUNCHER", "XORG", "UDEV", "MODPROBE"):
         monkeypatch.setattr(desktops, name, f"{tmp_path}{getattr(desktops, name)}")
     monkeypatch.setattr(desktops, "_PATIENCE", 1.0)
+    monkeypatch.setattr(desktops, "DRM", f"{tmp_path}/sys/class/drm/*/device/driver")
+    monkeypatch.setattr(desktops, "DEVICES", f"{tmp_path}/dev/dri")
+    monkeypatch.setattr(systemd, "FOLDER", desktops.SYSTEMD)
     monkeypatch.setattr(ports, "listeners", lambda _place: [])
     return tmp_path
 
@@ -129,6 +132,9 @@ def test_check_mode_touches_nothing(root: Path, configure: Any) -> None:
 def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(
     root: Path, port: int, configure: Any
 ) -> None:
+    for path in ("sys/class/drm/card0/device", "dev/dri/card0", "drivers/nvidia"):
+        (root / path).mkdir(parents=True)
+    (root / "sys/class/drm/card0/device/driver").symlink_to(root / "drivers/nvidia")
     failed, result = configure(
         "x", port=port, group="daemon", gpus=["0000:0a:00.0", "0001:06:10.1"], size="800x600", session="startxfce4"
     )

@@ -65,6 +65,7 @@ def test_what_was_there_is_back_when_no_licence_is_granted(
     token, conf = places
     restarts: list[str] = []
     monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
+    monkeypatch.setattr(licence.systemd, "active_since", lambda *_words: 0.0)
     monkeypatch.setattr(licence, "state", lambda _env: ["Unlicensed (Unrestricted)"])
     monkeypatch.setattr(licence.systemd, "last_words", lambda _unit, _env: "server refused")
     ledger = Ledger(str(tmp_path / "state"))
@@ -94,7 +95,7 @@ def test_a_licence_that_is_given_up_leaves_what_was_there_before(
     token, conf = places
     restarts: list[str] = []
     monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
-    monkeypatch.setattr(licence.services, "look", lambda units, _env: {unit: {"exists": True} for unit in units})
+    monkeypatch.setattr(licence.systemd, "active_since", lambda *_words: 0.0)
     licence.write(Ledger(str(tmp_path / "state")), "secret-of-the-site", 2)
     assert licence.give_up(Ledger(str(tmp_path / "state"), check=True), {}, start=False)
     assert token.exists()

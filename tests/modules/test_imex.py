@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import names
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
 
@@ -32,6 +33,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STAND_IN_ROOT", str(tmp_path))
     monkeypatch.setattr(names, "IMEX_NODES", f"{tmp_path}/etc/nvidia-imex/nodes_config.cfg")
     monkeypatch.setattr(names, "IMEX_UNIT", f"{tmp_path}/etc/systemd/system/{UNIT}")
+    monkeypatch.setattr(systemd, "FOLDER", f"{tmp_path}/etc/systemd/system")
     monkeypatch.setattr(gpu_imex, "DEVICES", str(tmp_path / "devices"))
     return tmp_path
 
@@ -57,6 +59,14 @@ def test_the_list_the_channels_and_the_service(root: Path, configure: Any) -> No
     assert Path(names.IMEX_NODES).read_text() == "127.0.0.1\n10.9.8.7\n"
     assert "seq 0 3" in Path(names.IMEX_UNIT).read_text()
     assert {f"enable --now {UNIT}", "enable --now nvidia-imex.service", "daemon-reload"} <= set(did(root))
+
+
+def test_channels_that_were_written_and_never_made_are_made_by_the_next_call(root: Path, configure: Any) -> None:
+    configure("127.0.0.1", channels=4)
+    os.utime(root / "units" / UNIT, (1, 1))  # it ran before its file was written
+    (root / "did").write_text("")
+    assert configure("127.0.0.1", channels=4)[1]["changed"] is True
+    assert did(root) == [f"restart {UNIT}"]
 
 
 def test_what_was_there_before_comes_back(root: Path, configure: Any) -> None:

@@ -1,11 +1,11 @@
 """The description of NVIDIA's devices for container runtimes (CDI): of the loaded driver, made anew at each boot."""
 
 import os
-from typing import Dict, List
+from typing import Dict, Iterable, List
 
 from ..gpu_probe import containers, modules
 from ..gpu_probe.host import LiveHost
-from . import process, services
+from . import files, process, services
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -43,8 +43,6 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
         units = [os.path.basename(UNIT)]
         if ledger.write(UNIT, _UNIT.format(tool=tool, place=PLACE)):
             changed = True
-            if not check:
-                process.output(["systemctl", "daemon-reload"], env, 60)
     # A service ends when it is done: it is enabled, and need not be found running.
     ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env) for unit in units]
     changed = changed or any(ups)
@@ -76,14 +74,20 @@ def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
         )  # fmt: skip
 
 
-def describe_again(env: Dict[str, str]) -> None:
-    """Describe the devices anew where they are described: their MIG instances are others now."""
+def describe_again(layouts: Iterable[str], env: Dict[str, str]) -> bool:
+    """Describe the devices anew where their description is older than the files that say how the GPUs are cut, or than
+    the going of one; tell of it.
+    """
+    if not os.path.exists(PLACE) or os.stat(PLACE).st_mtime >= max(map(files.changed_at, layouts)):
+        return False
     tool, loaded = process.which("nvidia-ctk", env), (modules.loaded_nvidia(LiveHost()) or {}).get("version")
     units = [
         unit for unit, seen in services.look((*REFRESH[1:], os.path.basename(UNIT)), env).items() if seen["exists"]
     ]
-    if tool and loaded and units and os.path.exists(PLACE):
-        _describe(units[0], tool, loaded, env)
+    if not (tool and loaded and units):
+        return False
+    _describe(units[0], tool, loaded, env)
+    return True
 
 
 def forget(check: bool, env: Dict[str, str]) -> List[str]:

@@ -1,9 +1,11 @@
 """Desktops of several people on one host: a VNC server, a page and a password each, as systemd units."""
 
 import base64
+import glob
 import grp
 import os
 import pwd
+import re
 import socket
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -19,6 +21,7 @@ LAUNCHER = "/usr/local/lib/gpusetup/desktop"
 XORG = FOLDER + "/xorg.conf"
 UDEV = "/etc/udev/rules.d/72-gpusetup-desktops.rules"
 MODPROBE = "/etc/modprobe.d/gpusetup-desktops.conf"
+DRM, DEVICES = "/sys/class/drm/*/device/driver", "/dev/dri"
 PAGES = "/usr/share/novnc"
 SERVERS = ("/opt/TurboVNC/bin/Xvnc", "/usr/bin/Xtigervnc", "/usr/bin/Xvnc")
 OBFUSCATORS = ("/opt/TurboVNC/bin/vncpasswd", "tigervncpasswd", "vncpasswd")
@@ -208,9 +211,8 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     made = [user for user in wish.users if _password(ledger, user, env, check)]
     if check:
         return {"changed": bool(changed or written or made), "pending": []}
-    if written:
-        process.output(["systemctl", "daemon-reload"], env, 60)
-    _permissions([path for path in written if path == UDEV], env)
+    systemd.read_again(units, env)
+    _permissions(env)
     again = [unit for unit in units if followers.Restart(unit, [_place(unit)], env).due()]
     pages = [unit for unit in again if unit.startswith("gpusetup-desktop-page-")]
     if pages:
@@ -229,9 +231,9 @@ def forget(ledger: Ledger, env: Dict[str, str], check: bool, keep: Sequence[str]
     changes: List[Any] = list(services.take_down(ledger, env, ours))
     places = [path for path in sorted(ledger.state["files"], reverse=True) if _is_ours(path) and path not in keep]
     back = [path for path in places if ledger.restore(path)]
-    if back and not check:
-        process.output(["systemctl", "daemon-reload"], env, 60)
-        _permissions([path for path in back if path == UDEV], env)
+    if not check:
+        systemd.read_again([*ours, *systemd.units_of(back)], env)
+        _permissions(env)
     return bool(changes or back)
 
 
@@ -244,8 +246,13 @@ def _secrets(users: Sequence[str]) -> List[str]:
     return [f"{FOLDER}/{user}.{kind}" for user in users for kind in ("password", "vnc")]
 
 
-def _permissions(rules: Sequence[str], env: Dict[str, str]) -> None:
-    if rules:
+def _permissions(env: Dict[str, str]) -> None:
+    """Have udev give the devices of the GPUs the group of our rule, or their own again where the rule is gone."""
+    rule = re.search(r'GROUP="(.+?)"', files.read_text(UDEV) or "")
+    own = {_number_of(group) for group in (rule.groups() if rule else ("root", *_GROUPS))}
+    drivers = [path for path in glob.glob(DRM) if os.path.basename(os.path.realpath(path)) == "nvidia"]
+    devices = [os.path.join(DEVICES, path.split("/")[-3]) for path in drivers]
+    if any(os.stat(path).st_gid not in own for path in devices if os.path.exists(path)):
         process.output(["udevadm", "control", "--reload"], env, 30)
         process.output(["udevadm", "trigger", "--subsystem-match=drm", "--action=change"], env, 30)
 

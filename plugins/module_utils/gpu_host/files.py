@@ -28,6 +28,13 @@ def read_bytes(path: str) -> Optional[bytes]:
         return None
 
 
+def changed_at(path: str) -> float:
+    """Return when a file changed, or about when it went: the folder in which it was changed then."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.lstat(path).st_mtime
+
+
 def digest(content: Content) -> str:
     """Return the SHA-256 of bytes or text."""
     return hashlib.sha256(_raw(content)).hexdigest()

@@ -108,8 +108,8 @@ class BootImage(Follower):
             return False
         found, ours = self.look(), _module_settings()
         if found["why"]:
-            places = [path if os.path.exists(path) else self.forgets and _remains(path) for path in ours]
-            return os.stat(self.path).st_mtime < max((os.stat(place).st_mtime for place in places if place), default=0)
+            changes = [files.changed_at(path) for path in ours if self.forgets or os.path.exists(path)]
+            return os.stat(self.path).st_mtime < max(changes, default=0)
         return any(self._stale(path, modules, found) for path, modules in ours.items())
 
     @staticmethod
@@ -125,13 +125,6 @@ class BootImage(Follower):
         """Make it anew."""
         boot_image.rebuild(self.kernel, self.path or "", self.env, self.log)
         self.seen.pop(self.path or "", None)
-
-
-def _remains(path: str) -> str:
-    """Return the folder that changed when a file went."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def _module_settings() -> Dict[str, Sequence[str]]:
@@ -192,32 +185,8 @@ def _unlimited(pid: int) -> bool:
     return text is None or bool(re.search(r"^Max locked memory\s+unlimited", text, re.MULTILINE))
 
 
-def units_of(paths: Iterable[str]) -> List[str]:
-    """Return the units that files are of: their own, or those that they change (NAME.service.d/…)."""
-    places = [path.rpartition("/systemd/system/")[2] for path in paths if "/systemd/system/" in path]
-    return sorted({re.sub(r"(\.d)?/.*", "", place) for place in places})
-
-
-class Reload(Follower):
-    """systemd's picture of units whose files changed."""
-
-    what = "systemd's units"
-
-    def __init__(self, units: Sequence[str], env: Env) -> None:
-        self.units, self.env = units, env
-
-    def due(self) -> bool:
-        """Ask systemd."""
-        argv = ["systemctl", "show", "--property=NeedDaemonReload", *self.units]
-        return bool(self.units) and "=yes" in process.output(argv, self.env, 30)[1]
-
-    def run(self) -> None:
-        """Have it read them."""
-        boot_image.command(["systemctl", "daemon-reload"], self.env)
-
-
 class Restart(Follower):
-    """A unit that has run since before its files were written, by this apply or by one that was cut."""
+    """A unit that has run since before its files were written, or went, by this apply or by one that was cut."""
 
     def __init__(self, unit: str, paths: Iterable[str], env: Env) -> None:
         self.what = self.unit = unit
@@ -226,9 +195,7 @@ class Restart(Follower):
     def due(self) -> bool:
         """Compare its start with its files."""
         started = systemd.active_since(self.unit, self.env)
-        return started is not None and any(
-            os.stat(path).st_mtime > started for path in self.paths if os.path.exists(path)
-        )
+        return started is not None and any(files.changed_at(path) > started for path in self.paths)
 
     def run(self) -> None:
         """Restart it; whether it runs then is for whoever set it up to prove."""

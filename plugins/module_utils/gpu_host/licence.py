@@ -7,7 +7,7 @@ from typing import Dict, List
 
 from ..gpu_judge.licence import TOKEN as _NAME
 from ..gpu_probe.licence import SETTINGS, TOKENS
-from . import process, services, systemd
+from . import followers, process, services, systemd
 from .failure import HostFailure
 from .files import Content, read_text
 from .ledger import Ledger
@@ -40,9 +40,14 @@ def write(ledger: Ledger, token: Content, feature: int) -> bool:
 def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
     """Take the token away and bring the settings back; return whether that changed something."""
     changed = [path for path in (TOKEN, SETTINGS) if ledger.restore(path)]
-    if changed and start and services.look([UNIT], env)[UNIT]["exists"]:
+    if start and is_behind(env):
         restart(env)
     return bool(changed)
+
+
+def is_behind(env: Dict[str, str]) -> bool:
+    """Say whether the daemon runs with an earlier token or settings."""
+    return followers.Restart(UNIT, (TOKEN, SETTINGS), env).due()
 
 
 def others() -> List[str]:
@@ -66,7 +71,9 @@ def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str
         restart(env)
         return wait(env, seconds)
     except HostFailure:
-        if [path for path in (TOKEN, SETTINGS) if ledger.restore(path, "previous")]:
+        for path in (TOKEN, SETTINGS):
+            ledger.restore(path, "previous")
+        if is_behind(env):
             restart(env)
         raise
 

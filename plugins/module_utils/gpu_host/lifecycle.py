@@ -353,7 +353,7 @@ class Lifecycle:
         gone += [path for path in sorted(paths) if venv.remove(self.ledger, path)]
         if not self.check:
             fetched.sweep()
-        if gone and not self.check:
+        if not self.check:
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()
         if still and ours:

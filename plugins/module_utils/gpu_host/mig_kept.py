@@ -6,7 +6,7 @@ import sys
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_probe import mig as probe
-from . import cdi, mig, process, programs, services
+from . import cdi, mig, programs, services, systemd
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
@@ -59,9 +59,8 @@ def lay(
     changed = ledger.change(layouts, everything)
     made = {address: layouts.result["made"][address] for address in wishes}
     kept = keep(ledger, made, order, env, check, program=program)
-    if changed and not check:
-        cdi.describe_again(env)
-    return {"changed": changed or kept, "made": made, "reboot": layouts.result["reboot"]}
+    described = not check and cdi.describe_again([MANAGER_CONFIG if os.path.exists(MANAGER_CONFIG) else LAYOUT], env)
+    return {"changed": changed or kept or described, "made": made, "reboot": layouts.result["reboot"]}
 
 
 class Layouts(Thing):
@@ -146,11 +145,10 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     changed = bool(services.take_down(ledger, env, going))
     changes = [ledger.restore(path) for path in old]
     changes += [ledger.write(path, text) for path, text in sorted(files.items())]
-    changed = changed or any(changes)
-    if changed and not check:
-        process.output(["systemctl", "daemon-reload"], env, 60)
+    if not check:
+        systemd.read_again([MANAGER, os.path.basename(UNIT)], env)
     # It is for boots: what there is now was laid out already.
-    return (services.bring_up(ledger, [unit], False, env) if made else False) or changed
+    return (services.bring_up(ledger, [unit], False, env) if made else False) or changed or any(changes)
 
 
 def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:

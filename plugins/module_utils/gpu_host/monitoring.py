@@ -250,8 +250,7 @@ def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[st
         raise failure
     texts = wanted_files(wish, env, collector)
     moved = [ledger.write(path, text, mode) for path, (text, mode) in sorted(texts.items()) if not ledger.check]
-    if any(moved):
-        process.output(["systemctl", "daemon-reload"], env, 60)
+    systemd.read_again(units(wish, env), env)
     return any(moved)
 
 
@@ -274,8 +273,7 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     changed = changed or any(moved)
     if check:
         return changed
-    if any(moved) or followers.Reload(wanted, env).due():
-        process.output(["systemctl", "daemon-reload"], env, 60)
+    systemd.read_again(wanted, env)
     if wish.kind == "textfile" and not os.path.isdir(wish.folder):
         os.makedirs(wish.folder, 0o755, exist_ok=True)
     again = [followers.Restart(unit, _files_of(unit, texts), env) for unit in wanted if start]

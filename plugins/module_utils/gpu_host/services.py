@@ -134,10 +134,16 @@ class Unit(Thing):
         }
 
 
+def _seen(ledger: Ledger, units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
+    if not ledger.check:
+        systemd.read_again(units, env)
+    return look(units, env) if units else {}
+
+
 def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str]) -> bool:
     """Enable units, and start them when `start`; return whether something changed."""
     units = [full_name(name) for name in names]
-    seen = look(units, env) if units else {}
+    seen = _seen(ledger, units, env)
     missing = [unit for unit in units if not seen[unit]["exists"]]
     if missing and not ledger.check:
         raise HostFailure(
@@ -164,7 +170,7 @@ def put_back(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] 
     """Do the same as far as it goes; return what changed, and what was not to be had as texts. That stays on record."""
     changed, still = [], []
     units = [unit for unit in sorted(ledger.state["services"]) if only is None or unit in only]
-    seen = look(units, env) if units else {}
+    seen = _seen(ledger, units, env)
     for unit in units:
         did, why = _tried(ledger, Unit(unit, env), seen[unit])
         changed += [unit] if did else []

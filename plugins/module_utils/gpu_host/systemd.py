@@ -1,12 +1,14 @@
 """What systemd tells of a unit: its last words, since when it runs. Units that are stopped for a while."""
 
+import os
 import re
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 from . import process
 
 Env = Dict[str, str]
+FOLDER = "/etc/systemd/system"
 _SECONDS = 120
 
 
@@ -23,6 +25,23 @@ def active_since(unit: str, env: Env) -> Optional[float]:
     if fields.get("ActiveState") != "active":
         return None
     return time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+
+
+def read_again(units: Sequence[str], env: Env) -> None:
+    """Have systemd read its units again where the files of one of these changed since, or are new to it."""
+    if not units:
+        return
+    text = process.output(["systemctl", "show", "--property=LoadState,NeedDaemonReload", *units], env, 30)[1]
+    told = zip(units, re.split(r"\n\s*\n", text.strip()))
+    new = any("LoadState=not-found" in block and os.path.exists(os.path.join(FOLDER, unit)) for unit, block in told)
+    if new or "NeedDaemonReload=yes" in text:
+        process.output(["systemctl", "daemon-reload"], env, 60)
+
+
+def units_of(paths: Iterable[str]) -> List[str]:
+    """Return the units that files are of: their own, or those that they change (NAME.service.d/…)."""
+    places = [path.rpartition("/systemd/system/")[2] for path in paths if "/systemd/system/" in path]
+    return sorted({re.sub(r"(\.d)?/.*", "", place) for place in places})
 
 
 class Stopped:

@@ -5,7 +5,7 @@ left open that nobody asks for any more.
 import contextlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
-from . import boot_entries, followers
+from . import boot_entries, systemd
 from .alternatives import Alternative
 from .boot_arguments import Argument
 from .failure import HostFailure
@@ -59,9 +59,14 @@ def revert(site: Site) -> Back:
     back, entries = Back([], []), site.ledger.to_revert()
     _revert([entry for entry in entries if not entry["noted"]], site, back)
     files = site.ledger.revert_apply()
-    followers.settle([followers.Reload(followers.units_of(files), site.env)], site.ledger.check)
+    _read_again(files, site)
     _revert([entry for entry in entries if entry["noted"]], site, back)
     return Back(back.things + files, back.trouble)
+
+
+def _read_again(paths: Iterable[str], site: Site) -> None:
+    if not site.ledger.check:
+        systemd.read_again(systemd.units_of(paths), site.env)
 
 
 def _revert(entries: Iterable[Dict[str, Any]], site: Site, back: Back) -> None:
@@ -91,4 +96,4 @@ def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
     for path in files:
         with contextlib.suppress(HostFailure):
             ledger.restore(path)
-    followers.settle([followers.Reload(followers.units_of(files), site.env)], ledger.check)
+    _read_again(files, site)
