@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -13,6 +13,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DNF4 = """\
 Dependencies resolved.
@@ -150,6 +153,28 @@ class TestDnf:
         said: list[tuple[Any, ...]] = []
         dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
         assert said == [told]
+
+    @pytest.mark.parametrize(
+        ("generation", "text", "stream"),
+        [
+            (4, "[nv]\nname=nv\nstream=580-open\nprofiles=\nstate=enabled\n", "580-open"),
+            (4, "[nv]\nname=nv\nstream=\nprofiles=\nstate=\n", None),
+            (5, '[modules.nvx]\nenabled_stream = "1"\nstate = "Enabled"\n\n[modules.nv]\nenabled_stream = "580-open"\n'
+                'installed_profiles = []\nstate = "Enabled"\n', "580-open"),
+            (5, '[modules.nv]\nenabled_stream = ""\nstate = "Available"\n[modules.nvx]\nstate = "Enabled"\n', None),
+            (5, None, None),
+        ],
+    )  # fmt: skip
+    def test_which_stream_is_enabled_by_the_files_of_both_generations(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, generation: int, text: str | None, stream: str | None
+    ) -> None:
+        path = tmp_path / ("nv.module" if generation == 4 else "modules.toml")
+        if text is not None:
+            path.write_text(text)
+        monkeypatch.setattr(dnf, "_MODULES4", str(tmp_path))
+        monkeypatch.setattr(dnf, "_MODULES5", str(path))
+        monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
+        assert dnf.Dnf().enabled_streams(["nv"]) == [{"module": "nv", "stream": stream}]
 
     def test_words_drop_only_an_empty_epoch(self) -> None:
         assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..gpu_judge import versions
 from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
-from . import dnf_table, process
+from . import dnf_table, files, process
 from .failure import HostFailure
 from .manager import Log, Tell
 from .packages import Plan, Wish
@@ -20,6 +20,7 @@ _STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinst
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _HOLDING = "dnf-command(versionlock)"  # what the package with dnf 4's plugin provides, whatever it is called
 # The tabs are in it as they are: dnf 5 takes a written \\t for two letters.
+_MODULES4, _MODULES5 = "/etc/dnf/modules.d", "/usr/lib/sysimage/libdnf5/modules.toml"
 _OFFER = "%{name}\t%{epoch}:%{version}-%{release}\t%{arch}\t%{repoid}\t%{downloadsize}\t%{summary}\\n"
 
 
@@ -271,15 +272,20 @@ class Dnf(Rpm):
         return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
 
     def _enabled_stream(self, module: str) -> Optional[str]:
-        if not os.path.exists(_module_file(module)):
-            return None
-        with open(_module_file(module), encoding="utf-8") as stream:
-            fields = dict(re.findall(r"^(\w+)=(.*)$", stream.read(), re.MULTILINE))
+        if self._is_dnf5():
+            section = re.search(
+                rf"^\[modules\.\"?{re.escape(module)}\"?\]$(.*?)(?=^\[|\Z)",
+                files.read_text(_MODULES5) or "",
+                re.MULTILINE | re.DOTALL,
+            )
+            fields = dict(re.findall(r'^(\w+) = "(.*)"$', section.group(1) if section else "", re.MULTILINE))
+            return fields.get("enabled_stream") if fields.get("state") == "Enabled" else None
+        fields = dict(re.findall(r"^(\w+)=(.*)$", files.read_text(_module_file(module)) or "", re.MULTILINE))
         return fields.get("stream") if fields.get("state") == "enabled" else None
 
 
 def _module_file(module: str) -> str:
-    return f"/etc/dnf/modules.d/{module}.module"
+    return f"{_MODULES4}/{module}.module"
 
 
 def _drop(script: str) -> None:
