@@ -159,8 +159,7 @@ class TestDnf:
         [
             (4, "[nv]\nname=nv\nstream=580-open\nprofiles=\nstate=enabled\n", "580-open"),
             (4, "[nv]\nname=nv\nstream=\nprofiles=\nstate=\n", None),
-            (5, '[modules.nvx]\nenabled_stream = "1"\nstate = "Enabled"\n\n[modules.nv]\nenabled_stream = "580-open"\n'
-                'installed_profiles = []\nstate = "Enabled"\n', "580-open"),
+            (5, '[modules.nvx]\nstate = "Enabled"\n[modules.nv]\nenabled_stream = "580-open"\nstate = "Enabled"\n', "580-open"),
             (5, '[modules.nv]\nenabled_stream = ""\nstate = "Available"\n[modules.nvx]\nstate = "Enabled"\n', None),
             (5, None, None),
         ],
