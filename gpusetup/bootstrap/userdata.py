@@ -177,7 +177,7 @@ def _after(config: Config) -> Iterator[str]:
     if config.stage:
         yield "4. become an image: remove this machine's identity; each copy verifies itself at its first boot"
     else:
-        yield f"4. reboot at most {config.reboots} times, record each reason, and continue by itself"
+        yield f"4. reboot at most {config.reboots} times, record each reason, and continue after it"
     if config.recheck:
         yield f"5. check again every {config.recheck} s: report differences, apply a newly pinned lock; no reboot"
 

@@ -194,7 +194,7 @@ def _pip(*arguments: str) -> None:
             "GS-765",
             f"pip {arguments[0]} found no space left on the disk",
             context=last_words(done).rpartition("No space left on device: ")[2].splitlines()[0],
-            hint="free some space, or give another --out; what is there already is kept",
+            hint="free some space, or give another --out; existing files stay",
         )
     raise UnreachableError(
         "GS-711",

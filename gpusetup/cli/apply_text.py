@@ -97,7 +97,7 @@ def _failure(outcome: HostOutcome) -> list[str]:
         return _wrap("in: verification. The changes before it stay; run the same command to verify them")
     if outcome.state == "interrupted":
         return _wrap(
-            f"in: {outcome.failed_at}. A package transaction continues by itself on the host; "
+            f"in: {outcome.failed_at}. A package transaction continues on the host; "
             "run the same command to follow it and continue"
         )
     if outcome.failure is None:

@@ -125,7 +125,7 @@ def _of_inventory(
         name, failure = next(iter(looked.facts.failures.items()))
         raise HostFailedError(
             "GS-776", f"{counted(len(looked.facts.failures), 'host')} gave no facts: {name}: {failure.message}",
-            note="a bundle without their releases would lack what they need", path=arguments.inventory,
+            note="a bundle without their releases would be incomplete", path=arguments.inventory,
             hint=f"leave them out: --limit 'all:!{name}'; or write the facts of the others down: gpusetup facts … "
             "--format json --out facts.json, then --from facts.json",
         )  # fmt: skip
@@ -170,7 +170,7 @@ def _by_system(
     where = arguments.facts or arguments.inventory
     if not kinds:
         raise BadInputError(
-            "GS-776", f"{where} has no host with a GPU that was asked for", path=where,
+            "GS-776", f"{where} has no host with a requested GPU", path=where,
             hint=f"look at them: gpusetup facts {arguments.inventory or 'inventory.ini'}",
         )  # fmt: skip
     return [

@@ -28,7 +28,7 @@ def check_installed() -> None:
     """Refuse where the web server is not installed."""
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         raise BadInputError(
-            "GS-989", "the web server is not installed beside gpusetup", path="gpusetup[collector]",
+            "GS-989", "the web server is not installed (an extra of gpusetup)", path="gpusetup[collector]",
             context=f"looked for uvicorn and starlette by {sys.executable}",
             hint=f"{sys.executable} -m pip install 'gpusetup[collector]'",
         )  # fmt: skip
@@ -38,7 +38,9 @@ def place_of(listen: str) -> tuple[str, int]:
     """Return address and port of `--listen`."""
     address, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise BadInputError("GS-774", f"{listen} is no address and port", path="--listen", hint="--listen 0.0.0.0:8080")
+        raise BadInputError(
+            "GS-774", f"{listen} is not an address and port", path="--listen", hint="--listen 0.0.0.0:8080"
+        )
     return address.strip("[]"), int(port)
 
 

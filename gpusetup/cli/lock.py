@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "load_lock", "run", "write_lock"]
 
 
-_DIRECT_ONLY = "only the direct pins are here, without what they need and without hashes: {why}"
+_DIRECT_ONLY = "only the direct pins, without dependencies and hashes: {why}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -87,7 +87,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     local = arguments.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     if (not arguments.url.startswith("https://") and not local) or "@" in arguments.url:
         raise BadInputError(
-            "GS-970", f"{arguments.url} is no address of a collector", path="URL",
+            "GS-970", f"{arguments.url} is not an address of a collector", path="URL",
             hint="https://collector.example:8443; a token goes into --token-file",
         )  # fmt: skip
     if arguments.wave < 1:

@@ -57,7 +57,7 @@ def _block(name: str, host: HostRemoval) -> str:
         how = "undo these by hand, or make the packages available; then run the same command again"
         lines += _wrap(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
     for path, place in sorted(host.saved.items()):
-        lines += _wrap(f"saved    {path} was changed after gpusetup wrote it: what it was is {place}")
+        lines += _wrap(f"saved    {path} was changed after gpusetup wrote it; that version is {place}")
     for path in host.kept:
         lines += _wrap(f"kept     {path} has nothing of gpusetup in it any more: it stays as it is")
     for text in host.warnings:

@@ -68,7 +68,9 @@ def _is_node(text: str) -> bool:
 
 def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
     example = 'for example {"nodes": ["10.0.0.1", "10.0.0.2"], "channels": 1}'
-    return BadInputError("GS-375", f"{label}: {str(value)[:80]!r} is no IMEX domain", path=label, hint=hint or example)
+    return BadInputError(
+        "GS-375", f"{label}: {str(value)[:80]!r} is not an IMEX domain", path=label, hint=hint or example
+    )
 
 
 def _not_offered(package: str, version: str) -> PreflightError:

@@ -107,7 +107,7 @@ def _instances(item: Any, label: str) -> MigInstances:
 
 def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
     return BadInputError(
-        "GS-370", f"{label}: {str(value)!r} is no MIG layout", path=label, hint=hint or f"for example {_FORM}"
+        "GS-370", f"{label}: {str(value)!r} is not a MIG layout", path=label, hint=hint or f"for example {_FORM}"
     )
 
 
@@ -209,7 +209,7 @@ def _layout(number: int, gpu: Gpu, wish: MigWish, product: MigProduct | None) ->
     if why is not None and (own or (product is not None and product.confidence == "vendor")):
         raise PreflightError(
             "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) cannot be cut so: {why[0]}",
-            note="its own table of profiles says so" if own else "NVIDIA's table of its product says so",
+            note="according to its own table of profiles" if own else "according to NVIDIA's table of its product",
             hint=why[1],
         )  # fmt: skip
     totals = {row["name"]: row["total"] for row in profiles}
@@ -257,7 +257,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         number = list(probed).index(address)
         why = f"it is {judge.mig.told(now)}" if now is not None else "gpusetup_mig asks for it"
         if address in back:
-            why += "; gpusetup_mig no longer names it, and this is what it had before"
+            why += "; gpusetup_mig no longer names it; this is its earlier layout"
         resets = gpu["compute_capability"] == _AMPERE and (now is None or now["enabled"] != wish["enabled"])
         if resets:
             why += "; reboots only if this GPU cannot be reset"

@@ -86,7 +86,7 @@ def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterK
     older = matrix.monitoring.dcgm.older in facts.packages.installed
     if not older and context.offers.known and _pair(context, _cuda_major(context, stack, matrix), matrix) is None:
         return "textfile", "no repository here has a DCGM with its exporter"
-    return "dcgm", "data-centre GPUs: DCGM tells most of their health"
+    return "dcgm", "data-centre GPUs: DCGM reports most about their health"
 
 
 # --- DCGM ----------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why:
     if names.older in installed:
         raise PreflightError(
             "GS-366",
-            f"{names.older} {installed[names.older]} is installed: DCGM 3 and older, beside which DCGM 4 cannot be",
+            f"{names.older} {installed[names.older]} is installed: DCGM 3 and older conflict with DCGM 4",
             note="both bring nv-hostengine; programs that were built for DCGM 3 need their own new version",
             hint=f"remove it on the host, then run this command again: {_MANY[manager]} {names.older}; "
             "or keep it and use gpusetup_monitoring=textfile",

@@ -150,7 +150,7 @@ def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs
 def _no_storage(why: str, instead: str) -> PreflightError:
     return PreflightError(
         "GS-383", f"gpusetup_gds: {why}",
-        note="without one of the two cuFile copies through the host's memory, and says so to nobody",
+        note="without one of the two cuFile copies through the host's memory silently",
         hint=f"use {instead}" if instead else "unset gpusetup_gds here, or see docs/guides/rdma.md for what it needs",
     )  # fmt: skip
 
@@ -183,7 +183,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         return
     if judge.gpudirect.LOAD in paths:
         what = f"{', '.join(found.modules)} at every boot" if found.modules else "no module at boot any more"
-        yield Action(id="module-rdma", kind="module", what=what, why="what was asked for needs these modules")
+        yield Action(id="module-rdma", kind="module", what=what, why="the requested settings need these modules")
     if judge.gpudirect.LIMITS in paths or judge.gpudirect.MANAGER in paths:
         why = "RDMA locks its buffers in memory, and the usual limit is 8 MiB"
         yield Action(id="file-memlock", kind="file", what="any amount of memory may be locked", why=why)
@@ -278,7 +278,7 @@ def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> 
         storage = path.name
         reasons.append(Reason(component="driver", rule="gds-p2pdma", text=f"GPUDirect Storage by {path.why}"))
         if storage == "nvidia-fs" and settings.rdma != "doca":
-            notes.append("gpusetup_gds: nvidia-fs reads local NVMe drives only beside the NVMe driver of DOCA-OFED")
+            notes.append("gpusetup_gds: nvidia-fs reads local NVMe drives only with the NVMe driver of DOCA-OFED")
         if storage == "p2pdma" and "NVreg_RegistryDwords" in settings.driver_options:
             raise PreflightError(
                 "GS-383", "gpusetup_gds: P2PDMA sets NVreg_RegistryDwords, and gpusetup_driver_options does too",

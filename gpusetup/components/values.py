@@ -196,7 +196,7 @@ def source(value: Any, label: str) -> str:
                 label, value, "the path of a guest driver (…-grid.run): this one is for the machine that lends vGPUs"
             )
         if "nvidia-linux-grid-" in text:
-            raise wrong(label, value, "the path of the guest driver's .run file, which is beside this package")
+            raise wrong(label, value, "the path of the guest driver's .run file, published with this package")
         wanted = (
             "NVIDIA-Linux-….run (its path on the host, or its address), or the path on the host of "
             "nvidia-driver-local-repo-… or cuda-repo-…-local…"

@@ -74,8 +74,8 @@ def guest_notes(facts: HostFacts, settings: Settings) -> Iterator[str]:
         return
     if not facts.vgpu_guest:
         yield (
-            "this is a vGPU guest driver, and the GPU here is no vGPU: it needs a licence all the same; use it only "
-            "where your cloud says so"
+            "this is a vGPU guest driver, and the GPU here is not a vGPU: the driver still needs a licence; use it "
+            "only if your cloud recommends it"
         )
     elif not settings.vgpu_host:
         yield (
@@ -141,7 +141,7 @@ def _chosen(
     if not fit:
         raise PreflightError(
             "GS-356",
-            f"{cloud.name} is not known to offer a guest driver that was asked for"
+            f"{cloud.name} is not known to offer the requested guest driver"
             + (f" and that a host of vGPU {host} takes" if host else ""),
             note="known: " + ", ".join(f"{version} (vGPU {file.vgpu})" for version, file in reversed(files.items())),
             hint="ask for one of them, or name a newer one by its address: gpusetup_source=https://….run",

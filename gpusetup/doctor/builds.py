@@ -221,7 +221,7 @@ def of_product(pci_id: str) -> list[str]:
     """Say which GPU this is and which drivers know it."""
     found = gpu_by_id(_matrix(), pci_id.lower())
     if not found:
-        return [f"{pci_id} is not among the products that the matrix knows."]
+        return [f"{pci_id} is not a product in the matrix."]
     gpu = found[0]
     rows = [row for row in _matrix().driver.architectures if row.name == gpu.arch]
     first = gpu.min_driver or next((str(row.min_branch) for row in rows if row.min_branch), "")

@@ -181,7 +181,7 @@ def _of_toolkit(wanted: str) -> _Advice:
         return _NONE
     path = f"/usr/local/cuda-{cuda[0]}"
     commands = (f"sudo gpusetup apply -e gpusetup_cuda={cuda[0]}.*", f"export CUDA_HOME={path} PATH={path}/bin:$PATH")
-    return _Advice((), (_fix("Install the toolkit of torch's CUDA beside the other and name it.", *commands),))
+    return _Advice((), (_fix("Also install the toolkit of torch's CUDA and name it.", *commands),))
 
 
 def _of_wheel(wheel: str) -> _Advice:

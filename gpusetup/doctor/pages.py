@@ -18,7 +18,7 @@ __all__ = ["explained", "pages"]
 
 _KIND = {
     "root": "a cause",
-    "symptom": "a symptom: it says that something is wrong, and the cause stands elsewhere",
+    "symptom": "a symptom: something is wrong, and the cause is elsewhere",
     "notice": "harmless",
 }
 
@@ -73,7 +73,7 @@ def _page(cause: Cause) -> Iterator[str]:
         if fix.commands:
             yield from ("```sh", *fix.commands, "```", "")
     if cause.hides:
-        yield f"When it is found, these are told as its consequences: {', '.join(_link(name) for name in cause.hides)}."
+        yield f"When it is found, these count as its consequences: {', '.join(_link(name) for name in cause.hides)}."
         yield ""
     yield from ("## Sources", "")
     for source in cause.sources:

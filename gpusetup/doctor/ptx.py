@@ -50,12 +50,12 @@ def told(answer: Mapping[str, Any]) -> str:
         cuda = builds.cuda_of_ptx(highest)
         return f"the driver compiles PTX up to {highest}" + (f", which CUDA {cuda} writes" if cuda else "")
     if answer.get("error") == "load":
-        return "there is no NVIDIA driver on this machine to ask"
+        return "this machine has no NVIDIA driver"
     if answer.get("error") == "cuda" and answer.get("status") == _NO_GPU:
-        return "there is no NVIDIA GPU on this machine to ask"
+        return "this machine has no NVIDIA GPU"
     if answer.get("error") == "cuda":
-        return f"the driver could not be asked: CUDA error {answer['status']} at {answer['message']}"
-    return f"the driver could not be asked: {answer.get('message') or 'it refuses every PTX version'}"
+        return f"the driver did not answer: CUDA error {answer['status']} at {answer['message']}"
+    return f"the driver did not answer: {answer.get('message') or 'it refuses every PTX version'}"
 
 
 def with_measure(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -87,7 +87,7 @@ def visible(look: Look) -> Outcome:
             or not (part.isdigit() or part.startswith(("GPU-", "MIG-")))
         )
         if wrong:
-            hidden = "hides every GPU" if position == 0 else f"hides what stands after {asked[position - 1]}"
+            hidden = "hides every GPU" if position == 0 else f"hides what follows {asked[position - 1]}"
             return cause(
                 "cuda-visible-devices", f"CUDA_VISIBLE_DEVICES names {part!r}, which is missing, and {hidden}", shown
             )

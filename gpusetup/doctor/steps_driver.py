@@ -185,7 +185,7 @@ def loaded(look: Look) -> Outcome:
     shown = ["nvidia is not in /proc/modules"]
     if taken is None and module is not None and module["signed"]:
         shown.append(
-            f"it is signed by {module['signer'] or 'a key without a name'}; whether the kernel knows it, cannot be told"
+            f"it is signed by {module['signer'] or 'a key without a name'}; whether the kernel trusts it is unknown"
         )
     return cause("nvml-driver-not-loaded", "the module is there and is not loaded", *shown)
 

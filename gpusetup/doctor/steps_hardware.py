@@ -121,7 +121,7 @@ def recovery(look: Look) -> Outcome:
     if pending := [at for at, gpu in told.items() if gpu.pending]:
         return notice("row-remap-pending", "a memory row is replaced at the next reset", *pending)
     if not any(gpu.action for gpu in told.values()):
-        return unknown("this driver does not tell")
+        return unknown("this driver does not report it")
     return fine("the driver asks for nothing")
 
 
@@ -208,4 +208,4 @@ def licence(look: Look) -> Outcome:
     for finding in _logged(look):
         if finding.cause in {"vgpu-unlicensed", "vgpu-gridd-not-configured"}:
             return cause(finding.cause, "the log says so", *finding.evidence)
-    return unknown("nvidia-smi did not tell")
+    return unknown("nvidia-smi did not report it")

@@ -52,7 +52,7 @@ Give the log of the program that failed, or of the kernel:
 """
 
 NO_TEXT = """\
-not recognised: this is no text (it has zero bytes in it).
+not recognised: this is not text (it contains zero bytes).
 
 Give a log as text, or one that gzip compressed.
 """

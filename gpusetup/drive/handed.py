@@ -202,7 +202,7 @@ class _Reader(pickle.Unpickler):
         if (module, name) == (__name__, _encrypted.__name__):
             return self._encrypted
         if not module.startswith(_MODULES):
-            raise pickle.UnpicklingError(f"{module}.{name} is no type that is handed on")
+            raise pickle.UnpicklingError(f"{module}.{name} is not a type that can be passed on")
         return super().find_class(module, name)
 
     def _encrypted(self, ciphertext: Any) -> Any:

@@ -65,7 +65,7 @@ def place_of(name: str, told: Mapping[str, Any], environment: Mapping[str, str])
     done = run((route.argv[0], "-G", *route.argv[1:-1]), env=passed, deadline=30)
     said = dict(line.partition(" ")[::2] for line in done.out.splitlines())
     if done.code or "hostname" not in said:
-        return Place(name, "", 0, f"ssh cannot be asked for its address: {done.err.strip()[-200:]}")
+        return Place(name, "", 0, f"ssh does not report its address: {done.err.strip()[-200:]}")
     through = said.get("proxyjump") or said.get("proxycommand", "")
     if through and through != "none":
         return Place(name, "", 0, f"it is reached through {through}: gather its key there, or use a CA")
@@ -173,7 +173,7 @@ def authority(path: Path, patterns: str) -> str:
         )  # fmt: skip
     if not _PATTERNS.fullmatch(patterns):
         raise BadInputError(
-            "GS-946", f"{patterns!r} is no list of host patterns", path="--for", hint="--for '*.gpu.example,10.1.*'"
+            "GS-946", f"{patterns!r} is not a list of host patterns", path="--for", hint="--for '*.gpu.example,10.1.*'"
         )
     return f"@cert-authority {patterns} {found[1]} {found[2]}"
 

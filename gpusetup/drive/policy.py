@@ -89,8 +89,8 @@ def _read(place: Path) -> _Policy | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         text, where = wrong_field(error)
         raise PreflightError(
-            "GS-943", f"this is no policy: {text}", path=f"{place}:{where}", note="nothing is changed until it is one",
-            hint="docs/guides/trust.md has one to begin with; root mends it",
+            "GS-943", f"this is not a valid policy: {text}", path=f"{place}:{where}", note="until then nothing changes",
+            hint="docs/guides/trust.md has an example; root can fix it",
         ) from error  # fmt: skip
 
 
@@ -112,12 +112,12 @@ def _judge(policy: _Policy, command: str, reach: Reach, place: Path) -> None:
     else:
         message = f"{person} may not {command} hosts from here"
         others = {name for rule in policy.allow if {command, "*"} & set(rule.commands) for name in rule.who}
-        hint = f"ask one of: {', '.join(sorted(others))}" if others else "nobody may; root can change that"
+        hint = f"ask one of: {', '.join(sorted(others))}" if others else "no one may; root can change that"
     raise PreflightError(
         "GS-944",
         message,
         path=str(place),
-        note="no host was asked; gpusetup plan and verify are open to all",
+        note="gpusetup contacted no host; everyone may run plan and verify",
         hint=hint,
     )
 

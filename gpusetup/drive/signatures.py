@@ -39,7 +39,7 @@ def check(content: Path, signature: Path, signers: Path, source: str, use: str =
     names = who.out.split()
     if who.code or not names:
         raise BadInputError(
-            "GS-221", f"nobody who is trusted signed this {_what(use)}", path=source,
+            "GS-221", f"no trusted signer signed this {_what(use)}", path=source,
             note=who.err.strip()[-300:],
             hint=f"add the signer's line to {signers} when you trust it (see ALLOWED SIGNERS in ssh-keygen's manual)",
         )  # fmt: skip

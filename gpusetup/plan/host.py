@@ -127,7 +127,7 @@ class Planner:
         if driver is not None and kept and working_driver(facts) != driver.version:
             raise PreflightError(
                 "GS-815",
-                f"that apply kept driver {driver.version}, which gpusetup did not install; it is gone",
+                f"that apply kept driver {driver.version}, which gpusetup did not install and which is missing now",
                 note="its packages are not on record, so gpusetup cannot restore them",
                 hint=f"ask for it: gpusetup apply -e gpusetup_driver={driver.version}; "
                 "or undo everything: gpusetup remove",

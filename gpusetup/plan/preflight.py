@@ -183,7 +183,7 @@ def homeless_refusal(names: tuple[str, ...]) -> Refusal:
     return Refusal(
         reference="GS-333",
         message=f"no source here provides {', '.join(names)} of this stack",
-        note="the repositories have no packages for them, and wheels are installed only beside a Python framework",
+        note="the repositories have no packages for them, and gpusetup installs wheels only with a Python framework",
         hint="add cupy or a framework, use another gpusetup_source, or remove them from gpusetup_components",
     )
 

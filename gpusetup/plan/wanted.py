@@ -213,7 +213,7 @@ def _not_as_packages(stack: Stack) -> PreflightError:
     toolkits = ", ".join(choice.version for choice in (stack.cuda, *stack.cudas) if choice is not None)
     return PreflightError(
         "GS-333",
-        f"CUDA {toolkits} can stand side by side as packages only, and here they would come as wheels",
+        f"CUDA {toolkits} can be installed side by side only as packages, and here they would be wheels",
         note="a distribution's own source has one toolkit, and an environment holds one",
         hint="use NVIDIA's repository (gpusetup_source=nvidia) without gpusetup_cuda_from=wheels, or ask for one CUDA",
     )

@@ -193,7 +193,7 @@ def _change(
             return _Outcome("waiting", "GS-988" if got.away else "", got.text, "the next pull asks again"), kept, 0
         lease = got
     else:
-        notes.append("no budget was asked for, so no lease was taken")
+        notes.append("no budget is set, so no lease was taken")
     log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
     outcome: _Outcome | None = None
     changed = 0

@@ -134,7 +134,7 @@ def _stopped(store: _Etcd, budget: Budget, host: str, lock: str) -> str:
     failed = [key.rpartition("/")[2] for key in store.keys(f"{FAILED}{lock}/")[1]]
     if len(failed) < budget.failures or host in failed:
         return ""
-    return f"lock {lock[:12]} failed on {len(failed)} hosts, and after {budget.failures} the fleet stops by itself"
+    return f"lock {lock[:12]} failed on {len(failed)} hosts, and after {budget.failures} the fleet stops"
 
 
 def _full(budget: Budget, others: list[str], domain: str) -> str:

@@ -119,7 +119,7 @@ def _content(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         text, where = wrong_field(error)
         raise BadInputError(
-            "GS-974", f"this is no offer of a lock: {text}", path=f"{source}:{where}",
+            "GS-974", f"this is not an offer of a lock: {text}", path=f"{source}:{where}",
             hint="make it with: gpusetup fleet offer",
         ) from error  # fmt: skip
 

@@ -166,7 +166,7 @@ class Collector:
 
     async def _report(self, request: Request, where: str) -> Response:
         if request.url.path != "/v1/reports":
-            raise _Refusal(404, "GS-976", "there is no such place", "POST /v1/reports")
+            raise _Refusal(404, "GS-976", "no such address", "POST /v1/reports")
         who = self._who(request, where, "host")
         if "content-length" not in request.headers:
             raise _Refusal(411, "GS-979", "a report says how long it is", "send Content-Length")
@@ -180,7 +180,7 @@ class Collector:
         except (msgspec.DecodeError, UnicodeError) as error:
             text, place = wrong_field(error)
             raise _Refusal(
-                400, "GS-979", f"this is no report: {text} at {place}", "gpusetup export schema pull-report"
+                400, "GS-979", f"this is not a report: {text} at {place}", "gpusetup export schema pull-report"
             ) from error
         if report.host not in who:
             raise _Refusal(
@@ -215,9 +215,7 @@ class Collector:
             found = self.store.reports(path.removeprefix("/v1/hosts/"))
             if found:
                 return Response(msgspec.json.encode(found), 200, media_type=_JSON)
-        raise _Refusal(
-            404, "GS-976", "there is no such place", "/, /metrics, /v1/fleet, /v1/hosts/NAME, /v1/offers/CLASS"
-        )
+        raise _Refusal(404, "GS-976", "no such address", "/, /metrics, /v1/fleet, /v1/hosts/NAME, /v1/offers/CLASS")
 
     def _offer(self, kind: str, known: str) -> Response:
         body = None

@@ -94,7 +94,7 @@ def of_xid(number: int, gpus: Iterable[str] = ()) -> Recovery:
 def of_cause(cause: str, gpus: Iterable[str] = ()) -> Recovery | None:
     """Return what a cause of the doctor's needs that is no Xid; None where its own fixes say it all."""
     known = table().causes.get(cause)
-    return None if known is None else recovery(known.need, [f"gpusetup's own table says so of {cause}"], gpus)
+    return None if known is None else recovery(known.need, [f"gpusetup's own table for {cause}"], gpus)
 
 
 def gravest(found: Iterable[Recovery]) -> Recovery | None:

@@ -32,7 +32,7 @@ def to_prometheus(report: Report) -> str:
         ),
         *metric(
             "gpusetup_verify_check",
-            "Verdict of each check: 1 for the verdict that was given, 0 for the others.",
+            "Verdict of each check: 1 for its verdict, 0 for the others.",
             (
                 (
                     {"host": name, "check": result.id, "level": result.level, "verdict": verdict},

@@ -49,7 +49,7 @@ def _abreast(_: Context, member: Unary) -> str:
     name, alone = member.scope[0], cast("PackageValue", member.subject)
     return (
         f"alone it would be {name} {alone.version} of {alone.release.date}; releases more than three months older are "
-        "taken only where they are asked for"
+        "chosen only by name"
     )
 
 
@@ -89,7 +89,7 @@ def _gpu_untold(_: Context, member: Unary) -> str:
     name, (gpu, last) = member.scope[0], member.subject
     return (
         f"nobody published which GPUs the releases of {name} after {last} have code for, until one that leaves out "
-        f"{gpu.label} ({gpu.cc}): one of those is taken only where it is asked for"
+        f"{gpu.label} ({gpu.cc}): those are chosen only by name"
     )
 
 
@@ -156,7 +156,7 @@ def _companion(context: Context, member: Pair) -> str:
 def _served(_: Context, member: Pair) -> str:
     return (
         f"{member.scope[0]} on the Python index is linked with the index's own torch; "
-        "another build of torch is taken beside it only where it is named (torch==X.Y.Z+cuNNN)"
+        "another build of torch is chosen only by name (torch==X.Y.Z+cuNNN)"
     )
 
 
@@ -241,4 +241,4 @@ def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[st
             how = value.file.build
             yield f"{name} {value.version} is built on the host" + (f": {how}" if how else "")
         for other in release.adds:
-            yield f"{name} opens libraries of {other}, which it does not ask for: it is installed beside"
+            yield f"{name} opens libraries of {other}, without requiring it: gpusetup installs it too"

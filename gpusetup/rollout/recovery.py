@@ -257,7 +257,7 @@ def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
         if {"reboot": hosts.rebooted(name), "drain": hosts.draining.scheduler is not None}.get(step, True)
     )
     if "reboot" in steps and not hosts.rebooted(name):
-        why = "gpusetup runs on this machine" if hosts.rollout.local(name) else "it may not reboot by itself"
+        why = "gpusetup runs on this machine" if hosts.rollout.local(name) else "gpusetup may not reboot it"
         if hosts.policy(name) != "never":
             why = "a program uses its GPUs, or its reboot is scheduled"
         hint = "reboot it, or allow it: --reboot when-needed"

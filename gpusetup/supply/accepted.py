@@ -79,7 +79,7 @@ def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, 
     if not signed and (asked.signed_by or (before.signers and not asked.unsigned)):
         whose = asked.signed_by or before.signers[0]
         raise BadInputError(
-            "GS-793", f"the bundle is not signed by {whose}", path=str(where), note="there is no signature beside it",
+            "GS-793", f"the bundle is not signed by {whose}", path=str(where), note="its signature file is missing",
             hint="get it again from whom you trust" + ("" if asked.signed_by else "; --unsigned takes it all the same"),
         )  # fmt: skip
 

@@ -40,7 +40,7 @@ def enough_room(folder: Path, size: int) -> None:
     if size > room:
         raise HostFailedError(
             "GS-765", f"{folder} has {room >> 20} MiB free, the files need {-(-size >> 20)} MiB",
-            hint="free some space, or give another --out; what is there already is kept",
+            hint="free some space, or give another --out; existing files stay",
         )  # fmt: skip
 
 

@@ -257,7 +257,7 @@ def _base_of(first: Path, raw: bytes, manifest: Manifest) -> Since:
     try:
         base = msgspec.json.decode(raw, type=Since)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _not_ours(first, f"what it says of the bundle before it cannot be used: {error}") from error
+        raise _not_ours(first, f"its description of the bundle before is not valid: {error}") from error
     if strange := [name for name in base.left_out if name not in manifest.files]:
         raise _not_ours(first, f"{strange[0]} is not in its manifest")
     return base

@@ -198,7 +198,7 @@ class _Connection(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words
-        self._refuse(400, "this is no request of HTTP/1.1")
+        self._refuse(400, "this is not a request of HTTP/1.1")
 
     def _begin(self) -> None:
         self._end()

@@ -64,7 +64,7 @@ def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerpri
     """Refuse a file that the key with this fingerprint did not sign; where the key itself lies need not be trusted."""
     wanted = fingerprint.replace(" ", "").upper()
     key = next((key for key in keys if wanted in fingerprints_of([key.read_bytes()])), None)
-    why = "" if signature.is_file() else "there is no signature beside it"
+    why = "" if signature.is_file() else "its signature file is missing"
     if key is None:
         why = why or "the folder has no key with this fingerprint"
     if key is not None and not why:
@@ -77,7 +77,7 @@ def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerpri
     if why:
         raise BadInputError(
             "GS-793", f"{path.name} is not signed by {fingerprint}", path=str(path), note=why,
-            hint="get it again from whom you trust; `gpusetup bundle` tells its maker the fingerprint at its end",
+            hint="get it again from a person you trust; `gpusetup bundle` prints the fingerprint at its end",
         )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def bounded(
         return Item(
             subject=subject,
             verdict="warn",
-            text=f"{best:.4g} {unit}, measured at low load beside another job, not judged",
+            text=f"{best:.4g} {unit}, measured at low load, another job runs; not judged",
             measured=best,
         )
     if bound is None:

@@ -256,7 +256,7 @@ def _pairs(machine: Machine) -> Finding | None:
 
 
 NEEDS: dict[str, tuple[str, Callable[[Machine], Finding | None]]] = {
-    "expected": ("an NVIDIA GPU, in the machine or in what it should have", _expected),
+    "expected": ("an NVIDIA GPU, present or expected", _expected),
     "gpu": ("an NVIDIA GPU in the machine", _gpu),
     "smi": ("an answer from nvidia-smi", _smi),
     "python": ("the Python environment with CuPy", _python),

@@ -82,7 +82,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         told = self._low_level_execute_command(BOOT_ID)
         found = _ID.search(told["stdout"])
         if told["rc"] or found is None:
-            raise ValueError(f"it does not tell its boot id: {told['stderr'].strip() or told['stdout'].strip()}")
+            raise ValueError(f"its boot id is not readable: {told['stderr'].strip() or told['stdout'].strip()}")
         return str(found.group(1))
 
     def _patience(self) -> float | None:

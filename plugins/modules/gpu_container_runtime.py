@@ -296,7 +296,7 @@ def main() -> None:
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
     warnings = [
-        f"{path} was changed after gpusetup wrote it: what it was is {place}"
+        f"{path} was changed after gpusetup wrote it; that version is {place}"
         for path, place in sorted(ledger.saved.items())
     ]
     module.exit_json(diff=ledger.diffs, saved=ledger.saved, warnings=warnings, **result)

@@ -94,7 +94,7 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
     if lacking:
         raise HostFailure(
             "GS-485",
-            "the Python that was to be adopted is not what was asked for",
+            "the Python to adopt does not have the requested packages",
             request["adopt"],
             "; ".join(lacking),
             "name another interpreter, or leave gpu_python_adopt empty to get an own environment",

@@ -241,7 +241,7 @@ def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(
     if way == "in use":
         told = configure()
         assert told["options_waiting"] == [
-            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=0, which is no longer wanted"
+            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=0, which is no longer set"
         ]
 
 

@@ -113,7 +113,7 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-437"
     assert "Insufficient Resources" in result["gpu_failure"]["note"]
-    assert "the GPUs have again what they had" in result["gpu_failure"]["note"]
+    assert "the GPUs have their old layout again" in result["gpu_failure"]["note"]
     assert host.layouts == before
 
 

@@ -265,7 +265,7 @@ def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(
         ("tls.crt", lambda path: path.unlink(), "is not on this host"),
         ("users", lambda path: path.write_text("prometheus:plain\n"), "line 1"),
         ("users", lambda path: path.write_text(f"a:{HASH}\nb: x: '{HASH}'\n"), "line 2"),
-        ("users", lambda path: path.write_text("# nobody\n"), "names nobody"),
+        ("users", lambda path: path.write_text("# nobody\n"), "has no user"),
         ("systemd", lambda path: path.write_text("245"), "systemd 245 cannot hand a key"),
     ],
 )

@@ -141,7 +141,7 @@ def gpu(address: str, capability: str | None = "9.0", links: int = 0, instances:
         ([gpu("a", links=18), gpu("b", links=18)], ["a", "b"], True, False, ""),
         ([gpu("a", "7.0", 6), gpu("b", "7.0", 6)], ["a"], False, False, "a is older than Ampere"),
         ([gpu("a", "7.0", 6), gpu("b", "7.0", 6)], ["a", "b"], False, False, ""),
-        ([gpu("a", None, 6), gpu("b", None, 6)], ["a"], False, False, "does not tell its age"),
+        ([gpu("a", None, 6), gpu("b", None, 6)], ["a"], False, False, "does not report its generation"),
         ([gpu("a", "7.0", 0), gpu("b", "7.0", 6), gpu("c", "7.0", 6)], ["a"], False, False, ""),
         ([gpu("a", instances=[{"id": 1}])], ["a"], False, False, "MIG instances"),
         ([gpu("a"), gpu("b", instances=[{"id": 1}])], ["a"], False, False, ""),

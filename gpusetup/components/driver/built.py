@@ -164,7 +164,7 @@ def refusal(context: Context, family: Family) -> Refusal | None:
             note="the repositories have prebuilt modules only, or none",
             hint="use gpusetup_module=auto, or another gpusetup_source",
         )
-    others = "the kernel that boots next has none" if family.has_prebuilt(context) else "nobody makes them for it"
+    others = "the kernel that boots next has none" if family.has_prebuilt(context) else "no publisher makes them for it"
     return Refusal(
         reference="GS-350",
         message=f"gpusetup_module=prebuilt: no prebuilt modules are offered for kernel {facts.kernel.next} of "

@@ -297,7 +297,7 @@ def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: O
     packaged = [row.version for row in system.pythons] if system is not None else []
     raise PreflightError(
         "GS-334",
-        f"there is no Python {wanted} on {facts.os.label}, and its distribution has no package of it",
+        f"no Python {wanted} on {facts.os.label}, and its distribution has no package of it",
         note=f"its own is {own}" + (f"; it packages {', '.join(packaged)}" if packaged else ""),
         hint="ask for one of these, or install one and name it: UV_PYTHON_INSTALL_DIR=/opt/python uv python install "
         f"{wanted}; then gpusetup_python_interpreter=/opt/python/…/bin/python{wanted}",

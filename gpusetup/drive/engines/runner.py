@@ -42,7 +42,7 @@ class Runner:
         if find_spec("ansible_runner") is None:
             raise BadInputError(
                 "GS-417",
-                "ansible-runner is not installed beside gpusetup",
+                "ansible-runner is not installed (an extra of gpusetup)",
                 path="--engine",
                 context=f"looked for by {sys.executable}",
                 hint=f"{sys.executable} -m pip install 'ansible-runner>=2.4,<3'",

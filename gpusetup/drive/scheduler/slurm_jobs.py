@@ -46,7 +46,7 @@ _HOPELESS = {
     "Invalid": ("the account or the QOS is not valid", "name another one: --engine-option account=NAME or qos=NAME"),
     "AccountNotAllowed": ("the partition does not take this account", "name another one: --engine-option account=NAME"),
     "QOSNotAllowed": ("the partition does not take this QOS", "name another one: --engine-option qos=NAME"),
-    "ReservationDeleted": ("the reservation is gone", "name another one: --engine-option reservation=NAME"),
+    "ReservationDeleted": ("the reservation has ended", "name another one: --engine-option reservation=NAME"),
 }  # fmt: skip
 """Why a job waits that will not start by waiting, by how Slurm's reason begins."""
 _END_SECONDS = 10.0
@@ -251,5 +251,8 @@ def _here() -> str:
 
 def _cannot(why: str, way_out: str) -> SchedulerError:
     return SchedulerError(
-        "GS-819", f"its Slurm job cannot start: {why}", note="the node is unchanged; the job is gone", hint=way_out
+        "GS-819",
+        f"its Slurm job cannot start: {why}",
+        note="the node is unchanged; the job was cancelled",
+        hint=way_out,
     )

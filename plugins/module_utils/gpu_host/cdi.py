@@ -70,7 +70,7 @@ def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
     if code or due(loaded):
         raise HostFailure(
             "GS-490", "the container toolkit does not describe the GPUs (CDI)", f"driver {loaded} is loaded",
-            error.strip()[-700:], "look what it says: nvidia-ctk cdi generate; journalctl -u " + unit,
+            error.strip()[-700:], "check: nvidia-ctk cdi generate; journalctl -u " + unit,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def read_by(program: str, path: str, env: Dict[str, str]) -> Settings:
     if code:
         raise HostFailure(
             "GS-490", "containerd cannot read its settings", path, (error or text).strip()[-500:],
-            "see what it says of them: containerd config dump",
+            "check it with: containerd config dump",
         )  # fmt: skip
     return parsed(text)
 
@@ -109,7 +109,7 @@ def stated(base: str, additions: Settings, read: Callable[[str], Settings]) -> s
         what = ", ".join(sorted({f"{table} {key}" for table, key in gone})[:4]) or "NVIDIA's runtime itself"
         raise HostFailure(
             "GS-490", "containerd would lose settings of its own by NVIDIA's runtime", "it would not read " + what,
-            "with containerd 1 a drop-in takes the place of all that was said before it",
+            "with containerd 1 a drop-in replaces all earlier settings",
             "move what your drop-ins say to /etc/containerd/config.toml, then run the same command again",
         )  # fmt: skip
     return text

@@ -66,7 +66,7 @@ def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, s
 def kept(options: Mapping[str, Any]) -> List[str]:
     """Return which of these options, that nobody asks for any more, the loaded module still has."""
     same = [name for name, now in _shown(options).items() if _plain(now) == _plain(options[name])]
-    return [f"the module is loaded with {name}={options[name]}, which is no longer wanted" for name in same]
+    return [f"the module is loaded with {name}={options[name]}, which is no longer set" for name in same]
 
 
 def _shown(options: Iterable[str]) -> Dict[str, str]:

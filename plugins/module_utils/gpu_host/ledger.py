@@ -247,7 +247,7 @@ class Ledger(Journal):
         raw = files.read_bytes(place)
         if raw is None:
             raise HostFailure(
-                "GS-499", "the saved original of a file is gone", path, f"{place} is gone",
+                "GS-499", "the saved original of a file is missing", path, f"{place} is gone",
                 "restore the file or its saved original from a backup, then run the same command again",
             )  # fmt: skip
         return raw

@@ -116,6 +116,6 @@ def refuse_without_daemon(env: Dict[str, str]) -> None:
     if not services.look([UNIT], env)[UNIT]["exists"]:
         raise HostFailure(
             "GS-434",
-            f"there is no {UNIT}: the driver here is no vGPU guest driver",
+            f"there is no {UNIT}: the driver here is not a vGPU guest driver",
             hint="install the vGPU guest driver first, or unset gpusetup_vgpu_token",
         )

@@ -89,7 +89,7 @@ def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
     for address in wishes:
         if address not in there:
             raise HostFailure("GS-435", f"no GPU answers at {address}", f"nvidia-smi names {', '.join(there)}",
-                              hint="take it out of gpusetup_mig, or see why it is gone: gpusetup doctor")  # fmt: skip
+                              hint="remove it from gpusetup_mig, or find the cause: gpusetup doctor")  # fmt: skip
         if there[address]["enabled"] is None and wishes[address]["enabled"]:
             raise HostFailure("GS-436", f"the GPU at {address} has no MIG", "nvidia-smi says N/A of its MIG mode",
                               hint="take it out of gpusetup_mig")  # fmt: skip
@@ -115,7 +115,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
     why = judge.refusal(layout, profiles)
     if why is not None:
         raise HostFailure("GS-436", f"the GPU at {gpu['address']} cannot be cut so: {why[0]}", judge.told(layout),
-                          "its own table of profiles says so: nvidia-smi mig -lgip", why[1])  # fmt: skip
+                          "according to its own table of profiles: nvidia-smi mig -lgip", why[1])  # fmt: skip
     done = judge.placed(layout, profiles)
     return done or layout
 
@@ -136,7 +136,9 @@ def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: S
         return ""
     profiles = probe.profiles(run, address)
     if profiles is None:
-        raise HostFailure("GS-436", f"the GPU at {address} tells no MIG profiles", hint="nvidia-smi mig -lgip says why")
+        raise HostFailure(
+            "GS-436", f"the GPU at {address} reports no MIG profiles", hint="nvidia-smi mig -lgip says why"
+        )
     if wanted.pop("unplaced", False):
         wanted.update(_fitted(gpu, wanted, profiles))
     numbers = {item["name"]: item["id"] for item in profiles}
@@ -195,7 +197,7 @@ def _told(run: probe.Run, arguments: List[str], what: str) -> str:
     words: str = (answer["out"] + answer["err"]).strip()
     if answer["rc"] != 0:
         raise HostFailure("GS-437", what, "nvidia-smi " + " ".join(arguments), words[-500:],
-                          "gpusetup doctor explains the message; nvidia-smi mig -lgi shows what is there")  # fmt: skip
+                          "gpusetup doctor explains the message; nvidia-smi mig -lgi shows the instances")  # fmt: skip
     return words
 
 
@@ -207,9 +209,9 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
     now = {gpu["address"]: layout_of(gpu) for gpu in probe.look(run) or ()}
     for address, layout in wanted.items():
         if not judge.same(now.get(address), layout):
-            raise HostFailure("GS-437", f"the GPU at {address} is not cut as it was told to be",
+            raise HostFailure("GS-437", f"the GPU at {address} does not have the layout that gpusetup set",
                               f"it has {judge.told(now.get(address))}, and is to have {judge.told(layout)}",
-                              hint="nvidia-smi mig -lgi and -lci show what is there")  # fmt: skip
+                              hint="nvidia-smi mig -lgi and -lci show the present instances")  # fmt: skip
     return {address: now[address] for address in wanted}
 
 
@@ -231,9 +233,9 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped)
         if waits:
             lost.append(address)
     if not lost:
-        return "the GPUs have again what they had"
+        return "the GPUs have their old layout again"
     had = "; ".join(f"{address} had {judge.told(found[address])}" for address in lost)
-    return "not everything could be given back: " + had
+    return "gpusetup could not restore all of it: " + had
 
 
 # --- who uses them ---------------------------------------------------------------------------------------------------

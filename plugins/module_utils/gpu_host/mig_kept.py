@@ -99,7 +99,7 @@ class Layouts(Thing):
 
     def failure(self, _now: Any, _wanted: Any) -> HostFailure:
         """Say where to look."""
-        return HostFailure("GS-437", "the GPUs are not cut as they were told to be", hint="nvidia-smi mig -lgi")
+        return HostFailure("GS-437", "the GPUs do not have the layout that gpusetup set", hint="nvidia-smi mig -lgi")
 
     def aim(self, _wanted: Any) -> str:
         """Say that they change."""

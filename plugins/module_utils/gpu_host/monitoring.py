@@ -138,12 +138,12 @@ def _users(path: str) -> Dict[str, str]:
             match = _BCRYPT.match(line.strip())
             if match is None:
                 raise HostFailure(
-                    "GS-458", "a line of the password file is no user with a bcrypt hash", f"{path}, line {number}",
+                    "GS-458", "a line of the password file is not a user with a bcrypt hash", f"{path}, line {number}",
                     hint=f"write it with: htpasswd -B {path} USER",
                 )  # fmt: skip
             users[match.group(1)] = match.group(2)
     if not users and os.path.isfile(path):
-        raise HostFailure("GS-458", "the password file names nobody", path, hint=f"htpasswd -B {path} prometheus")
+        raise HostFailure("GS-458", "the password file has no user", path, hint=f"htpasswd -B {path} prometheus")
     return users
 
 

@@ -31,7 +31,7 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
         pending = []
     if stack not in ("", "none") and not ledger.check:
         pending += [
-            f"`systemctl restart {name}` lifts its limit of locked memory, and may stop what it runs"
+            f"`systemctl restart {name}` lifts its limit of locked memory, and may stop its programs"
             for name in followers.with_old_limit(env)
         ]
     return {"changed": bool(changed), "pending": pending, "reboot": _waits() if p2pdma else []}

@@ -209,7 +209,7 @@ def signature_problem(facts: Facts, found: Optional[Dict[str, Any]]) -> str:
     why = "Secure Boot is on" if secure_boot(facts) else "the kernel takes only signed modules"
     if not (found or {}).get("signed"):
         return why + ", and the module is not signed"
-    return why + ", and the kernel does not know the key that signed the module"
+    return why + ", and the kernel does not trust the key that signed the module"
 
 
 def obstacle(facts: Facts, wish: Wish) -> Optional[str]:

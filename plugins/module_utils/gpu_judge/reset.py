@@ -19,7 +19,7 @@ def refusal(
     if cut:
         return (
             "MIG instances do not outlive a reset, and there are some on {}".format(", ".join(cut)),
-            "when nobody uses them: nvidia-smi mig -dci; nvidia-smi mig -dgi; afterwards: gpusetup apply",
+            "when no program uses them: nvidia-smi mig -dci; nvidia-smi mig -dgi; afterwards: gpusetup apply",
         )
     linked = [gpu["address"] for gpu in gpus if gpu["links"]]
     left = [address for address in linked if address not in chosen]
@@ -40,7 +40,7 @@ def _together(mine: Sequence[Dict[str, Any]], nvswitch: bool, fabric_manager: Op
         return "the GPUs hang on NVSwitches and the fabric manager does not run"
     old: List[str] = [gpu["address"] for gpu in mine if gpu["links"] and _major(gpu["capability"]) < AMPERE]
     if old:
-        return "{} is older than Ampere, or does not tell its age".format(", ".join(old))
+        return "{} is older than Ampere, or does not report its generation".format(", ".join(old))
     return None
 
 

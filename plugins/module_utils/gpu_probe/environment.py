@@ -18,7 +18,7 @@ def problem(expected: Dict[str, Any]) -> Optional[str]:
     """
     path = expected["path"]
     if expected.get("adopted"):
-        return None if os.access(path, os.X_OK) else "there is no such interpreter"
+        return None if os.access(path, os.X_OK) else "no such interpreter"
     mark = _mark(path)
     if mark is None or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
         return "missing"

@@ -73,9 +73,7 @@ def applied(path: str = STATE_FILE) -> Dict[str, Any]:
 def lost(host: LiveHost) -> str:
     """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
     there = [path for path in MARKS if host.exists(path)]
-    return (
-        f"there is no record of what gpusetup did here, and files of its own are: {', '.join(there)}" if there else ""
-    )
+    return f"gpusetup has no record of this host, but these files are its own: {', '.join(there)}" if there else ""
 
 
 def names(state: Optional[Dict[str, Any]]) -> Set[str]:

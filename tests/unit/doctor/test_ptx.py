@@ -61,7 +61,7 @@ def test_the_driver_alone_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(100, "there is no NVIDIA GPU on this machine"), (802, "CUDA error 802 at cuInit")]
+    ("code", "said"), [(100, "this machine has no NVIDIA GPU"), (802, "CUDA error 802 at cuInit")]
 )
 def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) -> None:
     assert said in ptx.told(ptx.measured(driver(tmp_path, code)))
@@ -89,7 +89,7 @@ def test_a_message_about_ptx_gets_the_measure_of_this_machine(monkeypatch: pytes
 
 def test_without_a_gpu_it_says_so_and_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = details({"error": "load", "message": "libcuda.so.1: cannot open"}, monkeypatch)
-    assert "no NVIDIA driver on this machine" in shown
+    assert "this machine has no NVIDIA driver" in shown
     assert "gpusetup doctor --probe" in shown
 
 

@@ -101,7 +101,7 @@ def test_a_text_says_the_same_as_an_argument_and_as_a_file(text, tmp_path, capsy
     [
         (b"", "is empty"),
         (b" \n\n", "is empty"),
-        (bytes(range(256)) * 20, "this is no text"),
+        (bytes(range(256)) * 20, "this is not text"),
         (b"hello\nworld\n", "no line of this text is known"),
     ],
 )

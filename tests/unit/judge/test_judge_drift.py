@@ -49,9 +49,9 @@ def test_a_kernel_that_runs_without_a_module_is_told(facts: dict[str, Any]) -> N
 
 
 def test_the_environment_is_judged_by_what_the_host_says_of_it(facts: dict[str, Any]) -> None:
-    python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "there is no such interpreter"}
+    python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "no such interpreter"}
     (found,) = drift.differences(facts, {"expect": {"python": python}})
-    assert (found.id, found.now) == ("python", "there is no such interpreter")
+    assert (found.id, found.now) == ("python", "no such interpreter")
     assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []
 
 

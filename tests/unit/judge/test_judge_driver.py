@@ -81,7 +81,7 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts: Facts) -> None
     assert "mok-password" in driver.reboot_reasons(facts, WISH)[-1]
     facts["firmware"]["password"] = None
     assert driver.reboot_reasons(facts, WISH)[-1].endswith("Enroll MOK at the console")
-    assert "does not know the key that signed" in (driver.obstacle(facts, WISH) or "")
+    assert "does not trust the key that signed" in (driver.obstacle(facts, WISH) or "")
     key["enrolled"] = True
     assert driver.obstacle(facts, WISH) is None
     key.update(enrolled=False, serial="1b")

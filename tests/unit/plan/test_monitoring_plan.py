@@ -66,7 +66,7 @@ def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan: Any)
     assert (variables.gpu_monitoring_exporter, variables.gpu_monitoring_listen) == ("dcgm", "127.0.0.1:9400")
     assert variables.gpu_monitoring_dcgm == "4.6.0"
     why = {action.id: action.why for action in found.actions}
-    assert why["monitoring-exporter"] == "data-centre GPUs: DCGM tells most of their health"
+    assert why["monitoring-exporter"] == "data-centre GPUs: DCGM reports most about their health"
 
 
 def test_what_exports_is_looked_for_with_the_rest(host: Any, planner: Any) -> None:

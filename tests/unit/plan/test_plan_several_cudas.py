@@ -108,7 +108,7 @@ def test_wheels_cannot_bring_several(host, planner, nvidia_ubuntu):
             Settings(requirements=(BOTH,), cuda_from="wheels"),
             nvidia_ubuntu,
         )
-    assert "side by side as packages only" in caught.value.message
+    assert "side by side only as packages" in caught.value.message
 
 
 @pytest.mark.parametrize("value", [["12.9", "13.0"], '["12.9", "13.0"]', ["==12.9.*", "13.0"]])

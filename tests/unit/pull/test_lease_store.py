@@ -199,7 +199,7 @@ def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, co
     assert went(settings) == ("failed", True)
     stopped = take(budget, "gpu99", "", None, locks[1].digest)
     assert isinstance(stopped, Refused)
-    assert "stops by itself" in stopped.text
+    assert "the fleet stops" in stopped.text
     assert isinstance(take(replace(budget, failures=2), "gpu99", "", None, locks[1].digest), Lease)
 
 

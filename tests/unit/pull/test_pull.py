@@ -80,7 +80,7 @@ def test_a_host_takes_its_lock_once_and_each_new_one(host, collector, keys, lock
     assert told["applied"] == [("apply", locks[0].digest)]
     known = collector.store.state().hosts["gpu01"].report
     assert (known.state, known.lock, known.domain) == ("unchanged", locks[0].digest, "rack7")
-    assert "no budget was asked for, so no lease was taken" in collector.store.reports("gpu01")[2].notes
+    assert "no budget is set, so no lease was taken" in collector.store.reports("gpu01")[2].notes
     assert (collector.server.config.app.counted["304"]) == 2
     offer(collector, keys, locks[1])
     assert went(settings) == ("done", True)

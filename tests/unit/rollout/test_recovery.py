@@ -146,10 +146,10 @@ def test_a_reset_that_helped_a_reboot_that_helped_and_one_that_did_not(fleet):
 @pytest.mark.parametrize(
     ("settings", "policy", "words"),
     [
-        ({"policies": {"reboot": "never"}}, "never", "may not reboot by itself"),
+        ({"policies": {"reboot": "never"}}, "never", "gpusetup may not reboot it"),
         ({"local": ["reboot"]}, "never", "gpusetup runs on this machine"),
         ({"local": ["reboot"], "policies": {"reboot": "schedule"}}, "schedule", "is scheduled"),
-        ({"sessions": ["reboot"], "policies": {"reboot": "when-needed"}}, "never", "may not reboot by itself"),
+        ({"sessions": ["reboot"], "policies": {"reboot": "when-needed"}}, "never", "gpusetup may not reboot it"),
     ],
 )
 def test_a_host_reboots_only_where_it_may(fleet, settings, policy, words):

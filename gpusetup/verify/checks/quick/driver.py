@@ -258,7 +258,7 @@ def driver_next_boot(machine: Machine) -> Finding:
         if loaded is None and machine.wanted.version("driver") is None:
             return Finding("skip", "not checked: no driver is installed")
         return Finding(
-            "fail", f"kernel {following} boots next, and has no nvidia module: the GPU would be gone", None, wanted
+            "fail", f"kernel {following} boots next and has no nvidia module: the GPU would not work", None, wanted
         )
     version = found.get("version")
     problem = verdicts.driver.module_problem(found, following, verdicts.driver.Wish(wanted or ""))

@@ -137,7 +137,7 @@ def fabric_imex(machine: Machine) -> Finding:
     if domain is None:
         answer = machine.command("imex")
         why = (answer.get("stderr") or answer.get("error") or "no JSON").strip()[:160]
-        return Finding("skip", f"nvidia-imex-ctl tells nothing of the domain: {why}")
+        return Finding("skip", f"nvidia-imex-ctl reports nothing about the domain: {why}")
     items = [_node(node, machine.module_version) for node in domain["nodes"]]
     hosts = {str(node.get("host")) for node in domain["nodes"]} | {
         str(node.get("hostName")) for node in domain["nodes"]

@@ -72,7 +72,7 @@ def judge(machine: Machine) -> Finding:
     if not found:
         return Finding("skip", "the host's record has no exporter (gpusetup_monitoring)")
     if found.get("error") and "kind" not in found:
-        return Finding("fail", f"the exporter could not be asked: {found['error']}")
+        return Finding("fail", f"the exporter did not answer: {found['error']}")
     kind, listen, status = found["kind"], found["listen"], found["status"]
     if listen and status not in (200, 401):
         return Finding("fail", f"{kind} does not answer on {listen}: {found['error'] or status}", status, 200)
@@ -120,7 +120,7 @@ def compare(machine: Machine) -> Finding:
     wrong = [text for uuid, gpu in here.items() for text in _differences(gpu, told[uuid])]
     if wrong:
         return Finding("fail", "; ".join(wrong[:3]), len(wrong), 0)
-    return Finding("pass", f"{len(here)} GPUs as nvidia-smi tells them", len(told), len(here))
+    return Finding("pass", f"{len(here)} GPUs as in nvidia-smi", len(told), len(here))
 
 
 def _told(lines: list[str]) -> dict[str, dict[str, float]]:

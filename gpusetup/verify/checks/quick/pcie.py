@@ -163,5 +163,5 @@ def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterato
         if together:
             yield Item(subject=f"GPU {gpu['address']}", verdict="pass", text=f"beside {', '.join(together)}")
         else:
-            text = "no adapter is below its switch: what it sends goes through the root"
+            text = "no adapter is below its switch: its traffic goes through the root"
             yield Item(subject=f"GPU {gpu['address']}", verdict="warn", text=text)

@@ -45,7 +45,7 @@ def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
             if "out of memory" in text.lower() or "MemoryAllocation" in text:
                 text = "out of GPU memory"
                 if gpu.get("index") in busy:
-                    text, blame = "out of GPU memory beside another job", "job"
+                    text, blame = "out of GPU memory while another job runs", "job"
             items.append(Item(subject=subject, verdict="fail", text=text.splitlines()[0][:200], blame=blame))
             continue
         for kind in ("product", "convolution"):

@@ -142,7 +142,7 @@ def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
     if "out of memory" in text.lower():
         busy = str(gpu.get("index")).split("/", maxsplit=1)[0] in map(str, machine.busy)
         if busy:
-            return Item(subject=subject, verdict="fail", text="out of GPU memory beside another job", blame="job")
+            return Item(subject=subject, verdict="fail", text="out of GPU memory while another job runs", blame="job")
         return Item(subject=subject, verdict="fail", text="out of GPU memory")
     if gpu.get("kind") == "unknown-release":
         text = f"not tried: this check does not know this release ({_short(text)})"

@@ -84,7 +84,7 @@ def look() -> List[Gpu]:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Look once and write the file."""
-    parser = argparse.ArgumentParser(prog="gpu_textfile", description="Write what the GPUs tell as a textfile.")
+    parser = argparse.ArgumentParser(prog="gpu_textfile", description="Write the GPUs' figures as a textfile.")
     parser.add_argument("--folder", required=True, help="where node_exporter reads files")
     folder = parser.parse_args(arguments).folder
     started, why = time.monotonic(), ""

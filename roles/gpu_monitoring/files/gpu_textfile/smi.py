@@ -17,7 +17,7 @@ _WORDS = {
 
 
 def by_smi() -> List[Gpu]:
-    """Return the GPUs as nvidia-smi tells them; a field that this version does not know is left out."""
+    """Return the GPUs as in nvidia-smi; a field that this version does not know is left out."""
     fields = (*_HEAD, *(figure.field for figure in FIGURES), _FABRIC_STATUS)
     try:
         rows = smi.Smi().rows("--query-gpu=", fields)

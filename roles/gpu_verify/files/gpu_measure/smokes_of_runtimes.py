@@ -45,7 +45,7 @@ def onnxruntime(library: Any, index: int) -> Iterator[Trial]:
 def _why_no_cuda(library: Any) -> str:
     """Open the provider's library as it does, and say what the loader says."""
     if "CUDAExecutionProvider" not in library.get_available_providers():
-        return "this build has no CUDA provider (is the package onnxruntime installed beside onnxruntime-gpu?)"
+        return "this build has no CUDA provider (are onnxruntime and onnxruntime-gpu both installed?)"
     folder = os.path.join(os.path.dirname(library.__file__), "capi")
     try:
         for name in ("shared", "cuda"):
