@@ -171,7 +171,7 @@ def _by_system(
     if not kinds:
         raise BadInputError(
             "GS-776", f"{where} has no host with a requested GPU", path=where,
-            hint=f"look at them: gpusetup facts {arguments.inventory or 'inventory.ini'}",
+            hint=f"check them: gpusetup facts {arguments.inventory or 'inventory.ini'}",
         )  # fmt: skip
     return [
         [_of_kind(arguments, names, hosts[names[0]], settings[names[0]]) for names in of_system.values()]

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _watch(as_json=arguments.format == "json")
     code = _machines(arguments, inventory)
     if not chosen and _unread_input():
-        output.warn("this is about the machine; to examine what is piped in: … | gpusetup doctor --text -")
+        output.warn("this is about the machine; to examine piped text: … | gpusetup doctor --text -")
     return code
 
 

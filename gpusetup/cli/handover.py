@@ -82,7 +82,7 @@ def _awx(arguments: argparse.Namespace) -> _Written:
 
     if arguments.inventory or arguments.facts or arguments.lock:
         raise BadInputError(
-            "GS-963", "handover awx takes neither hosts nor a lock: AWX has an inventory of its own", path="INVENTORY",
+            "GS-963", "handover awx takes neither hosts nor a lock: AWX has its own inventory", path="INVENTORY",
             hint="gpusetup export handover awx --out handover",
         )  # fmt: skip
     return files(), (), (), Exit.DONE

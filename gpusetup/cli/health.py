@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
     options.add_engine(parser)
-    group = parser.add_argument_group("regularly")
+    group = parser.add_argument_group("schedule")
     timers.add_argument(group)
     verify_quarantine.add_arguments(parser.add_argument_group("out of service and back"))
     parser.add_argument_group("files for schedulers").add_argument(

@@ -100,7 +100,7 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.node and arguments.inventory is not None:
         raise BadInputError("GS-516", "--node names one machine, not those of an inventory", path="--node")
     if arguments.quarantine == "slurm-job" and arguments.inventory is not None:
-        raise BadInputError("GS-516", "a prolog looks at its own machine, not at an inventory", path="--quarantine")
+        raise BadInputError("GS-516", "a prolog verifies its own machine, not an inventory", path="--quarantine")
     from gpusetup.verify.registry import checks
 
     known = {one.id for one in checks()}

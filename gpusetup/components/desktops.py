@@ -193,13 +193,13 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     before, wish = desktops_of(host.facts), wanted.parts.get("desktops")
     if wish is None:
         if before is not None:
-            why = "gpusetup_desktops no longer asks for them"
+            why = "gpusetup_desktops no longer lists them"
             what = f"no desktops for {', '.join(before.users)}: their programs end"
             yield Action(id="service-desktops", kind="service", what=what, why=why)
         return
-    why = "gpusetup_desktops asks for it"
+    why = "set by gpusetup_desktops"
     if before is not None and set(before.users) & set(wish.users):
-        why += "; those that run go on as they are: systemctl restart gpusetup-desktop-of-USER ends their programs"
+        why += "; running ones stay as they are: systemctl restart gpusetup-desktop-of-USER ends their programs"
     if before == wish:
         stopped = judge.drift.desktop_units(host.probed, host.record)
         off = [item.what for item in stopped]

@@ -111,7 +111,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     there = record.files.get(names.IMEX_NODES)
     if wish is None:
         if there is not None:
-            why = "gpusetup_imex no longer asks for it"
+            why = "gpusetup_imex is no longer set"
             yield Action(id="service-imex", kind="service", what="the IMEX domain as it was before", why=why)
         return
     text = names.imex_nodes(wish.nodes)
@@ -122,9 +122,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         what = f"IMEX domain of {len(wish.nodes)} machines: {', '.join(wish.nodes[:4])}" + (
             " …" * (len(wish.nodes) > 4)
         )
-        yield Action(
-            id="service-imex", kind="service", what=what, why="gpusetup_imex asks for it; the service restarts"
-        )
+        yield Action(id="service-imex", kind="service", what=what, why="set by gpusetup_imex; the service restarts")
     if unit is None or unit.sha256 != channels:
         what = f"{wish.channels} IMEX channel{'s' * (wish.channels > 1)} at every boot"
         yield Action(id="service-imex-channels", kind="service", what=what, why="programs share memory through them")

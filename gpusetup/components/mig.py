@@ -255,7 +255,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         if judge.mig.same(now, layout) or (now is None and kept):
             continue
         number = list(probed).index(address)
-        why = f"it is {judge.mig.told(now)}" if now is not None else "gpusetup_mig asks for it"
+        why = f"it is {judge.mig.told(now)}" if now is not None else "set by gpusetup_mig"
         if address in back:
             why += "; gpusetup_mig no longer names it; this is its earlier layout"
         resets = gpu["compute_capability"] == _AMPERE and (now is None or now["enabled"] != wish["enabled"])

@@ -38,7 +38,7 @@ _PORTS = {"dcgm": 9400, "nvidia_gpu_exporter": 9835, "textfile": 9100}
 _LOOPBACK = ("127.", "[::1]:", "localhost:")
 _FOLDER = "/var/lib/node_exporter/textfile_collector"
 """For a node_exporter of ours that reads no folder by itself."""
-_ASKED = "gpusetup_monitoring asks for it"
+_ASKED = "set by gpusetup_monitoring"
 _MANY = {"apt": "apt-get remove", "dnf": "dnf remove", "zypper": "zypper remove"}
 
 
@@ -80,7 +80,7 @@ def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterK
         if {product.kind for product in gpu_by_id(matrix, gpu.pci_id, gpu.subsystem)} != {"datacenter"}
     }
     if facts.vgpu_guest:
-        return "textfile", "a vGPU lacks what DCGM reads of a whole GPU"
+        return "textfile", "a vGPU lacks values that DCGM reads from a whole GPU"
     if others:
         return "textfile", f"DCGM is made for data-centre GPUs, and {', '.join(sorted(others))} is none"
     older = matrix.monitoring.dcgm.older in facts.packages.installed
@@ -157,7 +157,7 @@ def _cuda_major(context: Context, stack: Stack, matrix: Matrix) -> int:
     if not version:
         raise PreflightError(
             "GS-363",
-            "gpusetup_monitoring needs a driver, and this host has none and asks for none",
+            "gpusetup_monitoring needs a driver, and this host has none and requests none",
             hint="add driver to gpusetup_components, or install one first",
         )
     branch, architectures = int(version.partition(".")[0]), {gpu.arch for gpu in facts.gpus}
@@ -263,7 +263,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     before, exporter = exporter_of(host.facts), wanted.parts.get("monitoring")
     if exporter is None:
         if before is not None:
-            yield action("monitoring", "none", f"no longer {before.kind}", "gpusetup_monitoring asks for it no more")
+            yield action("monitoring", "none", f"no longer {before.kind}", "gpusetup_monitoring is no longer set")
         return
     where = f" on {exporter.listen}" if exporter.listen else f", a file in {exporter.folder}"
     what = f"{exporter.kind}{f' {exporter.dcgm}' if exporter.dcgm else ''}{where}"

@@ -113,7 +113,7 @@ def memory_way(
     if asked == "nvidia-peermem" and (closed or driver is None):
         raise _impossible("nvidia-peermem", closed or lacking, "" if lacking else "dma-buf")
     if asked == "nvidia-peermem":
-        return MemoryWay("nvidia-peermem", "gpusetup_gpudirect asks for it")
+        return MemoryWay("nvidia-peermem", "set by gpusetup_gpudirect")
     if not lacking and driver is not None:
         why = (
             f"DMA-BUF: open kernel modules {driver.version} and kernel {facts.kernel.next} have it; no module is needed"
@@ -143,7 +143,7 @@ def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs
     if closed:
         both = f"{closed}; no P2PDMA, as {lacking}" if asked == "auto" else closed
         raise _no_storage(both, "" if lacking else "gpusetup_gds=p2pdma")
-    why = f"no P2PDMA, as {lacking}" if asked == "auto" else "gpusetup_gds asks for it"
+    why = f"no P2PDMA, as {lacking}" if asked == "auto" else "set by gpusetup_gds"
     return StorageWay("nvidia-fs", f"nvidia-fs: {why}")
 
 
@@ -175,14 +175,14 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     paths = [path for path, text in texts.items() if not _is_as(record.files.get(path), text)]
     if setup is None:
         if paths:
-            why = "gpusetup_rdma, gpusetup_gds and gpusetup_gdrcopy no longer ask for it"
+            why = "gpusetup_rdma, gpusetup_gds and gpusetup_gdrcopy are no longer set"
             reboot = judge.gpudirect.OPTIONS in paths
             yield Action(
                 id="file-rdma", kind="file", what="RDMA and GPUDirect as they were before", why=why, reboot=reboot
             )
         return
     if judge.gpudirect.LOAD in paths:
-        what = f"{', '.join(found.modules)} at every boot" if found.modules else "no module at boot any more"
+        what = f"{', '.join(found.modules)} at every boot" if found.modules else "no modules at boot"
         yield Action(id="module-rdma", kind="module", what=what, why="the requested settings need these modules")
     if judge.gpudirect.LIMITS in paths or judge.gpudirect.MANAGER in paths:
         why = "RDMA locks its buffers in memory, and the usual limit is 8 MiB"
@@ -359,7 +359,7 @@ def _storage_mode(value: Any, label: str) -> str:
 
 
 def _why(_host: Judged, _wanted: Wanted) -> str:
-    return "RDMA and GPUDirect, as gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds ask for it"
+    return "RDMA and GPUDirect, set by gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds"
 
 
 RDMA = Component(

@@ -169,7 +169,7 @@ def forgotten(facts: HostFacts) -> str:
     past = record_of(facts).lost
     if not past.why:
         return ""
-    kept = f"; what was left of it: {past.kept}" if past.kept else ""
+    kept = f"; the rest of it: {past.kept}" if past.kept else ""
     since = f"changes that gpusetup made before {past.time} are unknown"
     return f"an earlier record was lost ({past.why}){kept}: {since}"
 

@@ -122,7 +122,7 @@ def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> S
             "GS-356",
             f"{cloud.name} gives its guest driver away as no file",
             note=f"it is installed by {cloud.installed_by}",
-            hint="install it that way first; gpusetup keeps it, and brings what fits it",
+            hint="install it that way first; gpusetup keeps it, and adds matching libraries",
         )
     file = _chosen(cloud, files, wish, settings.vgpu_host, matrix)
     return replace(settings, source=file.url, source_sha256=settings.source_sha256 or file.sha256)
@@ -195,7 +195,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield the action that licenses the vGPU, where something is not as it should be."""
     settings = wanted.settings
     if _given_up(host.facts, settings):
-        why = "gpusetup_vgpu_token asks for it no more"
+        why = "gpusetup_vgpu_token is no longer set"
         yield Action(id="file-vgpu-licence", kind="file", what="no longer license the vGPU", why=why, reboot=False)
     if not settings.vgpu_token:
         return

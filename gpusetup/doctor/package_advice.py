@@ -147,7 +147,7 @@ def _of_library(file: PackageFile, groups: dict[str, str]) -> _Advice:
     return _Advice(
         spans,
         (
-            _fix("Let the resolver choose what goes with this driver.", f"gpusetup resolve {file.name} --install pip"),
+            _fix("Let the resolver choose for this driver.", f"gpusetup resolve {file.name} --install pip"),
             _fix(f"Or take the last release for CUDA {wanted[1]}, with the libraries that it asks for.", line),
         ),
     )

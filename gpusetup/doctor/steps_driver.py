@@ -85,7 +85,7 @@ def installed(look: Look) -> Outcome:
     origins = sorted({install.origin for install in driver.installs})
     if "runfile" in origins and len(origins) > 1:
         shown = [f"{install.origin}: {install.version or 'unknown version'}" for install in driver.installs]
-        return cause("runfile-leftover", "a driver from a .run file lies over packages", *shown)
+        return cause("runfile-leftover", "a driver from a .run file overwrote packaged files", *shown)
     return fine(f"{driver.version} ({', '.join(origins) or 'origin unknown'})")
 
 

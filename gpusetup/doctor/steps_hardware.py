@@ -115,14 +115,14 @@ def recovery(look: Look) -> Outcome:
     told = look.symptoms.recovery
     wants = [f"{at}: {told[at].action}" for one in asked(look) for at in one.gpus]
     if wants:
-        return cause("gpu-needs-reset", "the driver asks for a recovery of a GPU", *wants)
+        return cause("gpu-needs-reset", "the driver recommends a recovery of a GPU", *wants)
     if failed := [at for at, gpu in told.items() if gpu.failed]:
         return cause("row-remap-failed", "a broken memory row could not be replaced", *failed)
     if pending := [at for at, gpu in told.items() if gpu.pending]:
         return notice("row-remap-pending", "a memory row is replaced at the next reset", *pending)
     if not any(gpu.action for gpu in told.values()):
         return unknown("this driver does not report it")
-    return fine("the driver asks for nothing")
+    return fine("the driver recommends nothing")
 
 
 def fabric(look: Look) -> Outcome:

@@ -80,7 +80,7 @@ def _cupy(look: Look, environment: Environment) -> Outcome | None:
     if len(found) > 1:
         return cause(
             "cupy-multiple-packages",
-            "several CuPy packages lie over each other",
+            "several CuPy packages overwrote each other",
             environment.path,
             *shown,
             packages=", ".join(shown),

@@ -40,7 +40,7 @@ If it is an error of the GPU stack, tell us, with:
   - the complete message, and twenty lines before it
   - gpusetup facts --format json
   - on the machine itself: gpusetup doctor --bundle support.tar.gz
-Without a message, `gpusetup doctor` looks at the machine.
+Without a message, `gpusetup doctor` checks this machine.
 """
 
 NO_LINE_KNOWN = """\

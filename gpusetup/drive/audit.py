@@ -110,7 +110,7 @@ def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
             "GS-941",
             f"cannot write the audit log {path}: {error.strerror}",
             path=str(path),
-            note="nothing was changed: what is not on record is not done" if line.event == "begin" else "",
+            note="gpusetup changed nothing, because it must log changes first" if line.event == "begin" else "",
             hint="free some space (df -h) or make the folder writable, then run the same command again",
         ) from error
     _tell_syslog(line, _digest(text))
@@ -179,7 +179,7 @@ def read(home: Path, elsewhere: str = "") -> Found:
     elif head is not None and digests.get(head.number) != head.digest:
         troubles.append(f"line {head.number} is not the one that was written")
     elif head is None and number:
-        troubles.append(f"{home / _HEAD} is missing, which says how long the log is")
+        troubles.append(f"{home / _HEAD} is missing, which holds the log's length")
     kept, _, digest = elsewhere.partition(":")
     if elsewhere and (not digest or digests.get(int(kept) if kept.isdigit() else 0, "") != digest):
         troubles.append(f"line {kept} is not the one whose digest was kept elsewhere")

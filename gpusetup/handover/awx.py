@@ -38,7 +38,7 @@ TEMPLATES = {
     "facts": Template("facts", "What each host is. Changes nothing."),
     "plan": Template("plan", "What would change on each host, and why. Changes nothing.", asks=True),
     "apply": Template("apply", "Plan and apply, batch by batch, each verified before the next.", asks=True),
-    "apply_planned": Template("apply", "Apply what the plan of this workflow says, and nothing else.", planned=True),
+    "apply_planned": Template("apply", "Apply exactly the plan of this workflow.", planned=True),
     "verify": Template("verify", "Prove on the GPUs that the stack works. Changes nothing."),
     "rollback": Template("rollback", "In a workflow the hosts that it broke, else all: back to what verified last."),
     "verdict": Template("verdict", "How the workflow ended for each host; fails where one is not well."),
@@ -175,7 +175,7 @@ _NODES: tuple[tuple[str, Mapping[str, str]], ...] = (
 def _workflow(questions: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": _WORKFLOW,
-        "description": "Look, plan, ask a person, apply that plan in batches, verify; what breaks goes back.",
+        "description": "Plan, ask for approval, apply in batches, verify, roll back failures.",
         "organization": "{{ gpu_awx_organization }}",
         "inventory": "{{ gpu_awx_inventory }}",
         "ask_inventory_on_launch": True,

@@ -106,7 +106,7 @@ def written(release: MatrixRelease, folder: Path) -> Matrix:
         found.package(name.rpartition("/")[2])
     if found.date != release.date:
         raise BadInputError(
-            "GS-220", f"the release says it is of {release.date}, its driver data is of {found.date}", path="$.date"
+            "GS-220", f"the release is dated {release.date}, its driver data {found.date}", path="$.date"
         )
     return found
 
@@ -121,7 +121,7 @@ def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool
     if release.date < shipped_date():
         raise BadInputError(
             "GS-222", f"the release is of {release.date}, older than what this gpusetup ships ({shipped_date()})",
-            path="$.date", hint="to look into it, export GPUSETUP_MATRIX=FOLDER of its files",
+            path="$.date", hint="to read it, export GPUSETUP_MATRIX=FOLDER of its files",
         )  # fmt: skip
     if release.date < now and not older:
         raise BadInputError(

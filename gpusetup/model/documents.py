@@ -299,7 +299,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "fleet": ("/v1/fleet of a collector", (FleetState,)),
     "handover": ("export handover", (HandoverFiles,)),
     "history": ("rollback --list", (History,)),
-    "host-lock": ("what a host keeps of its last apply", (Applied,)),
+    "host-lock": ("a host's record of its last apply", (Applied,)),
     "known-hosts": ("fleet known-hosts", (KnownHosts,)),
     "lock": ("lock", (Lock,)),
     "matrix": ("matrix", (MatrixRows, NoRows)),

@@ -127,7 +127,7 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
 def _kernel_reason(packages: PackageSet) -> str:
     if packages.keeps_kernel:
         return "no package would bring prebuilt modules for the next kernel"
-    return "gpusetup_hold_kernel asks for it"
+    return "set by gpusetup_hold_kernel"
 
 
 def _is_kernel(name: str) -> bool:
@@ -149,9 +149,9 @@ def _record(host: Judged) -> Iterator[Action]:
         what = "finish the interrupted apply, verify it and record it"
         yield action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
     elif found := list(judge.drift.unfinished({}, host.record)):
-        what = "finish what was begun: " + ", ".join(item.what for item in found)
+        what = "finish the interrupted apply: " + ", ".join(item.what for item in found)
         yield action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
     elif reason := lost(facts):
-        yield action("record", "lost", "start a new record of what gpusetup does here", reason)
+        yield action("record", "lost", "start a new record of gpusetup's changes", reason)
     for left in judge.drift.waits(host.probed, host.record):
-        yield action("record", left.id, "what the last apply left waiting", left.what)
+        yield action("record", left.id, "left pending by the last apply", left.what)

@@ -129,7 +129,7 @@ class Planner:
                 "GS-815",
                 f"that apply kept driver {driver.version}, which gpusetup did not install and which is missing now",
                 note="its packages are not on record, so gpusetup cannot restore them",
-                hint=f"ask for it: gpusetup apply -e gpusetup_driver={driver.version}; "
+                hint=f"request it: gpusetup apply -e gpusetup_driver={driver.version}; "
                 "or undo everything: gpusetup remove",
             )
         return draft

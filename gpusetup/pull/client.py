@@ -301,7 +301,7 @@ def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
                 (home / "refused").mkdir(mode=0o700, exist_ok=True)
                 path.rename(home / "refused" / path.name)
             else:
-                why = "it asks for patience" if passes(code) else "look at the token and the host's name"
+                why = "it asks for patience" if passes(code) else "check the token and the host's name"
                 log(f"the report waits: the collector answers {code} {answer.reason}; {why}")
                 return False
     except Unfetched as error:

@@ -101,7 +101,7 @@ def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, st
     if offer.kind != kind:
         raise BadInputError(
             "GS-974", f"this is the offer of class {offer.kind}, not of {kind}", path=source,
-            hint="ask who runs the collector: it hands out one class's offer as another's",
+            hint="tell the collector's operator: it serves one class's offer as another's",
         )  # fmt: skip
     read_lock(msgspec.json.encode(offer.lock), source)
     return offer, who

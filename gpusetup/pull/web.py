@@ -152,7 +152,7 @@ class Collector:
                 "gpusetup fleet token writes one",
             )  # fmt: skip
         if known[1] not in roles:
-            raise _Refusal(403, "GS-978", f"a token of a {known[1]} does not open this", "ask with another token")
+            raise _Refusal(403, "GS-978", f"a token of a {known[1]} does not open this", "use another token")
         return (known[0],)
 
     def _failed(self, where: str) -> None:
@@ -169,7 +169,7 @@ class Collector:
             raise _Refusal(404, "GS-976", "no such address", "POST /v1/reports")
         who = self._who(request, where, "host")
         if "content-length" not in request.headers:
-            raise _Refusal(411, "GS-979", "a report says how long it is", "send Content-Length")
+            raise _Refusal(411, "GS-979", "a report needs a Content-Length", "send Content-Length")
         if _length(request) > LIMIT:
             raise _Refusal(
                 413, "GS-979", f"a report has at most {LIMIT} bytes", "gpusetup fleet pull sends shorter ones"

@@ -132,7 +132,7 @@ def _not_newer_branch(space: Space, value: DriverValue) -> Iterator[Reason]:
     if other is None or (wish is not None and wish.specifier) or refusals(space, {"driver": value}, "driver", other):
         return
     if short_lived(other.branch, space.matrix.date) and not short_lived(value.branch, space.matrix.date):
-        text = f"not R{other.branch.branch}: its support ends {other.branch.eol}; ask for it with "
+        text = f"not R{other.branch.branch}: its support ends {other.branch.eol}; request it with "
         text += f"driver=={other.branch.branch}.*"
         source = cite(space.matrix, "driver", other.branch)
         yield Reason(component="driver", rule="year-to-live", text=text, source=source)
@@ -255,7 +255,7 @@ def _less_preferred(space: Space, solution: Mapping[str, Value], component: str,
     runs = component in ("cuda", *FRAMEWORKS)
     ways = [space.relation(driver, value) for value in (solution[component], newest)] if runs else ["", ""]
     if ways[1] == "minor-version" != ways[0]:
-        ask = f"; ask for it with {component}=={newest.version}" if component == "cuda" else ""
+        ask = f"; request it with {component}=={newest.version}" if component == "cuda" else ""
         return "native-before-minor", f"it is not native to R{driver.branch.branch}{ask}"
     if newest.confidence != "vendor" and solution[component].confidence == "vendor":
         return "vendor-confirmed", "it is known from secondary sources only"

@@ -144,13 +144,13 @@ def _first(hosts: Hosts, name: str) -> Recovered:
     if wanted.steps == ("drain",) and hosts.draining.scheduler is None:
         return Recovered(
             state="refused", recovery=wanted, reference="GS-425",
-            message="the host is to be drained, and no scheduler was named",
+            message="the host needs a drain, and no scheduler is named",
             hint="name it: --drain slurm, --drain kubernetes, or a command with {node} in it",
         )  # fmt: skip
     if "reset" in wanted.steps and not _gpus(wanted):
         return Recovered(
             state="refused", recovery=wanted, reference="GS-426",
-            message="which GPU is to be reset is not known", hint="nvidia-smi -q names the one that is not well",
+            message="which GPU needs the reset is unknown", hint="nvidia-smi -q names the one that is not well",
         )  # fmt: skip
     return Recovered(state="planned", recovery=wanted)
 

@@ -131,7 +131,7 @@ class Pool:
             if without == _TRIES:
                 raise UnreachableError(
                     "GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem,
-                    hint="repeat the same command: what came is kept",
+                    hint="repeat the same command: finished downloads are kept",
                 )  # fmt: skip
             time.sleep(_PAUSE * without)
 

@@ -215,7 +215,7 @@ class _Connection(H11Protocol):
         self.refused = True
         self.door.refusals.tell(self.place.address, f"{status} {why} [GS-976]")
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            hint = "ask as HTTP/1.1 has it, in one go"
+            hint = "send a complete HTTP/1.1 request"
             body = msgspec.json.encode(BadInputError("GS-976", why, hint=hint).to_document())
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
             response = h11.Response(status_code=status, headers=[*headers, ("Connection", "close")])

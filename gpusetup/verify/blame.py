@@ -22,7 +22,7 @@ _FAMILIES: dict[str, Blame] = {
 }  # fmt: skip
 """What the checks of a family look at; of all others, the GPU."""
 _WHY = {
-    "environment": "gpusetup did not put it there: a warning for who did",
+    "environment": "not installed by gpusetup: a warning for its owner",
     "job": "a running job is the cause: a warning",
 }
 

@@ -257,7 +257,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return document
 
 
-NOT_THERE = {"state": "unknown", "ok": False, "changed": False, "message": "gpusetup said nothing of this host"}
+NOT_THERE = {"state": "unknown", "ok": False, "changed": False, "message": "gpusetup reported nothing about this host"}
 
 
 def follow(argv: list[str], environment: dict[str, str], secrets: str, printed: str) -> int:

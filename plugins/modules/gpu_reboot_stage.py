@@ -49,9 +49,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 UNIT = "/etc/systemd/system/gpusetup-resume.service"
-_TEXT = """# Written by gpusetup: goes on once after the reboot.
+_TEXT = """# Written by gpusetup: continues once after the reboot.
 [Unit]
-Description=gpusetup goes on after a reboot
+Description=gpusetup continues after a reboot
 After=network-online.target multi-user.target
 Wants=network-online.target
 ConditionPathExists={mark}

@@ -21,7 +21,7 @@ def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "mark", "reason"),
     [
-        (("cuda",), "13.0.2 * Update 2", "not CUDA 13.4.2: it is not native to R580; ask for it with cuda==13.4.2"),
+        (("cuda",), "13.0.2 * Update 2", "not CUDA 13.4.2: it is not native to R580; request it with cuda==13.4.2"),
         (("torch",), "2.15.0 * cu130", "cu130 is native to R580; the build on PyPI, cu132, is not"),
         (
             ("torch", "--driver", "535.309.01"),

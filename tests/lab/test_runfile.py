@@ -46,7 +46,7 @@ def test_from_a_file_to_another_to_packages_and_away(
     assert (wrong.code, host_of(wrong)["refusals"][0]["reference"]) == (5, "GS-475"), wrong.out
     older.chmod(0o666)
     loose = apply(tmp_path, wanted(older))
-    assert "root's alone" in host_of(loose)["refusals"][0]["message"], loose.out
+    assert "others than root" in host_of(loose)["refusals"][0]["message"], loose.out
     older.chmod(0o644)
     assert packages(host) == before[0]
 

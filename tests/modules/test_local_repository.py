@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_before_anything_is_used(tmp_path: Path) -> None:
     assert "is for debian12, this host needs ubuntu2404" in refused(tmp_path, source(file, directory="ubuntu2404"))
     assert "nothing vouches" in refused(tmp_path, source(file, sha256=""))
     file.chmod(0o666)
-    assert "root's alone" in refused(tmp_path, source(file))
+    assert "others than root" in refused(tmp_path, source(file))
     other = package(tmp_path / "other", name="cuda-keyring")
     assert "not a package of a local repository" in refused(tmp_path, source(other))
     no_key = package(tmp_path / "third", keyring=b"nothing")

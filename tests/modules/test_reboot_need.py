@@ -45,7 +45,7 @@ def test_another_one_runs_or_none(ask: Any) -> None:
     failed, result = ask({"version": "570.1", "flavour": "open"})
     assert (failed, result["needed"]) == (False, True)
     failed, result = ask(None)
-    assert (failed, result["reasons"]) == (False, ["nvidia 580.95.05 is to run, none is loaded"])
+    assert (failed, result["reasons"]) == (False, ["nvidia 580.95.05 is wanted, none is loaded"])
 
 
 def test_after_the_reboot_that_is_a_failure_with_its_reason(ask: Any) -> None:

@@ -57,7 +57,7 @@ def choose(context: Context, ways: Ways) -> tuple[Built, str] | None:
     asked, prebuilt, kernel = context.settings.module, ways.prebuilt, context.facts.kernel.next
     if asked != "auto":
         there = prebuilt is not None if asked == "prebuilt" else ways.dkms
-        return (asked, "gpusetup_module asks for it") if there else None
+        return (asked, "set by gpusetup_module") if there else None
     if prebuilt is None:
         text = f"no prebuilt modules for kernel {kernel} are offered, DKMS builds them for this kernel and later ones"
         return ("dkms", text) if ways.dkms else None

@@ -128,14 +128,14 @@ def _of_file(context: Context, installer: Installer) -> Refusal | None:
         return Refusal(
             reference="GS-353",
             message="local repositories are used with apt and dnf only",
-            hint="make a mirror of what it contains and name that folder: gpusetup_source=/path",
+            hint="make a mirror of its content and name that folder: gpusetup_source=/path",
         )
     if installer.sha256 or installer.fingerprints:
         return None
     return Refusal(
         reference="GS-338",
         message=f"nothing proves that {installer.path} is the file that NVIDIA published",
-        note="each of these packages has a signing key of its own, whose fingerprint is published nowhere",
+        note="each of these packages has a signing key of its own, whose fingerprint is unpublished",
         hint="set gpusetup_source_sha256 to the digest that the publisher names, or gpusetup_source_fingerprints",
     )
 

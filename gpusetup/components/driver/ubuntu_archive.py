@@ -199,7 +199,7 @@ def _built(context: Context, row: DistroDriver, branch: str) -> tuple[Built, str
     if chosen is not None:
         return chosen
     asked = context.settings.module
-    return ("dkms", "gpusetup_module asks for it") if asked == "dkms" else ("prebuilt", "the archive has them")
+    return ("dkms", "set by gpusetup_module") if asked == "dkms" else ("prebuilt", "the archive has them")
 
 
 def _follower(context: Context, row: DistroDriver, branch: str) -> str:

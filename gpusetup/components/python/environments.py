@@ -87,7 +87,7 @@ def _requirements(value: Any, label: str) -> tuple[Requirement, ...]:
             way = f"set gpusetup_{item.component} for the host"
             raise _wrong(label, f"{item.component} does not belong in an environment", way)
     if not any(item.component in _HOLDS for item in found):
-        raise _wrong(label, "it asks for nothing that lives in an environment")
+        raise _wrong(label, "it names no package for an environment")
     return found
 
 
@@ -332,7 +332,7 @@ def _named_actions(facts: HostFacts, environments: tuple[Environment, ...]) -> I
             id=f"python-gone-{identity}",
             kind="python",
             what=f"{gone} goes",
-            why="gpusetup_environments does not name it any more",
+            why="gpusetup_environments no longer lists it",
         )
 
 

@@ -93,7 +93,7 @@ class Slurm:
         if not seen.drained and "DOWN" not in seen.states:
             return ""
         if not seen.ours and not seen.reason.startswith(_REBOOTED):
-            return f"drained by someone else meanwhile: {seen.reason}"
+            return f"someone else drained it meanwhile: {seen.reason}"
         self._resume(node)
         return wait_until(lambda: self._away(node), _BACK_SECONDS, self.call.stop)
 

@@ -42,7 +42,7 @@ _HOPELESS = {
     "ReqNodeNotAvail": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
     "Nodes required for job are DOWN": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
     "Partition": ("the partition does not take it", "name another one, or less time: --engine-option time=MINUTES"),
-    "BadConstraints": ("no node is as it asks", "see what it asks for: scontrol show job {job}"),
+    "BadConstraints": ("no node matches the job", "see what it asks for: scontrol show job {job}"),
     "Invalid": ("the account or the QOS is not valid", "name another one: --engine-option account=NAME or qos=NAME"),
     "AccountNotAllowed": ("the partition does not take this account", "name another one: --engine-option account=NAME"),
     "QOSNotAllowed": ("the partition does not take this QOS", "name another one: --engine-option qos=NAME"),
@@ -97,7 +97,7 @@ class SlurmJobs(Slurm):
                 f"{node} {state} for Slurm: {seen.reason or 'no reason given'}",
                 note="the node is unchanged",
                 hint=f"fix it and return it (scontrol update NodeName={node} State=RESUME), or drain it"
-                " (State=DRAIN Reason=...): what is drained is changed without a job",
+                " (State=DRAIN Reason=...): gpusetup changes a drained node without a job",
             )
         else:
             self._partition(node)

@@ -108,8 +108,8 @@ def stated(base: str, additions: Settings, read: Callable[[str], Settings]) -> s
     if gone or not knows_nvidia(read(text)):
         what = ", ".join(sorted({f"{table} {key}" for table, key in gone})[:4]) or "NVIDIA's runtime itself"
         raise HostFailure(
-            "GS-490", "containerd would lose settings of its own by NVIDIA's runtime", "it would not read " + what,
+            "GS-490", "containerd would lose its own settings through NVIDIA's runtime", "it would not read " + what,
             "with containerd 1 a drop-in replaces all earlier settings",
-            "move what your drop-ins say to /etc/containerd/config.toml, then run the same command again",
+            "move your drop-ins' settings to /etc/containerd/config.toml, then run the same command again",
         )  # fmt: skip
     return text

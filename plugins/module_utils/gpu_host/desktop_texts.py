@@ -3,7 +3,7 @@
 import re
 from typing import Sequence
 
-SIGNED = "# Written by gpusetup: what is changed here is lost at the next apply.\n"
+SIGNED = "# Written by gpusetup: changes here are lost at the next apply.\n"
 LAUNCHER = (
     "#!/bin/sh\n"
     + SIGNED

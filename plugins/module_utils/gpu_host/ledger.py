@@ -295,7 +295,7 @@ class Ledger(Journal):
         if not os.path.islink(path) and os.path.lexists(path):
             raise HostFailure(
                 "GS-480",
-                f"{path} is in the way: it is not a symbolic link",
+                f"{path} blocks it: it is not a symbolic link",
                 hint="move it away and run the command again",
             )
         if thing.look() == target and first is UNKNOWN:

@@ -101,7 +101,7 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
             raise HostFailure(
                 "GS-431",
                 f"no licence was granted within {seconds:.0f} s",
-                "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi says nothing of a licence",
+                "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi reports no licence",
                 systemd.last_words(UNIT, env),
                 "is the licence server reachable, the token in date, the feature right? What was there before is "
                 "back. journalctl -u " + UNIT,

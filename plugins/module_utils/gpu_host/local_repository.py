@@ -84,7 +84,7 @@ def _prove(path: str, sha256: str) -> None:
         ) from error  # fmt: skip
     if not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022:
         raise HostFailure(
-            "GS-478", "the local repository's package is not root's alone: others could change it after the check",
+            "GS-478", "others than root can change the local repository's package after the check",
             path, hint=f"chown root:root {path}; chmod 0644 {path}",
         )  # fmt: skip
     if sha256:

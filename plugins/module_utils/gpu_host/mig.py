@@ -83,7 +83,7 @@ def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
     """Return the GPUs that are asked for, by address."""
     told = probe.look(run)
     if told is None:
-        raise HostFailure("GS-435", "nvidia-smi does not answer, so the GPUs cannot be cut (MIG)",
+        raise HostFailure("GS-435", "nvidia-smi does not answer, so gpusetup cannot set MIG layouts",
                           hint="nvidia-smi says why; gpusetup doctor finds the cause")  # fmt: skip
     there = {gpu["address"]: gpu for gpu in told}
     for address in wishes:
@@ -247,7 +247,7 @@ def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Env) -> None:
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
         raise HostFailure(
-            "GS-438", "programs use the GPUs that are to be cut: " + names, ", ".join(gpu["address"] for gpu in gpus),
+            "GS-438", "programs use GPUs whose MIG layout changes: " + names, ", ".join(gpu["address"] for gpu in gpus),
             "gpusetup ends no program; nothing was changed",
             "end them, or wait for them (--busy-wait MINUTES), then run the same command again",
         )  # fmt: skip

@@ -22,7 +22,7 @@ ENGINE, DCGM, SMI = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service", "nvid
 NODE = ("prometheus-node-exporter.service", "prometheus-node_exporter.service")
 _PATIENCE = 30.0
 _BCRYPT = re.compile(r"^([A-Za-z0-9._@-]+):(\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53})$")
-_SIGNED = "# Written by gpusetup: what is changed here is lost at the next apply.\n"
+_SIGNED = "# Written by gpusetup: changes here are lost at the next apply.\n"
 _ENGINE = (
     _SIGNED
     + """[Service]

@@ -45,7 +45,7 @@ def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, 
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
         raise HostFailure(
-            "GS-423", "programs use the GPUs that are to be reset: " + names, ", ".join(addresses),
+            "GS-423", "programs use GPUs that need a reset: " + names, ", ".join(addresses),
             "gpusetup ends no program; nothing was changed",
             "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
         )  # fmt: skip

@@ -62,7 +62,7 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
     if seen is not None and (not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022):
         raise HostFailure(
             "GS-475",
-            "the .run installer is not root's alone: who can change it could run anything as root",
+            "others than root can change the .run installer, so they could run anything as root",
             path,
             hint=f"chown root:root {path}; chmod 0644 {path}",
         )
@@ -244,7 +244,7 @@ class Installation:
         if not was:
             runfile.run_uninstaller(self.env, self.log)
         left = runfile.uninstaller(self.env)
-        note += "" if left else "; nothing of it is left"
+        note += "" if left else "; gpusetup removed all of it"
         raise HostFailure("GS-477", "the .run installer could not install the driver", LOG, note[:900], "read the log")
 
     def _flags(self, folder: str, kernel: str) -> List[str]:

@@ -77,8 +77,8 @@ def missing(way: WayBack, installed: Installed) -> HostFailure:
         "GS-429",
         "a failed transaction could not be undone",
         ", ".join(f"{name} {installed[name]}" for name in way.lost),
-        "no repository offers these versions any more, and no package cache has them",
-        "add a repository that has them, or do without a way back: gpusetup apply --no-way-back "
+        "neither a repository nor a package cache has these versions any more",
+        "add a repository that has them, or accept that a failure cannot be undone: gpusetup apply --no-way-back "
         "(gpusetup_no_way_back: true, gpu_packages_no_way_back)",
     )
 

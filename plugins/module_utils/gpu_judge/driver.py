@@ -90,10 +90,10 @@ def loaded_problem(facts: Facts, wish: Wish) -> Optional[str]:
     if not wish.version or (runs is not None and not differs(runs, wish)):
         return None
     if runs is None:
-        return f"nvidia {wish.version} is to run, none is loaded"
+        return f"nvidia {wish.version} is wanted, none is loaded"
     if runs.get("version") and runs["version"] != wish.version:
-        return "nvidia {} is loaded, {} is to run".format(runs["version"], wish.version)
-    return "the {} module is loaded, the {} one is to run".format(runs["flavour"], wish.flavour)
+        return "nvidia {} is loaded, {} is wanted".format(runs["version"], wish.version)
+    return "the {} module is loaded, the {} one is wanted".format(runs["flavour"], wish.flavour)
 
 
 def nouveau_runs(facts: Facts) -> bool:

@@ -346,7 +346,7 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
         (["--quarantine", "slurm", "--ignore", "gpu.temper"], "there is no check 'gpu.temper'"),
         (["--on-bad", "take 'it"], "cannot be read"),
         (["--quarantine", "slurm", "inventory.ini", "--node", "n1"], "--node names one machine"),
-        (["--quarantine", "slurm-job", "inventory.ini"], "a prolog looks at its own machine"),
+        (["--quarantine", "slurm-job", "inventory.ini"], "a prolog verifies its own machine"),
         (["--timer", "daily", "--on-bad", "/nowhere/take {node}"], "missing or not executable"),
         (["--forget"], "only with --quarantine"),
         (["--ignore", "gpu.ecc"], "only with --quarantine"),

@@ -60,9 +60,7 @@ def test_the_driver_alone_is_asked(tmp_path: Path) -> None:
     assert ptx.told(answer) == "the driver compiles PTX up to 9.0, which CUDA 13.0 writes"
 
 
-@pytest.mark.parametrize(
-    ("code", "said"), [(100, "this machine has no NVIDIA GPU"), (802, "CUDA error 802 at cuInit")]
-)
+@pytest.mark.parametrize(("code", "said"), [(100, "this machine has no NVIDIA GPU"), (802, "CUDA error 802 at cuInit")])
 def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) -> None:
     assert said in ptx.told(ptx.measured(driver(tmp_path, code)))
 

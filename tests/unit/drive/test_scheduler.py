@@ -115,7 +115,7 @@ def test_what_somebody_else_drained_stays_drained(slurm, program):
     cluster = slurm("IDLE+DRAIN", "bad fan")
     drained = cluster.drain("n1", 5)
     assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by someone else: bad fan")
-    assert cluster.undrain("n1") == "drained by someone else meanwhile: bad fan"
+    assert cluster.undrain("n1") == "someone else drained it meanwhile: bad fan"
     assert not [call for call in program.calls() if "update" in call]
 
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_told_sends_nobody_to_the_console(machine: Machine, vendo
     assert machine.answer() == (None, False)
     assert driver.obstacle(facts, driver.Wish("580.95.05", "open")) is None
     assert driver.reboot_reasons(facts, driver.Wish("580.95.05", "open")) == [
-        "nvidia 580.95.05 is to run, none is loaded"
+        "nvidia 580.95.05 is wanted, none is loaded"
     ]
 
 

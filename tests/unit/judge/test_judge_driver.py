@@ -46,16 +46,16 @@ def test_no_driver_is_wanted(facts: Facts) -> None:
     [
         (
             {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}},
-            ["nvidia 570.1 is loaded, 580.95.05 is to run"],
+            ["nvidia 570.1 is loaded, 580.95.05 is wanted"],
         ),
         (
             {"driver": {"loaded": {"version": VERSION, "flavour": "proprietary"}}},
-            ["the proprietary module is loaded, the open one is to run"],
+            ["the proprietary module is loaded, the open one is wanted"],
         ),
         ({"driver": {"loaded": {"version": VERSION, "flavour": None}}}, []),
         (
             {"driver": None, "nouveau": {"loaded": True}},
-            ["nouveau is loaded", "nvidia 580.95.05 is to run, none is loaded"],
+            ["nouveau is loaded", "nvidia 580.95.05 is wanted, none is loaded"],
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts: Facts) 
     reasons = driver.reboot_reasons(facts, WISH)
     assert reasons == [
         "kernel 5.10 runs, the driver is there for 6.1.0-2",
-        "nvidia 580.95.05 is to run, none is loaded",
+        "nvidia 580.95.05 is wanted, none is loaded",
     ]
     assert driver.obstacle(facts, WISH) == "the running kernel 5.10 has no module 580.95.05"
 

@@ -58,8 +58,8 @@ def python_actions(planner: Planner, facts: HostFacts, wish: Settings) -> dict[s
         ({"-x": ["torch"]}, "cannot name an environment"),
         ({7: ["torch"]}, "cannot name an environment"),
         ({"a" * 33: ["torch"]}, "cannot name an environment"),
-        ({"serve": []}, "asks for nothing"),
-        ({"serve": ["python==3.12"]}, "asks for nothing"),
+        ({"serve": []}, "no package"),
+        ({"serve": ["python==3.12"]}, "no package"),
         ({"serve": [7]}, "is not a list of requirements"),
         ({"serve": {"torch": "2.14"}}, "is not a list of requirements"),
         ({"serve": ["torch", "driver==580.*"]}, "driver does not belong"),
@@ -114,7 +114,7 @@ def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(planner
     }
     fewer = settings({"serve": TWO["serve"]})
     assert python_actions(planner, after, fewer) == {
-        "python-gone-opt-gpusetup-train": "gpusetup_environments does not name it any more"
+        "python-gone-opt-gpusetup-train": "gpusetup_environments no longer lists it"
     }
 
 

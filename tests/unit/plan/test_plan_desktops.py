@@ -163,7 +163,7 @@ def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host:
     assert told == [("desktop-gpusetup-desktop-of-alice.service", "inactive")]
     more = msgspec.structs.replace(WISH, users=("alice", "carol"), group="vglusers")
     other, group = changes(DESKTOPS, recorded(facts), more)
-    assert "those that run go on as they are" in other.why
+    assert "running ones stay as they are" in other.why
     assert group.what == "only the group vglusers may use the GPUs (/dev/nvidia*, /dev/dri)"
 
 

@@ -217,7 +217,7 @@ def test_an_earlier_record_that_was_lost_is_told(host: Any) -> None:
     lost = {"time": "noon", "why": "it is no JSON", "kept": "/x"}
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record({"lost": lost, "verified": {}}))
     assert forgotten(facts) == (
-        "an earlier record was lost (it is no JSON); what was left of it: /x: changes that gpusetup made before noon are unknown"
+        "an earlier record was lost (it is no JSON); the rest of it: /x: changes that gpusetup made before noon are unknown"
     )
     assert record({"verified": {"verdict": "pass", "newer": 1}}).verified == Verified(verdict="pass")
     assert Applied(key="k").repeatable is False

@@ -14,7 +14,7 @@ def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any
     assert (found.stack.driver.branch, found.stack.torch.relation) == ("580", "native")
     told = [item.text for item in found.reasons]
     assert "cu130 is native to R580; the build on PyPI, cu132, is not" in told
-    assert "not R595: its support ends 2027-03; ask for it with driver==595.*" in told
+    assert "not R595: its support ends 2027-03; request it with driver==595.*" in told
     assert ask("torch", "driver==595.*", gpu=["h100"]).stack.driver.branch == "595"
 
 

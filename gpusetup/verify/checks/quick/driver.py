@@ -62,7 +62,7 @@ def driver_responds(machine: Machine) -> Finding:
         )
     if "couldn't communicate" in said or "not loaded" in said:
         module = "loaded" if "nvidia" in machine.facts.get("modules", ()) else "not loaded"
-        return Finding("fail", f"the kernel module does not answer: it is {module} (see driver.module, nouveau.absent)")
+        return Finding("fail", f"the kernel module does not answer; it is {module} (see driver.module, nouveau.absent)")
     if "No devices were found" in said:
         return Finding("fail", "the driver is loaded but uses no GPU (see gpu.count, driver.flavour, kernel.xid)")
     if re.search("insufficient permissions", said, re.IGNORECASE):

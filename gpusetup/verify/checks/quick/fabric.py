@@ -131,7 +131,7 @@ def fabric_imex(machine: Machine) -> Finding:
         return Finding("fail", "gpusetup_imex was applied, but nvidia-imex is not installed")
     if unit["active"] != "active":
         if not wanted:
-            return Finding("unsupported", "nvidia-imex is installed and does not run; nothing asks for it")
+            return Finding("unsupported", "nvidia-imex is installed and does not run; no setting needs it")
         return Finding("fail", f"{unit['unit']} is {unit['active'] or 'not known to systemd'}")
     domain = _domain(machine)
     if domain is None:

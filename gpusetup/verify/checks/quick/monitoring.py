@@ -100,7 +100,7 @@ def _textfile(found: dict[str, Any]) -> Finding | None:
     return None
 
 
-@check("monitoring.figures", "The exporter says what nvidia-smi says", needs=("gpu", "smi"))
+@check("monitoring.figures", "The exporter agrees with nvidia-smi", needs=("gpu", "smi"))
 def compare(machine: Machine) -> Finding:
     """Compare what is exported of each GPU with what nvidia-smi says of it."""
     found = machine.collected("exporter")

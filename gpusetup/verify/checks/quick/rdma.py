@@ -130,7 +130,7 @@ def _modules(machine: Machine) -> tuple[str, ...]:
 def modules(machine: Machine) -> Finding:
     """Judge whether the modules that were asked for run: ib_ipoib, gdrdrv, nvidia_fs, nvidia_peermem."""
     if not _modules(machine):
-        return Finding("unsupported", "nothing asks for a module of RDMA or GPUDirect")
+        return Finding("unsupported", "no setting needs a module of RDMA or GPUDirect")
     loaded = machine.facts.get("modules") or ()
     lacking = [name for name in _modules(machine) if name not in loaded]
     if lacking:

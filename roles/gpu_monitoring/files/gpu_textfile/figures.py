@@ -82,7 +82,7 @@ FIGURES = (
     Figure(
         "nvidia_smi_gpu_recovery_action",
         "gpu_recovery_action",
-        "What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 drain peer-to-peer, 4 drain and reset.",
+        "Recovery that the driver recommends: 0 nothing, 1 reset, 2 reboot, 3 drain peer-to-peer, 4 drain and reset.",
     ),
 )
 

@@ -36,11 +36,11 @@ def text_of(gpus: Sequence[Gpu], seen: Optional[kernel_log.Seen], why: str, seco
         for gpu in gpus
         if gpu.bus == bus
     ]
-    metric("nvidia_smi_xid_last_timestamp_seconds", "gauge", "When the driver last told this Xid.", last)
+    metric("nvidia_smi_xid_last_timestamp_seconds", "gauge", "Time of the driver's last report of this Xid.", last)
     own = "gpusetup_textfile_"
     metric(own + "up", "gauge", "1 when the driver answered.", [({}, float(not why))])
     metric(own + "xid_readable", "gauge", "1 when Xids can be read.", [({}, float(seen is not None))])
-    metric(own + "duration_seconds", "gauge", "How long the look took.", [({}, round(seconds, 4))])
+    metric(own + "duration_seconds", "gauge", "Duration of the reading.", [({}, round(seconds, 4))])
     metric(own + "timestamp_seconds", "gauge", "When this was written.", [({}, float(int(time.time())))])
     return "\n".join(lines) + "\n"
 
