@@ -161,8 +161,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.examination import guest_here
     from gpusetup.cli.said import answer
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-    from gpusetup.doctor.instead import without_apply
     from gpusetup.doctor.logs import Log
+    from gpusetup.doctor.look import without_apply
     from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import reference_in
 

@@ -5,19 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor import (
-    ptx,
-    steps_containers,
-    steps_cuda,
-    steps_driver,
-    steps_exporter,
-    steps_hardware,
-    steps_python,
-)
+from gpusetup.doctor import ptx, steps_driver, steps_hardware, steps_software
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.findings import finding_of
-from gpusetup.doctor.instead import without_apply
-from gpusetup.doctor.recovering import of_machine
+from gpusetup.doctor.findings import finding_of, of_machine
+from gpusetup.doctor.look import without_apply
 from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
 
 if TYPE_CHECKING:
@@ -41,12 +32,12 @@ STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
     ("fabric", steps_hardware.fabric),
     ("MIG", steps_hardware.mig),
     ("vGPU licence", steps_hardware.licence),
-    ("libcuda", steps_cuda.libcuda),
-    ("CUDA libraries", steps_cuda.libraries),
-    ("visible GPUs", steps_cuda.visible),
-    ("Python frameworks", steps_python.frameworks),
-    ("containers", steps_containers.runtimes),
-    ("exporters", steps_exporter.exporters),
+    ("libcuda", steps_software.libcuda),
+    ("CUDA libraries", steps_software.libraries),
+    ("visible GPUs", steps_software.visible),
+    ("Python frameworks", steps_software.frameworks),
+    ("containers", steps_software.runtimes),
+    ("exporters", steps_software.exporters),
 )
 
 

@@ -6,15 +6,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpusetup.plan.preflight import Guest, borrowed_from
+import msgspec
+
+from gpusetup.model.diagnosis import Fix
+from gpusetup.plan.preflight import Guest, borrowed_from, guest_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpusetup.model.diagnosis import Finding
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.symptoms import Symptoms
 
-__all__ = ["OWNERS", "Look", "Outcome", "cause", "fine", "notice", "unknown"]
+__all__ = ["OWNERS", "Look", "Outcome", "cause", "fine", "notice", "unknown", "without_apply"]
+
 
 OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host", "jetson": "Jetson Linux"}
 
@@ -97,3 +102,24 @@ class Look:
         refused = [entry for entry in self.facts.unreadable if "ermission" in entry.reason]
         lines = ["the kernel's messages (dmesg is kept from users here)"] if self.symptoms.kernel_log_refused else []
         return lines + [f"{entry.field}: {entry.reason}" for entry in refused]
+
+
+_APPLY = "gpusetup apply"
+
+
+def without_apply(finding: Finding, guest: Guest) -> Finding:
+    """Leave out of the fixes what would install a driver or packages beside it, and say what to do instead."""
+    fixes = tuple(left for fix in finding.fixes if (left := _without(fix)) is not None)
+    if fixes == finding.fixes:
+        return finding
+    refusal = guest_refusal(guest)
+    why = refusal.message.partition(": ")[2]
+    instead = Fix(text=f"{why[:1].upper()}{why[1:]}: {refusal.hint}.")
+    return msgspec.structs.replace(finding, fixes=(instead, *fixes))
+
+
+def _without(fix: Fix) -> Fix | None:
+    commands = tuple(line for line in fix.commands if _APPLY not in line)
+    if _APPLY in fix.text or (fix.commands and commands in ((), ("sudo ldconfig",))):
+        return None
+    return msgspec.structs.replace(fix, commands=commands)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.doctor.unwrap import plain
+from gpusetup.doctor.patterns import plain
 from gpusetup.model.diagnosis import OutsideFile
 
 if TYPE_CHECKING:

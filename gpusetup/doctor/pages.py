@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.builds import filled
-from gpusetup.doctor.catalogue import catalogue, cuda_errors
-from gpusetup.doctor.meanings import statuses
+from gpusetup.doctor.catalogue import catalogue, cuda_errors, statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,22 +3,150 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.judge import Expression, Place
-from gpusetup.doctor.literals import Literals
-from gpusetup.doctor.meanings import meaning
-from gpusetup.doctor.others import NEAR, another_module, foreign
+from gpusetup.doctor.catalogue import catalogue, meaning
+from gpusetup.doctor.patterns import Expression, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["STAMP", "Match", "scan", "scan_chunks"]
+__all__ = [
+    "ADDRESS",
+    "MODULE",
+    "NEAR",
+    "NVIDIA",
+    "OURS",
+    "RULES",
+    "STAMP",
+    "Literals",
+    "Match",
+    "another_module",
+    "foreign",
+    "scan",
+    "scan_chunks",
+]
+
+
+AMD = re.compile(
+    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b"
+)
+"""AMD's stack words its errors as CUDA does."""
+
+NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
+"""Frameworks name the device that failed: the processor, or Apple's GPU."""
+
+TRIED = re.compile(r"\bPlan failed with\b")
+"""cuDNN's search for the fastest algorithm goes on to the next one."""
+
+ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
+OURS = re.compile(
+    r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
+    r"|torch|flash-attention|vllm|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
+    re.IGNORECASE,
+)
+"""Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""
+
+RULES = {
+    "cuda": (AMD, NO_GPU, TRIED),
+    "pytorch": (AMD, NO_GPU),
+    "libraries": (AMD, NO_GPU),
+    "nccl": (AMD,),
+}
+
+
+MODULE = re.compile(
+    r"/var/lib/dkms/[\w.+-]+/|\bdkms (?:build|install|add)\b[^\n]{0,40} (?:-m )?[A-Za-z][\w.+-]*/?\d?|\b[\w+]+-dkms\b"
+    r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+"
+)
+"""Names the module that a build is about."""
+NVIDIA = re.compile(r"nvidia|nvrm|\bnv-", re.IGNORECASE)
+NEAR = {"dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed"}
+"""Causes whose words every module's build has: the lines around tell whose it is."""
+
+
+def another_module(cause: str, near: str) -> bool:
+    """Tell whether the lines around are about the build of a module that is none of NVIDIA's."""
+    return cause in NEAR and MODULE.search(near) is not None and NVIDIA.search(near) is None
+
+
+def foreign(area: str, line: str) -> bool:
+    """Tell whether a line with a cause's words is about other software than the GPU installation."""
+    if area == "packages":
+        addresses = [f"{host}{path}" for host, path in ADDRESS.findall(line)]
+        return bool(addresses) and not any(map(OURS.search, addresses))
+    return any(rule.search(line) for rule in RULES.get(area, ()))
+
+
+_PIECE = 16 * 1024
+_WIDTHS = (("Q", 8), ("I", 4))
+
+
+class _Words:
+    """The memory words of one width by which texts are noticed."""
+
+    def __init__(self, code: str, width: int, texts: dict[int, bytes]) -> None:
+        self._code = code
+        shared = Counter(gram for text in texts.values() for gram in set(_grams(text, width)))
+        self._texts: dict[int, set[int]] = {}
+        for number, text in texts.items():
+            grams = _grams(text, width)
+            for place in range(width):
+                # Whichever word is in the fewest other texts says most.
+                best = min(grams[place::width], key=shared.__getitem__)
+                self._texts.setdefault(array(code, best)[0], set()).add(number)
+        self._wanted = frozenset(self._texts)
+
+    def noticed(self, piece: bytes) -> Iterator[int]:
+        """Yield the texts that the piece may contain; its length is a multiple of eight."""
+        for word in self._wanted.intersection(array(self._code, piece)):
+            yield from self._texts[word]
+
+
+def _grams(text: bytes, width: int) -> list[bytes]:
+    return [text[start : start + width] for start in range(len(text) - width + 1)]
+
+
+class Literals:
+    """The texts to look for, prepared."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self._texts = texts
+        self._overlap = (max(map(len, texts), default=0) // 8 + 1) * 8
+        left = dict(enumerate(texts))
+        self._words = []
+        for code, width in _WIDTHS:
+            long = {number: text for number, text in left.items() if len(text) >= 2 * width - 1}
+            left = {number: text for number, text in left.items() if number not in long}
+            self._words.append(_Words(code, width, long))
+        self._short = tuple(left)
+
+    def hits(self, log: bytes) -> list[tuple[int, int]]:
+        """Return every occurrence as (where it begins, which text), in the order of the log; they may overlap."""
+        found = []
+        for begin in range(0, len(log), _PIECE):
+            piece = log[begin : begin + _PIECE + self._overlap]
+            for number in self._noticed(piece):
+                text = self._texts[number]
+                at = piece.find(text)
+                while 0 <= at < _PIECE:
+                    found.append((begin + at, number))
+                    at = piece.find(text, at + 1)
+        found.sort()
+        return found
+
+    def _noticed(self, piece: bytes) -> Iterable[int]:
+        padded = piece if len(piece) % 8 == 0 else piece + bytes(8 - len(piece) % 8)
+        noticed = set(self._short)
+        for words in self._words:
+            noticed.update(words.noticed(padded))
+        return noticed
+
 
 _AROUND = 4
 """Messages are looked for in so many lines before and after a find."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor.findings import findings
+from gpusetup.doctor.findings import asked, current, findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
-from gpusetup.doctor.recovering import asked, current
 from gpusetup.doctor.scan import scan
 
 if TYPE_CHECKING:

@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.judge import Expression, _words
-from gpusetup.doctor.literals import Literals
-from gpusetup.doctor.meanings import meaning
-from gpusetup.doctor.others import foreign
-from gpusetup.doctor.scan import STAMP, scan_chunks
-from gpusetup.doctor.unwrap import one_line
+from gpusetup.doctor.catalogue import catalogue, meaning
+from gpusetup.doctor.patterns import Expression, _words, one_line
+from gpusetup.doctor.scan import STAMP, Literals, foreign, scan_chunks
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
 SAMPLES = [entry["text"] for entry in json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]]

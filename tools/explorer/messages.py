@@ -9,22 +9,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.doctor import others
 from gpusetup.doctor import outside as elsewhere
-from gpusetup.doctor.advice import details
+from gpusetup.doctor import scan
+from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
-from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
-from gpusetup.doctor.decode import CAPABILITY, WORDS
-from gpusetup.doctor.judge import Expression
-from gpusetup.doctor.library_names import NAME
-from gpusetup.doctor.library_packages import WHEEL
-from gpusetup.doctor.meanings import meaning, statuses, sxid
-from gpusetup.doctor.recovering import recovery_of
+from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, meaning, statuses, sxid
+from gpusetup.doctor.findings import recovery_of
+from gpusetup.doctor.library_packages import NAME, WHEEL
+from gpusetup.doctor.patterns import ESCAPES, PREFIX, Expression
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
 from gpusetup.doctor.references import pages as reference_pages
 from gpusetup.doctor.scan import STAMP
 from gpusetup.doctor.text import needs
-from gpusetup.doctor.unwrap import ESCAPES, PREFIX
 from gpusetup.recovery.xids import known as xid
 from tools.explorer.expressions import script
 
@@ -46,9 +42,9 @@ def messages() -> dict[str, Any]:
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
         "stamp": script(STAMP), "prefix": script(PREFIX), "escapes": script(ESCAPES),
-        "foreign": {area: [script(rule) for rule in rules] for area, rules in others.RULES.items()},
-        "address": script(others.ADDRESS), "ours": script(others.OURS),
-        "module": script(others.MODULE), "nvidia": script(others.NVIDIA), "near": sorted(others.NEAR),
+        "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
+        "address": script(scan.ADDRESS), "ours": script(scan.OURS),
+        "module": script(scan.MODULE), "nvidia": script(scan.NVIDIA), "near": sorted(scan.NEAR),
         "means": _means(),
         "told": _told(),
         "bare": {name: script(expression, whole=True) for name, expression in WORDS.items()},
@@ -83,7 +79,7 @@ def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:
 
 
 def _means() -> dict[str, Any]:
-    """Return the tables behind the names and numbers of errors, as gpusetup.doctor.meanings reads them."""
+    """Return the tables behind the names and numbers of errors, as gpusetup.doctor.catalogue reads them."""
     errors = cuda_errors()
     numbers = range(1000)
     families = statuses().families

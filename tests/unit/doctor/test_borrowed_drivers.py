@@ -14,7 +14,7 @@ from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import finding_of
-from gpusetup.doctor.instead import without_apply
+from gpusetup.doctor.look import without_apply
 from gpusetup.plan.preflight import elsewhere
 from tests.unit.doctor.test_machines import HOSTS, environment, look_at
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpusetup.doctor.builds import filled
-from gpusetup.doctor.catalogue import catalogue, cuda_errors
+from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, statuses, sxid
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.meanings import meaning, statuses, sxid
 from gpusetup.matrix.load import matrix
 from gpusetup.recovery.xids import known as xid
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpusetup.cli.examination import captured
 from gpusetup.doctor.diagnose import diagnose
-from gpusetup.doctor.steps_exporter import exporters
+from gpusetup.doctor.steps_software import exporters
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Service

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.doctor import library_packages
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.library_names import fixes_for
+from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.look import cause
 from gpusetup.matrix.load import matrix
 from gpusetup.resolve.requests import parse_requirements

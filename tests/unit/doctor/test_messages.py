@@ -5,12 +5,12 @@ import io
 
 import pytest
 
+from gpusetup.doctor.advice import api_version, bare_numbers, capability
 from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs
-from gpusetup.doctor.decode import api_version, bare_numbers, capability
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces
+from gpusetup.doctor.patterns import one_line
 from gpusetup.doctor.scan import scan
-from gpusetup.doctor.unwrap import one_line
 
 
 def causes(text):

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.others import NEAR, another_module
+from gpusetup.doctor.scan import NEAR, another_module
 from gpusetup.model.diagnosis import CompanionFile
 from tests.unit.doctor.score import FIXTURES, score
 
