@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.html:
         from datetime import datetime, timezone
 
-        from gpusetup.compare.html import to_html
+        from gpusetup.compare.text import to_html
 
         output.write_answer(to_html(comparison, datetime.now(timezone.utc)), arguments.html)
     text = output.json_text(comparison) if arguments.format == "json" else _text(comparison)

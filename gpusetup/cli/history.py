@@ -161,8 +161,7 @@ def _html(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
     from gpusetup import __version__
-    from gpusetup.health.history import iso
-    from gpusetup.health.trends import pictures
+    from gpusetup.health.history import iso, pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
     from gpusetup.verify.decay import judged

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.output import json_text, write_answer
 from gpusetup.errors import BadInputError, Exit
-from gpusetup.matrix import differences, kept
+from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import MatrixDiff
 
     before, after = named(arguments.old), named(arguments.new)
-    found = tuple(of_component(differences.changes(before.files, after.files), arguments.component, after))
+    found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
     if arguments.format == "json":
         write_answer(json_text(MatrixDiff(before=before.date, after=after.date, changes=found)), arguments.out)
     else:

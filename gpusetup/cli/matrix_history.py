@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpusetup.cli.matrix_diff import lines, of_component
 from gpusetup.cli.output import json_text, write_answer
 from gpusetup.errors import Exit
-from gpusetup.matrix import differences, kept
+from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, releases_place
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     of_component((), arguments.component, releases[-1])
     steps = []
     for before, after in itertools.pairwise(releases):
-        found = tuple(of_component(differences.changes(before.files, after.files), arguments.component, after))
+        found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
         steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
     if arguments.format == "json":
         write_answer(json_text(MatrixHistory(component=arguments.component, steps=tuple(steps))), arguments.out)

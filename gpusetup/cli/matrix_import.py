@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Prove it, read it whole, put it in force, and say what is new."""
     from gpusetup.cli.matrix_diff import summary
-    from gpusetup.matrix import differences, kept
+    from gpusetup.matrix import kept
     from gpusetup.matrix.load import matrix, releases_place
     from gpusetup.model.documents import MatrixImported
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if os.environ.get("GPUSETUP_MATRIX"):
         raise BadInputError("GS-223", "GPUSETUP_MATRIX names another matrix, which would stay in force",
                             hint="unset GPUSETUP_MATRIX")  # fmt: skip
-    found = tuple(differences.changes(differences.texts_of(now), release.files))
+    found = tuple(kept.changes(kept.texts_of(now), release.files))
     if arguments.check:
         kept.examined(release)
         place = ""

@@ -31,7 +31,7 @@ def remembered(report: Report, documents: Mapping[str, dict[str, Any]], *, here:
 
 
 def _host(host: HostReport, report: Report, document: dict[str, Any], *, here: bool, pictures: bool) -> HostReport:
-    from gpusetup.health import history, trends
+    from gpusetup.health import history
     from gpusetup.verify.decay import judged
 
     if host.simulated:
@@ -51,7 +51,7 @@ def _host(host: HostReport, report: Report, document: dict[str, Any], *, here: b
     return msgspec.structs.replace(
         host,
         results=(*host.results, fallen) if fallen is not None else host.results,
-        trends=trends.pictures(figures) if pictures else (),
+        trends=history.pictures(figures) if pictures else (),
     )
 
 

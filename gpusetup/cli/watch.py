@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Watch until a person or --once ends it."""
+    from gpusetup.watch.figures import Filter
     from gpusetup.watch.fleet import Fleet
-    from gpusetup.watch.select import Filter
     from gpusetup.watch.view import View
 
     if not _FASTEST <= arguments.every <= _SLOWEST:
@@ -106,7 +106,7 @@ def _routes(arguments: argparse.Namespace) -> list[Route]:
         return [local_route(LOCAL_NAME)]
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
-    from gpusetup.watch.reach import routes
+    from gpusetup.watch.fleet import routes
 
     session = open_session(arguments)
     with watch(output.aside(), phase="inventory") as observer:
@@ -220,7 +220,7 @@ def _shown(fleet: Fleet, view: View) -> list[Link]:
 def _stream(arguments: argparse.Namespace, fleet: Fleet, record: Callable[[list[Link]], None]) -> Exit:
     """Print a document (or rows) for each moment."""
     from gpusetup.watch.documents import document
-    from gpusetup.watch.select import Filter
+    from gpusetup.watch.figures import Filter
 
     chosen = Filter(arguments.filter)
     ticks = _Ticks(arguments.every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-from gpusetup.watch.select import FIELDS, Filter
+from gpusetup.watch.figures import FIELDS, Filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,15 +1,19 @@
-"""The comparison for people: what stands out, each value with who has it."""
+"""The comparison for people: as text what stands out, each value with who has it; as HTML with a heat map."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.report.page import page, stamp
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
-    from gpusetup.model.fleet import CompareGroup, Outlier
+    from gpusetup.model.compare import Cell, Column, CompareGroup, Comparison, Outlier
 
-__all__ = ["COLUMNS", "rows", "shown", "title", "trailer"]
+__all__ = ["COLUMNS", "rows", "shown", "title", "to_html", "trailer"]
+
 
 COLUMNS = ("what", "usual", "has", "who", "off by")
 _NAMED = 4
@@ -79,3 +83,37 @@ def _places(places: Sequence[str]) -> str:
     if len(places) > 2 and all(place.startswith("GPU ") for place in places):
         return f"({len(places)} GPUs)"
     return ", ".join(place for place in places if place)
+
+
+_FULL = 25.0
+"""Percent off the median at which the colour is at its end."""
+_OUT = 0.3
+
+
+def to_html(comparison: Comparison, made: datetime) -> str:
+    """Return the page."""
+    hosts = sum(len(group.hosts) for group in comparison.groups)
+    return page(
+        "compare",
+        title=f"Comparison of {hosts} hosts",
+        made=stamp(made),
+        comparison=comparison,
+        heads=COLUMNS,
+        rows=rows,
+        ordered=_ordered,
+        colour=_colour,
+    )
+
+
+def _ordered(group: CompareGroup) -> list[Column]:
+    """Return the columns in which somebody stands out, then the figures, then what all have alike."""
+    out = {item.column for item in group.outliers}
+    return sorted(group.columns, key=lambda column: (column.id not in out, column.kind == "setting"))
+
+
+def _colour(cell: Cell) -> str:
+    """Return green at the median, red far from it and for who stands out; grey where there are too few to say."""
+    if cell.deviation is None:
+        return "#e5e7eb"
+    share = max(0.0, 1.0 - abs(cell.deviation) / _FULL) * (_OUT if cell.standing == "outlier" else 1.0)
+    return f"hsl({share * 140:.0f} 62% 76%)"

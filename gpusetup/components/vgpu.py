@@ -13,7 +13,7 @@ from gpusetup.components.base import Component, working_driver
 from gpusetup.components.record import record_of
 from gpusetup.components.values import choice, given, path, wrong
 from gpusetup.errors import PreflightError
-from gpusetup.matrix.vgpu import files_of, fitting
+from gpusetup.matrix.systems import files_of, fitting
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.platforms import Cloud
 from gpusetup.model.settings import VgpuFeature

@@ -10,7 +10,7 @@ from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, sxid
 from gpusetup.doctor.library_packages import number_told
 from gpusetup.doctor.package_advice import package_told
 from gpusetup.doctor.scan import scan
-from gpusetup.recovery.xids import known as xid
+from gpusetup.recovery.table import known as xid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

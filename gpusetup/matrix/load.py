@@ -127,7 +127,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
     try:
         content = _bytes(name, path)
         if base is not None:
-            from gpusetup.matrix.extend import complete
+            from gpusetup.matrix.references import complete
 
             content = complete(content, base)
         decoded = msgspec.json.decode(content, type=struct_of(name))
@@ -179,7 +179,7 @@ class Matrix:
     def _load(self, name: str, kind: type[File]) -> File:
         loaded = load_file(name, self.path(name))
         if (more := self.addition(name)) is not None:
-            from gpusetup.matrix.extend import extended
+            from gpusetup.matrix.references import extended
 
             loaded = extended(loaded, load_file(name, more, base=loaded))
         assert isinstance(loaded, kind)  # noqa: S101 - FILES says so

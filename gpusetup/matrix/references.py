@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from os.path import basename
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.platforms import GpuFile, OsRelease
@@ -14,7 +16,32 @@ from gpusetup.model.release import CudaFile, DriverFile, TorchFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_references"]
+__all__ = ["check_references", "complete", "extended"]
+
+
+File = TypeVar("File", bound="MatrixFile")
+
+
+def complete(addition: bytes, base: MatrixFile) -> bytes:
+    """Return the addition as a whole document: fields that it leaves out are empty, its day is the base's."""
+    raw: dict[str, Any] = msgspec.json.decode(addition, type=dict[str, Any])
+    whole: dict[str, Any] = {}
+    for name in base.__struct_fields__:
+        value = getattr(base, name)
+        whole[name] = {} if isinstance(value, dict) else [] if isinstance(value, tuple) else value
+    return msgspec.json.encode(whole | raw)
+
+
+def extended(base: File, addition: MatrixFile) -> File:
+    """Return the base with the addition's records behind its own; a source of the same key is the addition's."""
+    changes: dict[str, Any] = {}
+    for name in base.__struct_fields__:
+        ours, theirs = getattr(base, name), getattr(addition, name)
+        if isinstance(ours, dict):
+            changes[name] = {**ours, **theirs}
+        elif isinstance(ours, tuple):
+            changes[name] = (*ours, *theirs)
+    return msgspec.structs.replace(base, date=max(base.date, addition.date), **changes)
 
 
 class Known(Protocol):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpusetup.monitoring.tables import alerts, metrics
-from gpusetup.recovery.xids import catalogue as xids
+from gpusetup.recovery.table import catalogue as xids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.monitoring.tables import Alert, Metric, Series
+    from gpusetup.monitoring.tables import Alert, Case, Metric, Series
 
-__all__ = ["LABELS", "alert_rules", "expression", "fatal_xids", "recording_rules"]
+__all__ = ["LABELS", "alert_rules", "expression", "fatal_xids", "recording_rules", "rule_tests"]
+
 
 LABELS = ("instance", "uuid", "gpu", "model")
 """What every figure of a GPU is told apart by, whoever exports it."""
@@ -109,3 +112,155 @@ def _xid_expressions() -> Iterator[str]:
         minutes = f"{_DRIVER_LOG_SECONDS // 60}m"
         fresh = f"({name} > 0 and (changes({name}[{minutes}]) > 0 or {name} unless {name} offset {minutes}))"
         yield f'(count_values by ({by}) ("xid", {_labelled(fresh)}) > 0) * 0 + 1'
+
+
+_UUID = "5f4f9a1c-0000-4000-8000-00000000000{}"
+_MODEL = "NVIDIA H100 80GB HBM3"
+_INSTANCE = "(instance)"
+"""Stands for the case that a series belongs to."""
+_NUMBER = re.compile(r"(^|[ +])(-?[\d.]+)")
+"""A value or a step; how often it comes stands behind an x."""
+_XID = {
+    "dcgm counter": 'DCGM_EXP_XID_ERRORS_COUNT{{{labels},xid="{xid}"}}',
+    "dcgm gauge": "DCGM_FI_DEV_XID_ERRORS{{{labels}}}",
+    "dcgm 4.7 gauge": "DCGM_FI_DEV_XID_ERROR{{{labels}}}",
+    "smi": 'nvidia_smi_xid_last_timestamp_seconds{{{labels},xid="{xid}"}}',
+}
+_AS_THEY_ARE = {
+    "up": f'up{{instance="{_INSTANCE}",job="gpu"}}',
+    "gpusetup_verify_check": f'gpusetup_verify_check{{instance="{_INSTANCE}",host="a1",check="gpu.ecc",level="quick",',
+    "gpusetup_verify_timestamp_seconds": f'gpusetup_verify_timestamp_seconds{{instance="{_INSTANCE}",host="a1"}}',
+    "gpusetup_textfile_timestamp_seconds": f'gpusetup_textfile_timestamp_seconds{{instance="{_INSTANCE}"}}',
+    "gpusetup_textfile_up": f'gpusetup_textfile_up{{instance="{_INSTANCE}"}}',
+    "node_systemd_unit_state": f'node_systemd_unit_state{{instance="{_INSTANCE}",name="gpusetup-drift.service",',
+}
+_LABELS = {
+    "gpu": {"instance": _INSTANCE, "uuid": _UUID.format(0), "gpu": "0", "model": _MODEL},
+    "host": {"instance": _INSTANCE},
+    "check": {"instance": _INSTANCE, "host": "a1", "check": "gpu.ecc"},
+    "report": {"instance": _INSTANCE, "host": "a1"},
+    "unit": {"instance": _INSTANCE, "name": "gpusetup-drift.service"},
+}
+
+
+class _Given(NamedTuple):
+    """One figure of a case: our name for it, which GPU, its values."""
+
+    name: str
+    gpu: int
+    values: str
+
+
+def rule_tests(rules: tuple[str, ...]) -> dict[str, Any]:
+    """Return promtool's test file for these rule files: a group for each alert, an instance for each case."""
+    return {"rule_files": list(rules), "evaluation_interval": "1m", "tests": [_group(alert) for alert in alerts()]}
+
+
+def _group(alert: Alert) -> dict[str, Any]:
+    series: list[dict[str, str]] = []
+    questions = []
+    for fires, cases in ((True, alert.fires), (False, alert.silent)):
+        for number, case in enumerate(cases, 1):
+            for way, given in _ways(case):
+                instance = f"{'fires' if fires else 'silent'} {number} {way}"
+                series += [item | {"series": item["series"].replace(_INSTANCE, instance)} for item in given]
+                questions.append(_question(alert, case, instance, fires=fires))
+    return {"name": alert.name, "interval": "1m", "input_series": series, "promql_expr_test": questions}
+
+
+def _question(alert: Alert, case: Case, instance: str, *, fires: bool) -> dict[str, Any]:
+    about = {"alertname": alert.name, "alertstate": "firing", "instance": instance}
+    labels = _LABELS[alert.of] | about | alert.labels | {"severity": alert.severity}
+    expected = [{"labels": f"ALERTS{_braces(labels)}", "value": 1}] if fires else []
+    return {"expr": f"ALERTS{_braces(about)}", "eval_time": case.at, "exp_samples": expected}
+
+
+def _braces(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _ways(case: Case) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Yield the series of a case as each exporter would give them, in each of its generations."""
+    given = [_given(key, values) for key, values in case.given.items()]
+    if given[0].name.startswith("xid:"):
+        for way, form in _XID.items():
+            yield way, _xid_series(form, given[0])
+        return
+    figures = [item for item in given if item.name in _metrics()]
+    others = [{"series": _as_it_is(item.name), "values": item.values} for item in given if item not in figures]
+    if not figures:
+        yield "any exporter", others
+    generations = max((len(_metrics()[item.name].series) for item in figures), default=0)
+    seen = []
+    for generation in range(generations):
+        chosen = [(item, _generation(_metrics()[item.name], generation)) for item in figures]
+        names = [series.metric for _, series in chosen]
+        if len({series.exporter for _, series in chosen}) == 1 and names not in seen:
+            seen.append(names)
+            yield " and ".join(names), [*_series(chosen), *others]
+
+
+def _generation(metric: Metric, number: int) -> Series:
+    """Return the series of a generation; a figure that was never renamed is the same in all of them."""
+    return metric.series[min(number, len(metric.series) - 1)]
+
+
+def _series(chosen: list[tuple[_Given, Series]]) -> list[dict[str, str]]:
+    found = []
+    for item, series in chosen:
+        name = f"{series.metric}{{{_theirs(series.exporter, item.gpu)}}}"
+        found.append({"series": name, "values": _in_their_unit(item, series)})
+    return found + _infos({item.gpu for item, series in chosen if series.exporter == "smi"})
+
+
+def _infos(gpus: set[int]) -> list[dict[str, str]]:
+    """Return what names the GPUs of the light exporter."""
+    return [
+        {
+            "series": f'nvidia_smi_gpu_info{{{_theirs("smi", gpu)},index="{gpu}",name="{_MODEL}"}}',
+            "values": "1x200",
+        }
+        for gpu in sorted(gpus)
+    ]
+
+
+def _xid_series(form: str, given: _Given) -> list[dict[str, str]]:
+    number = given.name.partition(":")[2]
+    exporter = "smi" if form.startswith("nvidia_smi") else "dcgm"
+    values = given.values
+    if "LAST" in form.upper():
+        values = "60x20"
+    elif "xid=" not in form:
+        values = f"{number}x20"
+    series = [{"series": form.format(labels=_theirs(exporter, 0), xid=number), "values": values}]
+    return series + _infos({0} if exporter == "smi" else set())
+
+
+def _theirs(exporter: str, gpu: int) -> str:
+    """Return the labels that an exporter gives a GPU."""
+    uuid = _UUID.format(gpu)
+    if exporter == "smi":
+        return f'instance="{_INSTANCE}",uuid="{uuid}"'
+    return f'instance="{_INSTANCE}",gpu="{gpu}",UUID="GPU-{uuid}",modelName="{_MODEL}",Hostname="node1"'
+
+
+def _in_their_unit(item: _Given, series: Series) -> str:
+    """Return values in promtool's notation (a+bxn) in the unit of an exporter."""
+    return _NUMBER.sub(lambda found: f"{found[1]}{float(found[2]) / series.scale:.10g}", item.values)
+
+
+def _as_it_is(name: str) -> str:
+    """Return a series that is no figure of a GPU, with the labels that it has."""
+    metric, brace, rest = name.partition("{")
+    known = _AS_THEY_ARE[metric]
+    return known + rest if brace else known
+
+
+def _given(key: str, values: str) -> _Given:
+    name, _, which = key.partition(" ")
+    return _Given(name, int(bool(which)), values)
+
+
+@cache
+def _metrics() -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics()}

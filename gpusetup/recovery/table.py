@@ -1,4 +1,4 @@
-"""The table: needs, and what the driver's words, the catalogue's buckets and our causes stand for."""
+"""Needs: what the driver's words, the catalogue of Xid numbers and our causes stand for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,72 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from gpusetup.model.diagnosis import Need, Recovery, Step
-from gpusetup.recovery.xids import Source, meaning
+from gpusetup.model.recovery import Need, Recovery, Step
+from gpusetup.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["gravest", "numbers", "of_cause", "of_driver", "of_xid", "recovery", "table"]
+__all__ = [
+    "Meaning",
+    "Source",
+    "XidCatalogue",
+    "catalogue",
+    "gravest",
+    "known",
+    "meaning",
+    "numbers",
+    "of_cause",
+    "of_driver",
+    "of_xid",
+    "recovery",
+    "table",
+]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A document somebody can look up."""
+
+    title: str
+    publisher: str
+    url: str = ""
+
+
+class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an Xid says and how grave it is."""
+
+    verdict: Verdict
+    text: str
+    action: str
+    bucket: str = "unknown"
+    """What NVIDIA's catalogue calls the immediate action."""
+    sources: tuple[str, ...] = ()
+
+
+class XidCatalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file."""
+
+    schema: str
+    date: str
+    sources: dict[str, Source]
+    default: Meaning
+    xids: dict[int, Meaning]
+
+
+@cache
+def catalogue() -> XidCatalogue:
+    """Load the catalogue."""
+    return msgspec.json.decode((Path(__file__).parent / "data/xid.json").read_bytes(), type=XidCatalogue)
+
+
+def known(number: int) -> Meaning | None:
+    """Return what an Xid means, None of one that the catalogue lacks."""
+    return catalogue().xids.get(number)
+
+
+def meaning(number: int) -> Meaning:
+    """Return what an Xid means; an unknown one says so."""
+    return known(number) or catalogue().default
 
 
 class NeedRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.matrix.gpus import find_gpu, gpus_named, kind_of
-from gpusetup.matrix.systems import find_system, systems_named
-from gpusetup.matrix.vgpu import files_of, hosts_that_take
+from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, systems_named
 from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed

@@ -6,8 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpusetup.recovery.table import of_xid
-from gpusetup.recovery.xids import catalogue
+from gpusetup.recovery.table import catalogue, of_xid
 from gpusetup.verify.decay import CHECK as DECAY
 from gpusetup.verify.decay import decay_page
 from gpusetup.verify.expected import expectations

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import resource
 import selectors
 import time
+import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.content import host_code
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.route import Route, route_of
 from gpusetup.drive.runner import Running
 from gpusetup.errors import BadInputError
 from gpusetup.watch.link import Link
-from gpusetup.watch.program import sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +24,47 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from gpusetup.drive.route import Route
+    from gpusetup.drive.events import HostProgress
+    from gpusetup.drive.playbook import Observer, Session
 
-__all__ = ["Fleet"]
+__all__ = ["ACTION", "Fleet", "routes", "sent"]
+
+
+_ROLE, _START, _AGENT = "gpu_monitoring", "gpu_read/unpacked.py", "gpu_read/agent.py"
+
+
+def sent(every: float) -> bytes:
+    """Return the line that `gpusetup.drive.route.BOOT` reads."""
+    programs = host_code("programs")
+    start = programs.texts(_ROLE, _START)[_START] + "\nstart(*L[1:])\n"
+    files = programs.texts(_ROLE, _AGENT)
+    texts = {_module(place): text for place, text in files.items() if not place.endswith("/__init__.py")}
+    packed = zlib.compress(json.dumps([start, texts, _module(_AGENT), {"every": every}]).encode())
+    return base64.b64encode(packed) + b"\n"
+
+
+def _module(place: str) -> str:
+    return place.removesuffix(".py").replace("/", ".")
+
+
+ACTION = "gpu_reach"
+_DEADLINE = 300.0
+
+
+def routes(session: Session, observer: Observer | None = None) -> list[Route]:
+    """Ask Ansible how it would reach each host of the inventory; no host is spoken to yet."""
+    run = run_playbook(session, "reach", deadline=_DEADLINE, observer=observer)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    return [_route(host) for host in run.track.hosts.values()]
+
+
+def _route(host: HostProgress) -> Route:
+    if host.failure is not None:
+        return Route(host.name, problem=" ".join(host.failure.message.split())[:300])
+    answer = host.data.get(ACTION)
+    return route_of(host.name, answer) if answer else Route(host.name, problem="Ansible left it out")
+
 
 _PIPES, _OTHERS = 3, 256
 _AT_ONCE = 25

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.watch import figures as f
-from gpusetup.watch.select import SORTS, Filter, ordered, ordered_gpus
+from gpusetup.watch.figures import SORTS, Filter, ordered, ordered_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

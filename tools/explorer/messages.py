@@ -21,7 +21,7 @@ from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
 from gpusetup.doctor.references import pages as reference_pages
 from gpusetup.doctor.scan import STAMP
 from gpusetup.doctor.text import needs
-from gpusetup.recovery.xids import known as xid
+from gpusetup.recovery.table import known as xid
 from tools.explorer.expressions import script
 
 if TYPE_CHECKING:

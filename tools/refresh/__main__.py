@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.matrix import differences, kept
+from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, canonical
 from tools.refresh.asking import Contradiction
 from tools.refresh.judging import changed, new_breaches
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None, data: Path = DATA) -> int:
         print(f"! {text}", file=sys.stderr)
     code = max((BAD_INPUT if isinstance(fault, Contradiction) else UNREACHABLE for _, fault in failed), default=DONE)
     files = _files(before.files, gathered)
-    found = tuple(differences.changes(before.files, files))
+    found = tuple(kept.changes(before.files, files))
     if not found:
         print("nothing is new")
         return code

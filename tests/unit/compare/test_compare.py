@@ -9,8 +9,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.cli.schema import schema_of
-from gpusetup.compare.hosts import compared
-from gpusetup.compare.standing import figures_apart, settings_apart
+from gpusetup.compare.hosts import compared, figures_apart, settings_apart
 from gpusetup.compare.text import rows
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup

@@ -11,7 +11,7 @@ from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, statuses, sxid
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.matrix.load import matrix
-from gpusetup.recovery.xids import known as xid
+from gpusetup.recovery.table import known as xid
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"

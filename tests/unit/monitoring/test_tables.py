@@ -10,7 +10,7 @@ import pytest
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.monitoring import tables
 from gpusetup.monitoring.rules import alert_rules, expression, fatal_xids, recording_rules
-from gpusetup.recovery.xids import meaning
+from gpusetup.recovery.table import meaning
 from gpusetup.verify.pages import explained
 
 ALERTS = pytest.mark.parametrize("alert", tables.alerts(), ids=lambda alert: alert.name)

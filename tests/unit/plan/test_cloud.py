@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
-from gpusetup.matrix.vgpu import files_of
+from gpusetup.matrix.systems import files_of
 from gpusetup.model.request import Requirement
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.test_guest import guest, planned

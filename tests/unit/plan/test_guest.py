@@ -10,7 +10,7 @@ import pytest
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
-from gpusetup.matrix.vgpu import fitting
+from gpusetup.matrix.systems import fitting
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.drive.route import BOOT
-from gpusetup.watch.program import sent
+from gpusetup.watch.fleet import sent
 
 AGENT = import_module("gpu_read.agent")
 

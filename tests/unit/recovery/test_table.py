@@ -12,8 +12,8 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Need, Step
 from gpusetup.monitoring.tables import alerts
+from gpusetup.recovery.table import catalogue as xids
 from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, recovery, table
-from gpusetup.recovery.xids import catalogue as xids
 
 
 def test_every_word_of_the_table_has_a_need_and_a_source_that_is_there():

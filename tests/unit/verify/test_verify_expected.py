@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from gpusetup.recovery.xids import catalogue
+from gpusetup.recovery.table import catalogue
 from gpusetup.verify import expected
 from tests.unit.verify.verify_documents import FIXTURES, captured, results
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.watch.select import Filter, ordered
+from gpusetup.watch.figures import Filter, ordered
 from gpusetup.watch.view import View
 
 from .conftest import Silent, gpu, program

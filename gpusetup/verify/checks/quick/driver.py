@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gpusetup.components import judge as verdicts
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.recovery.since import Reset, settled
-from gpusetup.recovery.table import of_xid
-from gpusetup.recovery.xids import meaning
+from gpusetup.recovery.table import meaning, of_xid
 from gpusetup.verify.expected import product
 from gpusetup.verify.registry import check, from_items, took
 
