@@ -24,11 +24,10 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import site
-from gpusetup.supply.apt_root import AptRoot
-from gpusetup.supply.choosing import Asked, Supply
+from gpusetup.supply.apt_repository import AptRoot
+from gpusetup.supply.choosing import Asked, Supply, wheels_of
 from gpusetup.supply.fetching import sized
 from gpusetup.supply.signing import signer
-from gpusetup.supply.wheels import wheels_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -126,7 +126,7 @@ def _question(
     **wishes: bool,
 ) -> Request:
     from gpusetup.matrix.load import matrix as load
-    from gpusetup.resolve.question import question
+    from gpusetup.resolve.requests import question
 
     named = (gpu,) if isinstance(gpu, str) else gpu
     return question(requirements, load(), gpus=named, os=os, arch=arch, driver=driver, **wishes)

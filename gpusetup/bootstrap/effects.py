@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import random
 import sys
@@ -16,8 +17,8 @@ import msgspec
 from gpusetup.bootstrap.image import PER_BOOT, seal
 from gpusetup.bootstrap.machine import Outcome, pause_before
 from gpusetup.bootstrap.record import write_whole
-from gpusetup.bootstrap.timer import TIMER, units
-from gpusetup.bootstrap.waiting import wait_for_cloud_init, wait_for_packages
+from gpusetup.bootstrap.web import Unfetched, fetch
+from gpusetup.content import host_code
 from gpusetup.drive.runner import run, stream
 from gpusetup.errors import Exit
 from gpusetup.model.status import Problem
@@ -29,7 +30,133 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Finished
     from gpusetup.model.status import Status
 
-__all__ = ["HOME", "LOCK_FILE", "Effects", "boot_id", "outcome_of_apply"]
+__all__ = [
+    "HOME",
+    "LOCK_FILE",
+    "TIMER",
+    "Effects",
+    "boot_id",
+    "cloud_init_problem",
+    "fetch_lock",
+    "outcome_of_apply",
+    "package_lock_problem",
+    "units",
+    "wait_for_cloud_init",
+    "wait_for_packages",
+]
+
+
+_TICK = 1.0
+
+
+def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TICK) -> Problem | None:
+    """Wait until nobody works on packages."""
+    locks = host_code("gpu_probe.locks")
+    end = time.monotonic() + deadline
+    while (held := locks.holder(str(root))) is not None:
+        if time.monotonic() >= end:
+            who = f"{held['command'] or 'another program'} (process {held['pid']})"
+            return package_lock_problem(held["file"], who, deadline)
+        time.sleep(tick)
+    return None
+
+
+def wait_for_cloud_init(deadline: float, run: Path = Path("/run/cloud-init"), tick: float = _TICK) -> Problem | None:
+    """Wait until cloud-init has finished this boot; one that is absent or switched off is not waited for."""
+    end = time.monotonic() + deadline
+    while run.is_dir() and not (run / "result.json").exists() and not (run / "disabled").exists():
+        if time.monotonic() >= end:
+            return cloud_init_problem(deadline)
+        time.sleep(tick)
+    return None
+
+
+def package_lock_problem(path: str, holder: str, deadline: float) -> Problem:
+    """Say who is in the way."""
+    return Problem(
+        reference="GS-745",
+        message=f"{holder} holds {path}; waited {deadline:.0f} s for it",
+        hint="wait for it, or see what it is waiting for",
+        exit=5,
+    )
+
+
+def cloud_init_problem(deadline: float) -> Problem:
+    """Say that cloud-init does not end."""
+    return Problem(
+        reference="GS-746",
+        message=f"cloud-init has not finished within {deadline:.0f} s",
+        hint="see what it waits for: cloud-init status --long",
+        exit=5,
+    )
+
+
+TIMER = "gpusetup-recheck.timer"
+_SERVICE = """[Unit]
+Description=gpusetup: check this machine for drift and for a newly pinned lock
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=oneshot
+EnvironmentFile=-/etc/gpusetup/environment
+Environment=LC_ALL=C.UTF-8 HOME=/root
+ExecStart=/opt/gpusetup-controller/bin/gpusetup cloud-init bootstrap recheck
+# 9: something differs, or a reboot is pending; the status says what.
+SuccessExitStatus=9
+KillMode=process
+"""
+_TIMER = """[Unit]
+Description=gpusetup: check this machine every {seconds} s
+
+[Timer]
+OnActiveSec={seconds}s
+OnUnitActiveSec={seconds}s
+RandomizedDelaySec={spread}s
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def units(config: Config) -> dict[str, str]:
+    """Return name and text of each unit; nothing when nobody asked for re-checks."""
+    if not config.recheck:
+        return {}
+    # Machines that were made together do not ask the mirror together.
+    spread = max(config.splay, config.recheck // 10)
+    return {
+        "gpusetup-recheck.service": _SERVICE,
+        TIMER: _TIMER.format(seconds=config.recheck, spread=spread),
+    }
+
+
+_LIMIT = 4 * 1024 * 1024
+
+
+def fetch_lock(config: Config, target: Path) -> Problem | None:
+    """Fetch, compare, keep; a lock that is there already with that digest is not fetched again."""
+    if target.exists() and _digest(target.read_bytes()) == config.lock_sha256:
+        return None
+    try:
+        raw = fetch(config.lock_url, limit=_LIMIT, patience=config.fetch_deadline)
+    except Unfetched as error:
+        return Problem(
+            reference="GS-750", message=f"the lock cannot be fetched: {error}", exit=6,
+            hint="check the server, and that the machine can reach it",
+        )  # fmt: skip
+    if (found := _digest(raw)) != config.lock_sha256:
+        return Problem(
+            reference="GS-751", message=f"{config.lock_url} has the digest {found}, not {config.lock_sha256}",
+            hint="pin the new digest in the user-data of new machines, or serve the old lock", exit=3,
+        )  # fmt: skip
+    write_whole(target, raw)
+    return None
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
 
 HOME = Path("/var/lib/gpusetup/bootstrap")
 LOCK_FILE = Path("/etc/gpusetup/lock.json")
@@ -101,7 +228,6 @@ class Effects:
         return _outcome(problem or wait_for_packages(self.config.wait_deadline))
 
     def _fetch(self, _: Status) -> Outcome:
-        from gpusetup.bootstrap.pull import fetch_lock
 
         return _outcome(fetch_lock(self.config, LOCK_FILE))
 

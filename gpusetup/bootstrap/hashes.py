@@ -19,9 +19,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gpusetup.bootstrap.pip import last_words, pip
-from gpusetup.bootstrap.trust import authorities
-from gpusetup.bootstrap.wheels import target_environment, target_tags
+from gpusetup.bootstrap.web import authorities
+from gpusetup.bootstrap.wheels import last_words, pip, target_environment, target_tags
 from gpusetup.content import host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, NoStackError, UnreachableError

@@ -5,16 +5,28 @@ from __future__ import annotations
 import random
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from gpusetup.bootstrap.trust import authorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import requests
 
-__all__ = ["Unfetched", "fetch", "passes", "session"]
+__all__ = ["Unfetched", "authorities", "fetch", "passes", "session"]
+
+
+_LISTS = (
+    "etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu
+    "etc/pki/tls/certs/ca-bundle.crt",  # Enterprise Linux, Amazon Linux
+    "var/lib/ca-certificates/ca-bundle.pem",  # SUSE
+)
+
+
+def authorities(root: Path = Path("/")) -> str | bool:
+    """Return the machine's list for `requests`, which would bring a list of its own; without one, that one counts."""
+    return next((str(root / name) for name in _LISTS if (root / name).is_file()), True)
+
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 _TIMEOUT = 60.0

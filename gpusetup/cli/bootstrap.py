@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Run it; every line goes to the log and to standard output, which is the journal under systemd."""
     from gpusetup.bootstrap.config import read_config
-    from gpusetup.bootstrap.recheck import recheck
-    from gpusetup.bootstrap.run import LOG_FILE, bootstrap
+    from gpusetup.bootstrap.run import LOG_FILE, bootstrap, recheck
 
     config = read_config()
     descriptor = os.open(LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Serve until somebody ends it."""
     listening.check_installed()
-    from gpusetup.supply.serving import server_of
+    from gpusetup.supply.server import server_of
 
     place = listening.place_of(arguments.listen)
     tls = listening.tls_of(arguments.certificate, arguments.key)

@@ -103,8 +103,7 @@ def _slurm(arguments: argparse.Namespace) -> _Written:
 
 
 def _kubernetes(arguments: argparse.Namespace) -> _Written:
-    from gpusetup.handover.files import kubernetes_files
-    from gpusetup.handover.kubernetes import handover
+    from gpusetup.handover.kubernetes import handover, kubernetes_files
 
     nodes = _nodes(arguments.lock) if arguments.lock else {}
     if nodes and not (arguments.inventory or arguments.facts):
@@ -123,7 +122,7 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
 def _nodes(path: str) -> dict[str, str]:
     from gpusetup.bootstrap.userdata import first_stage
     from gpusetup.cli.lock import load_lock
-    from gpusetup.handover.node_page import node_files
+    from gpusetup.handover.nodewright import node_files
 
     return node_files(load_lock(path), Path(path).read_text(encoding="utf-8"), first_stage())
 

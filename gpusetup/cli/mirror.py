@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.documents import Mirror, Mirrored
     from gpusetup.plan.settings import read_level, settings_for
-    from gpusetup.resolve.question import question
+    from gpusetup.resolve.requests import question
     from gpusetup.supply import mirroring
     from gpusetup.supply.signing import fingerprints_of, signer
 

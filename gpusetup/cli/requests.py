@@ -6,7 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-from gpusetup.resolve.question import question
+from gpusetup.resolve.requests import question
 
 if TYPE_CHECKING:
     import argparse

@@ -367,7 +367,7 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
 
 def _tell(report: Report, path: str) -> None:
     """Say on standard error what the file holds."""
-    from gpusetup.report.words import counted
+    from gpusetup.report.model import counted
 
     for host in report.hosts:
         output.say(f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"))

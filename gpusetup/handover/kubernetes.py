@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.components.record import record_of
+from gpusetup.handover.text import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["Handover", "handover"]
+__all__ = ["Handover", "handover", "kubernetes_files"]
+
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _RUNTIMES = ("containerd", "crio")
@@ -162,4 +164,35 @@ def label_script(labels: Mapping[str, tuple[str, ...]]) -> str:
     for node, found in sorted(labels.items()):
         bare = " ".join(label.partition("=")[0] + "-" for label in found)
         lines.append(f"# back: kubectl label node {shlex.quote(node)} {bare}")
+    return "\n".join(lines) + "\n"
+
+
+_MADE = "# Written by gpusetup from what the hosts are.\n"
+
+
+def kubernetes_files(found: Handover) -> dict[str, str]:
+    """Return what is written, by name."""
+    files = {"gpu-operator-values.yaml": yaml_text(found.values, made=_MADE), "README.md": _page(found)}
+    if found.labels:
+        files["label-nodes.sh"] = label_script(found.labels)
+    if found.runtime_class is not None:
+        files["runtimeclass.yaml"] = yaml_text(found.runtime_class, made=_MADE)
+    return files
+
+
+def _page(found: Handover) -> str:
+    lines = ["# Hand-over to Kubernetes", "", "```bash"]
+    if found.labels:
+        lines.append("sh label-nodes.sh")
+    lines += [
+        "helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace \\",
+        "    -f gpu-operator-values.yaml",
+        "```",
+        "",
+        "## What host and operator would both do",
+        "",
+        *(f"- {text}" for text in found.twice or ("nothing: the hosts have none of it yet",)),
+    ]
+    if found.warnings:
+        lines += ["", "## To look at", "", *(f"- {text}" for text in found.warnings)]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,8 @@ from gpusetup.handover.text import yaml_text
 if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
-__all__ = ["IMAGE", "LABEL", "configuration", "label_value", "nodewright_files"]
+__all__ = ["IMAGE", "LABEL", "configuration", "daemonset_text", "label_value", "node_files", "nodewright_files"]
+
 
 LABEL = "gpusetup/lock"
 """A node is changed only when it has this label, with the lock's digest: nobody changes a whole cluster by mistake."""
@@ -107,3 +108,118 @@ def _resource(lock: Lock, text: str) -> dict[str, Any]:
             "packages": {"gpusetup": package},
         },
     }
+
+
+_NAMESPACE = "gpusetup"
+_ON_NODE = "/var/lib/gpusetup-node"
+_ENTER = f"nsenter -t 1 -m -u -i -n -p -- env SKYHOOK_DIR={_ON_NODE} HOME=/root sh {_ON_NODE}/skyhook_dir"
+_COPY = "rm -rf /node/* && cp -r /skyhook-package/. /node/ && mkdir -p /node/configmaps && cp /lock/* /node/configmaps/"
+
+
+def daemonset_text(lock: Lock, text: str) -> str:
+    """Return namespace, lock and DaemonSet as one file."""
+    name = f"gpusetup-{label_value(lock)}"
+    labels = {"app.kubernetes.io/name": "gpusetup", LABEL: label_value(lock)}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": _NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}},
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": _NAMESPACE},
+        "data": configuration(text),
+    }
+    daemonset = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": _NAMESPACE, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            # The next node is changed when the one before it is ready, which is when its checks pass.
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(lock, name)},
+        },
+    }
+    return "".join(yaml_text(document, made="") for document in (namespace, config, daemonset))
+
+
+def _pod(lock: Lock, name: str) -> dict[str, Any]:
+    return {
+        "nodeSelector": {LABEL: label_value(lock)},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "hostPID": True,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1800,
+        "initContainers": [_container("apply", f"{_COPY} && exec {_ENTER}/node.sh", mounts=True)],
+        "containers": [
+            {
+                **_container("verified", "exec sleep 2147483647"),
+                "readinessProbe": {
+                    "exec": {"command": ["sh", "-c", f"exec {_ENTER}/verify.sh"]},
+                    "periodSeconds": 600,
+                    "timeoutSeconds": 120,
+                    "failureThreshold": 1,
+                },
+            }
+        ],
+        "volumes": [
+            {"name": "node", "hostPath": {"path": _ON_NODE, "type": "DirectoryOrCreate"}},
+            {"name": "lock", "configMap": {"name": name}},
+        ],
+    }
+
+
+def _container(name: str, script: str, *, mounts: bool = False) -> dict[str, Any]:
+    container = {
+        "name": name,
+        "image": f"{IMAGE}:{__version__}",
+        "command": ["sh", "-c", script],
+        "securityContext": {"privileged": True},
+    }
+    if mounts:
+        return {
+            **container,
+            "volumeMounts": [
+                {"name": "node", "mountPath": "/node"},
+                {"name": "lock", "mountPath": "/lock", "readOnly": True},
+            ],
+        }
+    return container
+
+
+def node_files(lock: Lock, text: str, first_stage: str) -> dict[str, str]:
+    """Return all that brings nodes to a lock, by name."""
+    return nodewright_files(lock, text, first_stage) | {
+        "daemonset.yaml": daemonset_text(lock, text),
+        "NODES.md": _page(lock),
+    }
+
+
+def _page(lock: Lock) -> str:
+    return f"""\
+# Nodes to a lock
+
+1. The image, with gpusetup inside. Write your registry into the files in place of registry.example.com.
+
+   ```bash
+   gpusetup bundle --controller-only --out node/bundle
+   podman build --tag {IMAGE}:{__version__} node && podman push {IMAGE}:{__version__}
+   ```
+
+2. One of the two. A mirror and the like (`gpusetup_source`) belong into the key `variables.json`, as JSON.
+
+   ```bash
+   kubectl apply -f nodewright.yaml     # NodeWright drains a node, applies, reboots, verifies; one node at a time
+   kubectl apply -f daemonset.yaml      # without NodeWright: applies and verifies; draining and rebooting are yours
+   ```
+
+3. The nodes, one first. Nothing happens on a node without this label.
+
+   ```bash
+   kubectl label node NODE {LABEL}={label_value(lock)}
+   ```
+
+Back: set `uninstall.apply: true` in nodewright.yaml (NodeWright), or `gpusetup remove --yes` on the node.
+"""

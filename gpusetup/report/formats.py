@@ -1,13 +1,20 @@
-"""From a report to text in a format that was asked for by name."""
+"""From a report to text in a format by name; and the JSON document that scripts read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from gpusetup.model.examined import VerifyReport, VerifySummary
+from gpusetup.report.model import counts
 
 if TYPE_CHECKING:
-    from gpusetup.report.model import Report
+    from gpusetup.report.model import HostReport, Report
 
-__all__ = ["FORMATS", "render"]
+__all__ = ["FORMATS", "render", "to_document"]
+
 
 FORMATS = ("text", "json", "junit", "html", "prometheus")
 
@@ -29,9 +36,34 @@ def render(report: Report, name: str, *, watched: bool = False) -> str:
     if name == "json":
         import msgspec
 
-        from gpusetup.report.document import to_document
-
         return msgspec.json.format(msgspec.json.encode(to_document(report)), indent=2).decode() + "\n"
     from gpusetup.report.text import to_text
 
     return to_text(report, watched=watched)
+
+
+def to_document(report: Report) -> dict[str, Any]:
+    """Return the document."""
+    document = VerifyReport(
+        ok=report.ok,
+        level=report.level,
+        started=report.started,
+        seconds=report.seconds,
+        program=report.program,
+        hosts={host.name: host.results for host in report.hosts},
+        summary={host.name: _summary(host) for host in report.hosts},
+    )
+    told: dict[str, Any] = msgspec.to_builtins(document)
+    return told
+
+
+def _summary(host: HostReport) -> VerifySummary:
+    return VerifySummary(
+        verdict=host.verdict,
+        counts=counts(host.results),
+        seconds=host.seconds,
+        rows={row.label: row.text for row in host.rows},
+        state=host.state or UNSET,
+        problem=host.problem or UNSET,
+        simulated=True if host.simulated else UNSET,
+    )

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from gpusetup.report.words import BLAME, figures
+from gpusetup.report.model import BLAME, figures
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.drive.causes import common, in_short
-from gpusetup.report.words import BLAME, counted, duration, figures
+from gpusetup.report.model import BLAME, counted, duration, figures
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,8 +19,8 @@ from gpusetup.model.stack import (
     TorchChoice,
 )
 from gpusetup.resolve.constraints import python_tags
-from gpusetup.resolve.libraries import limits_of
-from gpusetup.resolve.pythons import pythons
+from gpusetup.resolve.hardware import limits_of
+from gpusetup.resolve.runtimes import pythons
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 

@@ -5,27 +5,105 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
 from gpusetup.resolve import explain
 from gpusetup.resolve.answer import stack_of
-from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import reasons
+from gpusetup.resolve.search import minimal_conflict
 from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
+from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.stack import Relation
     from gpusetup.resolve.space import Space
 
-__all__ = ["check_set", "fits", "resolve"]
+__all__ = ["check_set", "fits", "resolve", "with_others"]
+
+
+_WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
+
+
+def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Resolution:
+    """Return a stack with every toolkit that was asked for; the reasons say of each why it is this release."""
+    wish = next(item for item in request.requirements if item.beside)
+    first = replace(request, requirements=_with(request.requirements, replace(wish, beside=())), recorded=_own(request))
+    others = [_alone(request, specifier) for specifier in wish.beside]
+    main = resolve(first, matrix)
+    try:
+        found = [resolve(_on(other, _driver(main)), matrix) for other in others]
+    except NoStackError:
+        needed = max((_driver(resolve(other, matrix)) for other in others), key=nv)
+        main = resolve(_on(first, needed), matrix)
+        found = [resolve(_on(other, needed), matrix) for other in others]
+    cudas = tuple(other.stack.cuda for other in found if other.stack.cuda is not None)
+    driver = main.stack.driver
+    if driver is not None:
+        weakest = max((driver.relation, *(cuda.relation for cuda in cudas)), key=_WEAKEST_LAST.index)
+        driver = replace(driver, relation=weakest)
+    reasons = (reason for other in (main, *found) for reason in other.reasons if other is main or _of_cuda(reason))
+    warnings = (text for other in (main, *found) for text in other.warnings)
+    return replace(
+        main,
+        request=request,
+        stack=replace(main.stack, driver=driver, cudas=cudas),
+        reasons=tuple(dict.fromkeys(reasons)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _of_cuda(reason: object) -> bool:
+    return getattr(reason, "component", "") == "cuda"
+
+
+def _driver(resolution: Resolution) -> str:
+    return resolution.stack.driver.version if resolution.stack.driver is not None else ""
+
+
+def _with(requirements: Iterable[Requirement], one: Requirement) -> tuple[Requirement, ...]:
+    """Return requirements with this one instead of what they say of its component."""
+    return (*(item for item in requirements if item.component != one.component), one)
+
+
+def _on(request: Request, driver: str) -> Request:
+    """Return a question that only this driver answers."""
+    return replace(
+        request, requirements=_with(request.requirements, Requirement(component="driver", specifier=f"=={driver}"))
+    )
+
+
+def _alone(request: Request, specifier: str) -> Request:
+    """Return the question for one toolkit by itself: what is asked of the driver holds for it too."""
+    asked = [item for item in request.requirements if item.component == "driver"]
+    wish = Requirement(component="cuda", specifier=specifier)
+    return replace(request, requirements=(wish, *asked), recorded=_applied(request, specifier), forward=False)
+
+
+def _own(request: Request) -> tuple[Requirement, ...]:
+    """Return what is on record of the stack's own components: of its toolkits the one that the wish means."""
+    wish = next(item for item in request.requirements if item.beside)
+    rest = (item for item in request.recorded if item.component != "cuda")
+    return (*rest, *_applied(request, wish.specifier))
+
+
+def _applied(request: Request, specifier: str) -> tuple[Requirement, ...]:
+    """Return the recorded toolkit that a specifier means."""
+    recorded = [item for item in request.recorded if item.component == "cuda"]
+    texts = [text for item in recorded for text in (item.specifier, *item.beside)]
+    found = next((text for text in texts if SpecifierSet(specifier).contains(text.removeprefix("=="))), None)
+    return (Requirement(component="cuda", specifier=found),) if found else ()
+
 
 _READABLE = 4
 """Sentences of a conflict that a person still takes in."""
@@ -34,8 +112,6 @@ _READABLE = 4
 def resolve(request: Request, matrix: Matrix) -> Resolution:
     """Return the preferred stack with its reasons; raises NoStackError with the minimal conflict."""
     if any(item.beside for item in request.requirements):
-        from gpusetup.resolve.beside import with_others
-
         return with_others(request, matrix, _resolved)
     return _resolved(request, matrix)
 

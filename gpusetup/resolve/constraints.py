@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
 from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request
@@ -22,6 +24,8 @@ from gpusetup.resolve.domains import (
     minor_of,
 )
 from gpusetup.resolve.hardware import add_hardware
+from gpusetup.resolve.packages import asked_packages, earlier
+from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import add_runtimes
 from gpusetup.resolve.space import FRAMEWORKS, Space
 from gpusetup.versions import nv
@@ -33,7 +37,30 @@ if TYPE_CHECKING:
     from gpusetup.model.platforms import OsRelease
     from gpusetup.model.request import Requirement
 
-__all__ = ["build", "python_tags"]
+__all__ = ["add_abreast", "build", "python_tags"]
+
+
+def add_abreast(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
+    """Leave of each package asked for in any version what is at most three months behind the one it has alone."""
+    request = space.request
+    names = asked_packages(request)
+    for name in names if len(names) > 1 else ():
+        if space.named[name].specifier:
+            continue
+        alone = tuple(item for item in request.requirements if item.component not in PACKAGES or item.component == name)
+        solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=alone)))
+        if solution is None:
+            continue  # the conflict is told without this rule
+        chosen = cast("PackageValue", solution[name])
+        if not chosen.release.date:
+            continue
+        oldest = earlier(chosen.release.date)
+        space.unary("package-abreast", name, partial(_since, oldest), subject=chosen)
+
+
+def _since(oldest: str, value: PackageValue) -> bool:
+    return value.release.date >= oldest
+
 
 _PYTHON_PACKAGES = (*FRAMEWORKS, "cupy")
 _ORDER = ("driver", *PACKAGES, "torch", "tensorflow", "jax", "cuda", "cudnn", "nccl", "cupy", "python")
@@ -71,8 +98,6 @@ def build(matrix: Matrix, request: Request) -> Space:
 
         add_packages(space)
         if len(asked_packages(request)) > 1:
-            from gpusetup.resolve.abreast import add_abreast
-
             add_abreast(space, build)
     for gpu in space.gpus:
         if gpu.only_cpu is not None and gpu.only_cpu != space.arch:

@@ -24,13 +24,13 @@ from gpusetup.model.release import (
     TorchRelease,
 )
 from gpusetup.model.request import PACKAGES, ModuleFlavour
-from gpusetup.resolve.package_values import PackageValue, package_values
 from gpusetup.versions import NvVersion, cuda_minor, nv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.packages import PackageFile, PackageRelease
     from gpusetup.model.release import CudnnRelease, DriverVersion
     from gpusetup.model.request import DriverCandidate, Request, Requirement
 
@@ -52,8 +52,26 @@ __all__ = [
     "has_ended",
     "matches",
     "number",
+    "package_values",
     "parsed",
 ]
+
+
+class PackageValue(Struct, frozen=True):
+    """A release of a package above the frameworks."""
+
+    version: str
+    file: "PackageFile"
+    release: "PackageRelease"
+    confidence: str
+
+
+@lru_cache(maxsize=64)
+def package_values(matrix: Matrix, name: str) -> list[PackageValue]:
+    """Return every release of a package."""
+    file = matrix.package(name)
+    return [PackageValue(item.version, file, item, item.confidence) for item in file.releases]
+
 
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 """A version that can be the beginning of a longer one; 2.7.1rc1 and 2.7.1+cpu cannot."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.resolve.naming import rule_source
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.sentences import sentence
-from gpusetup.resolve.sources import rule_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,6 @@ import msgspec
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import (
     CudaValue,
@@ -26,9 +25,9 @@ from gpusetup.resolve.domains import (
 )
 from gpusetup.resolve.explain import conflict as conflict_of
 from gpusetup.resolve.hardware import code_of
+from gpusetup.resolve.naming import cite
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.search import bits
-from gpusetup.resolve.sources import cite
+from gpusetup.resolve.search import bits, minimal_conflict
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import PackageValue, TorchValue, parsed
@@ -13,12 +13,24 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from gpusetup.resolve.context import Context
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.search import Pair, Unary
     from gpusetup.resolve.space import Space
 
-__all__ = ["WRITERS", "package_warnings"]
+__all__ = ["WRITERS", "Context", "package_warnings"]
+
+
+class Context(Protocol):
+    """What a sentence may look at; `candidate` is the component whose one candidate is judged, else empty."""
+
+    space: Space
+    candidate: str
+
+    def values(self, component: str) -> list[Value]:
+        """Return the values of a component that are left."""
+
+    def narrow(self, component: str) -> bool:
+        """Tell whether something narrows the component down."""
 
 
 def _newest(context: Context, component: str) -> Any:

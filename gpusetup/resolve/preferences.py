@@ -17,9 +17,8 @@ from msgspec import Struct
 from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
-from gpusetup.resolve.hardware import nccl_runs
-from gpusetup.resolve.libraries import uncovered_libraries
-from gpusetup.resolve.pythons import python_rank
+from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
+from gpusetup.resolve.runtimes import python_rank
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv

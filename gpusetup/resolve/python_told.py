@@ -9,9 +9,9 @@ import msgspec
 from gpusetup.model.stack import Reason
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import number
+from gpusetup.resolve.naming import cite, rule_source
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.pythons import OTHERS, own_python, pythons
-from gpusetup.resolve.sources import cite, rule_source
+from gpusetup.resolve.runtimes import OTHERS, own_python, pythons
 from gpusetup.resolve.space import FRAMEWORKS
 
 if TYPE_CHECKING:

@@ -11,13 +11,11 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations, stays
 from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchValue, matches, parsed
 from gpusetup.resolve.explain import judged
-from gpusetup.resolve.hardware import code_of
-from gpusetup.resolve.libraries import cudnn_limit
-from gpusetup.resolve.naming import label, only_module, title
+from gpusetup.resolve.hardware import code_of, cudnn_limit
+from gpusetup.resolve.naming import cite, label, only_module, rule_source, title
 from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.python_told import python_reasons
 from gpusetup.resolve.search import Unary
-from gpusetup.resolve.sources import cite, rule_source
 from gpusetup.resolve.space import FRAMEWORKS
 
 if TYPE_CHECKING:

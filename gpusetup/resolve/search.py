@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Domains", "Pair", "Problem", "Unary", "bits"]
+__all__ = ["Domains", "Pair", "Problem", "Unary", "bits", "minimal_conflict"]
+
 
 Domains = dict[str, int]
 
@@ -147,3 +148,28 @@ class Problem:
     def with_constraint(self, extra: Constraint) -> Problem:
         """Return the same problem with one more constraint."""
         return Problem(self.sizes, (*self.constraints, extra))
+
+
+def _worth_saying(constraint: Constraint) -> int:
+    """Rank how much a constraint tells a person: what tells least is dropped first."""
+    if constraint.origin == "request":
+        return 3
+    if constraint.subject is not None:
+        return 2
+    return 1 if isinstance(constraint, Pair) else 0
+
+
+def minimal_conflict(problem: Problem) -> Sequence[Constraint]:
+    """Return constraints that cannot hold together, none of which can be left out; the problem has no solution.
+
+    Deletion: every constraint in turn is left out, for good if the rest still refutes.
+    """
+    kept = sorted(problem.constraints, key=_worth_saying)
+    index = 0
+    while index < len(kept):
+        rest = kept[:index] + kept[index + 1 :]
+        if Problem(problem.sizes, rest).satisfiable():
+            index += 1
+        else:
+            kept = rest
+    return sorted(kept, key=_worth_saying, reverse=True)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.model.request import Requirement
-    from gpusetup.resolve.context import Context
     from gpusetup.resolve.domains import JaxValue
+    from gpusetup.resolve.package_told import Context
 
 __all__ = ["sentence"]
 
@@ -42,7 +42,7 @@ def _allowed(context: Context, member: Unary) -> list[Value]:
 
 
 def _general(context: Context, member: Unary | Pair) -> str:
-    from gpusetup.resolve.sources import rule_text
+    from gpusetup.resolve.naming import rule_text
 
     names = " and ".join(title(name) for name in member.scope)
     return rule_text(context.space.matrix, member.rule) or f"{names}: {member.rule.replace('-', ' ')}"

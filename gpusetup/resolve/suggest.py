@@ -13,7 +13,7 @@ from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.pythons import OTHERS
+from gpusetup.resolve.runtimes import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

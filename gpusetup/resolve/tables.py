@@ -10,7 +10,7 @@ from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, syst
 from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed
-from gpusetup.resolve.sources import cite
+from gpusetup.resolve.naming import cite
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
-from gpusetup.resolve.hardware import code_of, nccl_runs
-from gpusetup.resolve.libraries import uncovered_libraries
+from gpusetup.resolve.hardware import code_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.python_told import python_warnings

@@ -1,26 +1,40 @@
-"""A flat, signed apt repository of files that are in a pool."""
+"""A flat, signed apt repository of files in a pool; and what apt would install on a machine that has nothing."""
 
 from __future__ import annotations
 
 import datetime as dt
 import gzip
 import hashlib
+import os
 import re
-from typing import TYPE_CHECKING
+import shutil
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpusetup.supply.entry import Beside, Entry, Need
+import msgspec
+
+from gpusetup.content import host_code
+from gpusetup.drive.runner import run
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.plan.described_host import CODENAMES
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.publishing import anew
+from gpusetup.supply.root import Beside, Entry, Need, Root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+    from gpusetup.drive.runner import Finished
+    from gpusetup.model.package import Package, Source
+    from gpusetup.model.record import Arch
+    from gpusetup.model.variables import RoleVariables
     from gpusetup.supply.fetching import Pool
     from gpusetup.supply.signing import Signer
 
-__all__ = ["entries_of", "file_name", "needs_of", "prove", "publish", "read"]
+__all__ = ["AptRoot", "archive_of", "entries_of", "file_name", "needs_of", "prove", "publish", "read"]
+
 
 _EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
@@ -96,3 +110,171 @@ def _release(folder: Path, names: tuple[str, ...]) -> str:
         raw = (folder / name).read_bytes()
         lines.append(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {name}")
     return "\n".join(lines) + "\n"
+
+
+_DEBIAN = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_UBUNTU = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
+_LINES = {
+    "debian": (
+        ("http://deb.debian.org/debian", "{codename} {codename}-updates", "main contrib non-free non-free-firmware"),
+        ("http://deb.debian.org/debian-security", "{codename}-security", "main contrib non-free non-free-firmware"),
+    ),
+    "ubuntu": (
+        ("{ubuntu}", "{codename} {codename}-updates", "main restricted universe multiverse"),
+        ("{security}", "{codename}-security", "main restricted universe multiverse"),
+    ),
+}
+
+
+def archive_of(system: str, arch: Arch) -> tuple[str, ...]:
+    """Return the lines of sources.list for a release."""
+    family = "debian" if system.startswith("debian") else "ubuntu"
+    codename = CODENAMES.get(system)
+    if codename is None:
+        raise BadInputError(
+            "GS-764", f"{system} has no archive that is known", path="--os",
+            hint="name its archives: --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'",
+        )  # fmt: skip
+    ports = "http://ports.ubuntu.com/ubuntu-ports"
+    places = {
+        "ubuntu": ports if arch == "aarch64" else "http://archive.ubuntu.com/ubuntu",
+        "security": ports if arch == "aarch64" else "http://security.ubuntu.com/ubuntu",
+        "codename": codename,
+    }
+    keyring = _DEBIAN if family == "debian" else _UBUNTU
+    return tuple(
+        f"deb [signed-by={keyring}] {url.format(**places)} {suite} {components}"
+        for url, suites, components in _LINES[family]
+        for suite in suites.format(**places).split()
+    )
+
+
+_URI = re.compile(r"^'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})$", re.MULTILINE)
+_DEADLINE = 600.0
+_ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+_OTHER = "name other archives with --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'"
+_KEYRING = f"is the archive's keyring installed here (debian-archive-keyring, ubuntu-archive-keyring)? {_OTHER}"
+_EXPIRED = f"its signing key has expired: take the key's new version from whoever publishes the archive; {_OTHER}"
+
+
+class AptRoot(Root):
+    """One release of Debian or Ubuntu."""
+
+    def __init__(
+        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
+    ) -> None:
+        super().__init__(folder, system)
+        if shutil.which("apt-get") is None:
+            raise PreflightError(
+                "GS-781", f"a bundle for {system} needs apt-get on this machine",
+                hint="run it on any Debian or Ubuntu, in a container too",
+            )  # fmt: skip
+        for name in ("etc/sources.list.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "state"):
+            (folder / name).mkdir(parents=True)
+        (folder / "state/status").touch()
+        lines = ("# NVIDIA's repository alone",) if alone else archives or archive_of(system, arch)
+        (folder / "etc/sources.list").write_text("".join(f"{line}\n" for line in lines))
+        self.options = (
+            f"Dir::Etc::sourcelist={folder}/etc/sources.list",
+            f"Dir::Etc::sourceparts={folder}/etc/sources.list.d",
+            f"Dir::Etc::preferencesparts={folder}/etc/preferences.d",
+            "Dir::Etc::preferences=/dev/null",
+            f"Dir::State={folder}/state",
+            f"Dir::State::lists={folder}/lists",
+            f"Dir::State::status={folder}/state/status",
+            f"Dir::Cache={folder}/cache",
+            "Dir::Cache::pkgcache=pkgcache.bin",  # images switch it off: each question reads all lists then
+            f"APT::Architecture={_ARCHES[arch]}",
+            f"APT::Architectures={_ARCHES[arch]}",
+            "APT::Install-Recommends=false",
+            "APT::Sandbox::User=root",
+            "Acquire::Languages=none",
+            "Acquire::GzipIndexes=false",
+            "Acquire::ForceHash=SHA256",
+            "Acquire::Retries=3",
+        )
+        self.host = host_code("gpu_host.apt").Apt({}, self.options)
+
+    def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
+        """Trust and use the repositories of a plan, where apt is told to look for them."""
+        super().add(sources, network)
+        parts = self.folder / "etc/apt/sources.list.d"
+        for path in parts.iterdir() if parts.is_dir() else ():
+            path.replace(self.folder / "etc/sources.list.d" / path.name)
+
+    def refresh(self) -> None:
+        """Fetch the lists; one that does not come, or is signed by a stranger, ends it."""
+        done = self._tool("apt-get", "update")
+        lines = [line for line in (done.out + done.err).splitlines() if re.match(r"(E|W|Err):", line)]
+        bad = [
+            line for line in lines if line.startswith(("E:", "Err:")) or re.search(r"NO_PUBKEY|not signed|GPG", line)
+        ]
+        if done.code or bad:
+            raise UnreachableError(
+                "GS-782", f"the package lists for {self.system} could not be fetched",
+                note=" | ".join((bad or lines)[:4]),
+                hint=_EXPIRED if "EXPKEYSIG" in done.out + done.err else _KEYRING,
+            )  # fmt: skip
+
+    def prefer(self, variables: RoleVariables, driver: str) -> None:
+        """Let apt choose as the plan of a host lets it choose: one driver, whole."""
+        for former in (self.folder / "etc/preferences.d").iterdir():
+            former.unlink()
+        known = host_code("gpu_host.sources")
+        plain = [msgspec.to_builtins(pin) for pin in variables.gpu_repo_pins or ()]
+        for path, (text, _mode) in known.preferences(plain, known.Layout(str(self.folder))).items():
+            (self.folder / "etc/preferences.d" / Path(path).name).write_text(text)
+        if driver:
+            together = host_code("gpu_host.apt").Apt({}, (), together=driver)
+            shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
+
+    def index(self, url: str) -> list[Entry]:
+        """Return everything that the only repository has."""
+        texts = [path.read_text(encoding="utf-8") for path in (self.folder / "lists").glob("*_Packages")]
+        return [entry for text in texts for entry in entries_of(text, url)]
+
+    def beside(self) -> Beside:
+        """Return nothing: apt's index has all."""
+        return Beside()
+
+    def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
+        """Return every package that a machine with nothing needs for these."""
+        wanted = list(packages)
+        # All at once: with pins, apt needs a second for each question.
+        offered = self.host.offered([item.name for item in wanted if item.version])
+        names = [item.name + _exactly(item, offered) for item in wanted]
+        done = self._tool("apt-get", "--print-uris", "--yes", "--no-remove", "install", *names)
+        if done.code:
+            raise BadInputError(
+                "GS-783", f"apt finds no way to install these packages on {self.system}",
+                note=" | ".join(line.strip() for line in (done.err + done.out).splitlines()[-8:] if line.strip()),
+            )  # fmt: skip
+        found = _URI.findall(done.out)
+        if done.out.count("\n'") + done.out.startswith("'") != len(found):
+            raise BadInputError(
+                "GS-763", f"an archive of {self.system} has packages without a SHA-256", hint="use another --archive"
+            )
+        # Where its files are, apt tells above; what they are, the archives' indices.
+        names = sorted({name.partition("_")[0] for _url, name, _size, _sha256 in found})
+        told = entries_of(self._tool("apt-cache", "show", "--all-versions", *names).out, "")
+        by_digest = {entry.file.sha256: entry for entry in told}
+        return tuple(
+            by_digest[sha256]._replace(file=by_digest[sha256].file._replace(url=url))
+            for url, _name, _size, sha256 in found
+        )
+
+    def _tool(self, program: str, *words: str) -> Finished:
+        options = [piece for option in self.options for piece in ("-o", option)]
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("LC_")}, "LC_ALL": "C.UTF-8"}
+        env["DEBIAN_FRONTEND"] = "noninteractive"
+        return run((program, *options, *words), env=env, deadline=_DEADLINE)
+
+
+def _exactly(package: Package, offered: dict[str, list[dict[str, str]]]) -> str:
+    """Return `=` and the exact version where one is meant: the newest that fits a pattern."""
+    if not package.version:
+        return ""
+    found = (row["version"] for row in offered[package.name] if fnmatchcase(row["version"], package.version))
+    return f"={next(found, package.version)}"

@@ -4,22 +4,29 @@ to the last one, as onto an empty machine. Nothing is fetched yet but lists.
 
 from __future__ import annotations
 
+import html
+import sys
 import tempfile
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
+from packaging.markers import Marker
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
 
 from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
+from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.components.driver.kernel import headers
 from gpusetup.components.driver.sources import context_of, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.components.offers import Offers
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id
 from gpusetup.model.facts import Containers
@@ -33,10 +40,9 @@ from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, imagined_
 from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply.entry import Beside
-from gpusetup.supply.fetching import sized
+from gpusetup.supply.fetching import Wanted, sized
 from gpusetup.supply.kinds import DEB, kind_for
-from gpusetup.supply.wheels import wheels_of
+from gpusetup.supply.root import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,12 +55,70 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Stack
-    from gpusetup.supply.entry import Entry
-    from gpusetup.supply.fetching import Wanted
+    from gpusetup.supply.fetching import Pool
     from gpusetup.supply.kinds import Kind
-    from gpusetup.supply.root import Root
+    from gpusetup.supply.root import Entry, Root
 
-__all__ = ["Asked", "Supply", "choose"]
+__all__ = ["Asked", "Supply", "choose", "lay_links", "wheels_of"]
+
+
+_OLDEST = 4
+
+
+def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
+    """Return of each locked package the wheel that fits the target best."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    environment = target_environment(target.python, target.arch)
+    order = {tag: number for number, tag in enumerate(_tags(target))}
+    found = []
+    for item in tomllib.loads(pylock)["packages"]:
+        if "marker" in item and not Marker(item["marker"]).evaluate(environment):
+            continue
+        ranked = []
+        for wheel in item.get("wheels", ()):
+            name = unquote(wheel.get("name") or wheel["url"].rpartition("/")[2])
+            tags = parse_wheel_filename(name)[3]
+            rank = min((order[tag] for tag in tags if tag in order), default=None)
+            if rank is not None:
+                ranked.append((rank, name, wheel))
+        if not ranked:
+            raise UnreachableError("GS-768", f"{item['name']} has no wheel for {target}")
+        _rank, name, wheel = min(ranked, key=lambda one: one[:2])
+        found.append(
+            Wanted(url=wheel["url"], name=name, size=int(wheel.get("size") or 0), sha256=wheel["hashes"]["sha256"])
+        )
+    return tuple(found)
+
+
+def _tags(target: Target) -> list[object]:
+    version = [int(part) for part in target.python.split(".")]
+    abi = "cp" + target.python.replace(".", "")
+    newest = int(target.glibc.partition(".")[2])
+    platforms = []
+    for minor in range(newest, _OLDEST, -1):
+        platforms.append(f"manylinux_2_{minor}_{target.arch}")
+        old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}.get(minor)
+        platforms += [f"{old}_{target.arch}"] if old else []
+    platforms.append(f"linux_{target.arch}")
+    return [*cpython_tags(version, [abi, "abi3", "none"], platforms), *compatible_tags(version, abi, platforms)]
+
+
+def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
+    """Put wheels beside those that are there, and all of them on a page that pip and uv read as links."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for item in files:
+        if not (folder / item.name).is_file():
+            pool.lay(item.sha256, folder / item.name)
+    names = sorted(path.name for path in folder.glob("*.whl"))
+    links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a><br>\n' for name in names)
+    part = folder / ".index.html.new"
+    part.write_text(f"<!DOCTYPE html>\n<title>wheels</title>\n{links}")
+    part.replace(folder / "index.html")
+
 
 _NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 

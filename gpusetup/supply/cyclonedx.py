@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
+from packaging.utils import parse_wheel_filename
 
 from gpusetup import __version__
+from gpusetup.supply.kinds import kind_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
-__all__ = ["VERSION", "bill", "component", "python_library"]
+    from gpusetup.model.bundle import BundledSystem
+
+__all__ = ["VERSION", "bill", "bill_of", "component", "python_library"]
+
 
 VERSION = "1.5"
 
@@ -47,3 +54,24 @@ def python_library(name: str, version: str, file: str = "", sha256: str = "") ->
     """Return a library of the Python index, as the file that it came in where there is one."""
     purl = f"pkg:pypi/{name}" + (f"@{quote(version)}" if version else "")
     return component(name, version, purl + (f"?file_name={quote(file)}" if file else ""), sha256)
+
+
+def bill_of(
+    out: Path, systems: dict[str, BundledSystem], digests: dict[str, str], controller: Iterable[str] = ()
+) -> bytes:
+    """Return the bill of materials of everything that hosts get, gpusetup's own wheels among it."""
+    components: dict[str, dict[str, Any]] = {}
+    for name, system in systems.items():
+        family = re.match(r"[a-z]+", name)
+        place = out / system.repository
+        kind = kind_at(place)
+        for entry in kind.repository.read(place):
+            epoch, _colon, release = entry.version.rpartition(":") if kind.name == "rpm" else ("", "", entry.version)
+            purl = f"pkg:{kind.name}/{family[0] if family else name}/{quote(entry.name)}@{quote(release)}"
+            purl += f"?arch={entry.arch}" + (f"&epoch={epoch}" if epoch else "")
+            components[purl] = component(entry.name, entry.version, purl, entry.file.sha256)
+    for wheel in (*(name for system in systems.values() for name in system.wheels), *controller):
+        project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
+        item = python_library(str(project), str(version), wheel.rpartition("/")[2], digests.get(wheel, ""))
+        components[item["purl"]] = item
+    return bill(components.values())

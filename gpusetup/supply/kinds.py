@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpusetup.supply import apt_repository, rpm_repository
-from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.rpm_root import RpmRoot
 
 if TYPE_CHECKING:
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.model.record import Arch
-    from gpusetup.supply.entry import Beside, Entry
     from gpusetup.supply.fetching import Pool, Wanted
-    from gpusetup.supply.root import Root
+    from gpusetup.supply.root import Beside, Entry, Root
     from gpusetup.supply.signing import Signer
 
 __all__ = ["DEB", "RPM", "Kind", "kind_at", "kind_for"]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
     from gpusetup.model.settings import Settings
-    from gpusetup.supply.entry import Beside, Entry
     from gpusetup.supply.kinds import Kind
+    from gpusetup.supply.root import Beside, Entry
     from gpusetup.supply.signing import Signer
 
 __all__ = ["Selection", "alone", "check_room", "keep", "look", "select"]

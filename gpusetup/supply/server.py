@@ -22,8 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import h11
 import msgspec
 import uvicorn
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
 from gpusetup.errors import BadInputError
 from gpusetup.report.page import visible
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Limits", "Refusals", "Tls", "WebServer"]
+__all__ = ["Limits", "Refusals", "Tls", "WebServer", "server_of"]
+
 
 _FAIR = 4
 """So many connections of an address never have to give way to another address."""
@@ -354,3 +358,26 @@ def _notify(state: str) -> None:
     if where:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.sendto(state.encode(), f"\0{where[1:]}" if where.startswith("@") else where)
+
+
+def server_of(folder: Path, place: tuple[str, int], tls: Tls | None, say: Callable[[str], None]) -> WebServer:
+    """Return a server that listens; what is not in the manifest is not there for it."""
+    folder = folder.resolve()
+    read_manifest(folder / MANIFEST)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (await _answer(folder, scope["method"], scope["path"]))(scope, receive, send)
+
+    return WebServer(app, place, tls, Refusals(say), Limits(answers_end=False))
+
+
+async def _answer(folder: Path, method: str, path: str) -> Response:
+    if method not in ("GET", "HEAD"):
+        return PlainTextResponse("only GET and HEAD\n", 405)
+    name = path.lstrip("/")
+    name += "index.html" if name.endswith("/") else ""
+    # The manifest that is in force now: a bundle may be renewed while it is served.
+    files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
+    if name not in (MANIFEST, SIGNATURE, *files) or not (folder / name).is_file():
+        return PlainTextResponse("not in this bundle\n", 404)
+    return FileResponse(folder / name)

@@ -27,12 +27,12 @@ from gpusetup.bootstrap.bundle import (
 )
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
-from gpusetup.supply.bill import bill_of
+from gpusetup.supply.choosing import lay_links
+from gpusetup.supply.cyclonedx import bill_of
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.publishing import anew, laid
-from gpusetup.supply.rpm_resigning import known_by, signed_anew
+from gpusetup.supply.rpm_repository import known_by, signed_anew
 from gpusetup.supply.signing import fingerprints_of
-from gpusetup.supply.wheels import lay_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

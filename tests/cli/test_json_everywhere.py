@@ -18,8 +18,8 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import choosing
-from gpusetup.supply.entry import Entry
 from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.root import Entry
 from tests.property.test_command_line import run
 
 if TYPE_CHECKING:

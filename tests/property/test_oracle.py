@@ -6,10 +6,9 @@ from typing import Any
 
 from hypothesis import event, given
 
-from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.search import Pair, Unary, bits
+from gpusetup.resolve.search import Pair, Unary, bits, minimal_conflict
 from tests.property.oracle import Assignment, Oracle
 from tests.property.worlds import questions
 

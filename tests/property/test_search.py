@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.resolve.causes import minimal_conflict
-from gpusetup.resolve.search import Pair, Problem, Unary, bits
+from gpusetup.resolve.search import Pair, Problem, Unary, bits, minimal_conflict
 
 NAMES = "abcd"
 

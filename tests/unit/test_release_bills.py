@@ -11,8 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from gpusetup.supply.bill import bill_of
-from gpusetup.supply.cyclonedx import VERSION, bill, component
+from gpusetup.supply.cyclonedx import VERSION, bill, bill_of, component
 from tools.release import bills
 
 if TYPE_CHECKING:

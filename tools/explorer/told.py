@@ -8,11 +8,10 @@ from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.request import COMPONENTS, Request, Requirement
 from gpusetup.resolve.answer import python_range, stack_of
 from gpusetup.resolve.constraints import build, python_tags
-from gpusetup.resolve.naming import only_module, title
+from gpusetup.resolve.naming import only_module, rule_source, rule_text, title
 from gpusetup.resolve.reasons import RELATION, reasons
 from gpusetup.resolve.requests import ALIASES
 from gpusetup.resolve.search import Unary
-from gpusetup.resolve.sources import rule_source, rule_text
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv

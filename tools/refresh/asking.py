@@ -12,8 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from gpusetup.bootstrap.trust import authorities
-from gpusetup.bootstrap.web import passes
+from gpusetup.bootstrap.web import authorities, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

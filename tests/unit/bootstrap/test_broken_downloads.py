@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpusetup.bootstrap import pip as pip_program
+from gpusetup.bootstrap import wheels as pip_program
 from gpusetup.bootstrap.config import Config
-from gpusetup.bootstrap.pull import fetch_lock
+from gpusetup.bootstrap.effects import fetch_lock
 from gpusetup.bootstrap.web import Unfetched, fetch
 from tests.flaky import CONTENT, serving
 

@@ -15,12 +15,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.bootstrap import effects, record, run, waiting
-from gpusetup.bootstrap.callback import Callback
+from gpusetup.bootstrap import effects, record, run
 from gpusetup.bootstrap.config import Config
-from gpusetup.bootstrap.effects import outcome_of_apply
+from gpusetup.bootstrap.effects import fetch_lock, outcome_of_apply
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
-from gpusetup.bootstrap.pull import fetch_lock
+from gpusetup.bootstrap.run import Callback
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import Problem, Status
 
@@ -122,7 +121,7 @@ def test_dpkgs_lock_is_waited_for(tmp_path: Path, held_for: float, deadline: flo
     holder = multiprocessing.Process(target=_hold, args=(str(lock), ready, held_for), daemon=True)
     holder.start()
     assert ready.wait(10)
-    problem = waiting.wait_for_packages(deadline, tmp_path, tick=0.05)
+    problem = effects.wait_for_packages(deadline, tmp_path, tick=0.05)
     assert (problem is None) is ends
     if problem is not None:
         assert f"process {holder.pid}" in problem.message
@@ -131,12 +130,12 @@ def test_dpkgs_lock_is_waited_for(tmp_path: Path, held_for: float, deadline: flo
 
 def test_cloud_init_is_waited_for(tmp_path: Path) -> None:
     run_dir = tmp_path / "cloud-init"
-    assert waiting.wait_for_cloud_init(0.0, run_dir, tick=0.01) is None, "no cloud-init here"
+    assert effects.wait_for_cloud_init(0.0, run_dir, tick=0.01) is None, "no cloud-init here"
     run_dir.mkdir()
-    problem = waiting.wait_for_cloud_init(0.05, run_dir, tick=0.01)
+    problem = effects.wait_for_cloud_init(0.05, run_dir, tick=0.01)
     assert isinstance(problem, Problem)
     threading.Timer(0.1, (run_dir / "result.json").touch).start()
-    assert waiting.wait_for_cloud_init(10, run_dir, tick=0.01) is None
+    assert effects.wait_for_cloud_init(10, run_dir, tick=0.01) is None
 
 
 class Server(http.server.BaseHTTPRequestHandler):

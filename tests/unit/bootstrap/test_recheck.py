@@ -5,12 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from gpusetup.bootstrap import recheck, run
+from gpusetup.bootstrap import run
 from gpusetup.bootstrap.config import Config
+from gpusetup.bootstrap.effects import TIMER, units
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
-from gpusetup.bootstrap.recheck import why_apply
 from gpusetup.bootstrap.record import message
-from gpusetup.bootstrap.timer import TIMER, units
+from gpusetup.bootstrap.run import why_apply
 from gpusetup.model.status import Recheck, Status
 
 NEW = begin(None, Moment("2026-01-01T00:00:00Z", "b1"))
@@ -38,7 +38,7 @@ def test_the_lock_is_applied_for_a_reason(status: Status, pinned: str, boot: str
 def test_units_only_where_they_were_asked_for() -> None:
     assert units(CONFIG) == {}
     made = units(replace(CONFIG, recheck=600))
-    assert set(made) == {"gpusetup-recheck.service", TIMER}
+    assert set(made) == {"gpusetup-run.service", TIMER}
     assert "OnUnitActiveSec=600s" in made[TIMER]
     assert "RandomizedDelaySec=60s" in made[TIMER]
 
@@ -68,7 +68,7 @@ class Machine:
                     return Outcome("reboot", reasons=("another driver is loaded",))
                 return Outcome("ok")
 
-        for module in (recheck, run):
+        for module in (run, run):
             monkeypatch.setattr(module, "Effects", Acting)
             monkeypatch.setattr(module, "HOME", tmp_path)
             monkeypatch.setattr(module, "boot_id", lambda: "b1")
@@ -84,7 +84,7 @@ def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path
         tmp_path,
         {"hosts": {"localhost": {"state": "drifted", "differences": [difference], "mend": "gpusetup apply"}}},
     )
-    status = recheck.recheck(CONFIG, print)
+    status = run.recheck(CONFIG, print)
     assert machine.ran == ["drift"]
     assert machine.record[-1] == status
     assert status.state == "done"
@@ -97,21 +97,21 @@ def test_what_no_apply_mends_is_left_to_a_person(monkeypatch: pytest.MonkeyPatch
     difference = {"id": "library", "what": "libraries", "was": "580", "now": "/x", "mend": "hand", "hint": "remove it"}
     told = {"state": "drifted", "differences": [difference], "mend": ""}
     Machine(monkeypatch, tmp_path, {"hosts": {"localhost": told}})
-    status = recheck.recheck(CONFIG, print)
+    status = run.recheck(CONFIG, print)
     assert status.recheck is not None
     assert status.recheck.mend == "remove it"
 
 
 def test_a_look_that_fails_leaves_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     machine = Machine(monkeypatch, tmp_path, {"error": {}})
-    assert recheck.recheck(CONFIG, print) == DONE
+    assert run.recheck(CONFIG, print) == DONE
     assert machine.record == [DONE]
 
 
 def test_a_new_pin_is_applied_and_nothing_reboots(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     machine = Machine(monkeypatch, tmp_path, {})
     machine.record = [replace(DONE, recheck=Recheck(time="t", state="drifted", differences=("x",)))]
-    status = recheck.recheck(replace(CONFIG, lock_sha256="bbbb"), print)
+    status = run.recheck(replace(CONFIG, lock_sha256="bbbb"), print)
     assert machine.ran == ["waiting", "fetching", "applying"]
     assert (status.state, status.recheck, status.reboots) == ("pending-reboot", None, ())
     assert "another driver is loaded" in message(status)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpusetup.bootstrap.trust import authorities
+from gpusetup.bootstrap.web import authorities
 
 
 def test_the_machines_list_or_that_of_requests(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ import yaml
 from gpusetup.cli.handover_awx import files
 from gpusetup.cli.main import main
 from gpusetup.content import content_path
-from gpusetup.handover.awx import TEMPLATES
-from gpusetup.handover.awx_image import execution_environment
+from gpusetup.handover.awx import TEMPLATES, execution_environment
 from gpusetup.handover.awx_survey import ASKED, survey
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.settings import RebootPolicy

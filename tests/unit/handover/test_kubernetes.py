@@ -15,8 +15,7 @@ import yaml
 from gpusetup.cli.main import main
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
-from gpusetup.handover.files import kubernetes_files
-from gpusetup.handover.kubernetes import handover
+from gpusetup.handover.kubernetes import handover, kubernetes_files
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.facts import Facts, Service, Slices

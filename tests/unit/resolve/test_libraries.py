@@ -13,7 +13,7 @@ from gpusetup.model.request import Request
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import domain
-from gpusetup.resolve.libraries import limits_of
+from gpusetup.resolve.hardware import limits_of
 from gpusetup.resolve.requests import parse_requirements
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from gpusetup.supply import rpm_repository
-from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import Pool
+from gpusetup.supply.root import Beside
 from tests.programs import RPM, lacking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpusetup.supply.entry import Entry
+    from gpusetup.supply.root import Entry
     from gpusetup.supply.signing import Signer
 
 NEEDED = pytest.mark.skipif(

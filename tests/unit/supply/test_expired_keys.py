@@ -11,7 +11,7 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.errors import PreflightError, UnreachableError
 from gpusetup.supply import apt_repository
-from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply.test_site import deb, described, nothing

@@ -16,9 +16,9 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
-from gpusetup.supply.entry import Entry
 from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.mirroring import Selection, alone, check_room, keep, look, select
+from gpusetup.supply.root import Entry
 from gpusetup.supply.signing import signer
 from tests.unit.supply import rpms
 from tests.unit.supply.test_site import deb, described

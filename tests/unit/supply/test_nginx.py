@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpusetup.model.package import Package
-from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.site import add_system
 from tests.unit.supply.test_site import REPOSITORY, key, nothing, supply

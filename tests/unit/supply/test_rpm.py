@@ -17,12 +17,11 @@ from gpusetup.model.settings import Settings
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import rpm_archives, rpm_repository, rpm_root, site
+from gpusetup.supply import rpm_repository, rpm_root, site
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
-from gpusetup.supply.rpm_archives import archives_of
-from gpusetup.supply.rpm_root import RpmRoot
+from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
@@ -30,7 +29,7 @@ from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpusetup.supply.entry import Entry
+    from gpusetup.supply.root import Entry
     from gpusetup.supply.signing import Signer
 
 REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
@@ -267,7 +266,7 @@ def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key:
     host = RpmRoot(tmp_path / "host", "opensuse-leap15", "x86_64", alone=True)
     host.add([source], {})
     host.refresh()
-    (trusted,) = rpm_archives.repositories(host.definitions)[0].keys
+    (trusted,) = rpm_root.repositories(host.definitions)[0].keys
     run("rpmkeys", "--root", str(host.folder / "root"), "--import", str(trusted))  # as the role does it
     options = [word for word in host.host.options if word != "--no-gpg-checks"]
     run("zypper", "--non-interactive", *options, "refresh", "--force")
@@ -322,7 +321,7 @@ def test_of_another_the_archives_are_named_by_hand(system: str) -> None:
 def test_a_definition_that_proves_nothing_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.repo").write_text(text)
     with pytest.raises(BadInputError) as told:
-        rpm_archives.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
+        rpm_root.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
     assert told.value.reference == "GS-764"
 
 
@@ -331,7 +330,7 @@ def test_a_definition_of_a_host_is_taken_over(tmp_path: Path, key: Signer) -> No
     text = "[on]\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
     (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")
     texts = {"releasever": "9", "basearch": "x86_64"}
-    rpm_archives.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
-    (only,) = rpm_archives.repositories(tmp_path / "d")
+    rpm_root.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
+    (only,) = rpm_root.repositories(tmp_path / "d")
     assert (only.name, only.url, only.signed) == ("on", "https://x.invalid/9/x86_64", True)
     assert only.keys[0].read_bytes() == key.public()

@@ -35,15 +35,13 @@ from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.plan.wanted import wanted_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site
-from gpusetup.supply.apt_repository import entries_of
-from gpusetup.supply.apt_root import AptRoot
-from gpusetup.supply.choosing import Asked, Supply, choose
+from gpusetup.supply.apt_repository import AptRoot, entries_of
+from gpusetup.supply.choosing import Asked, Supply, choose, wheels_of
 from gpusetup.supply.fetching import Wanted, path_of
 from gpusetup.supply.packing import pack, unpack
-from gpusetup.supply.serving import server_of
+from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
-from gpusetup.supply.wheels import wheels_of
 from tests.unit.plan.conftest import machine
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Wanted as Wished
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import PipRequirements
-    from gpusetup.supply.entry import Entry
+    from gpusetup.supply.root import Entry
     from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
