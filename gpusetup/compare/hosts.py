@@ -9,14 +9,14 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.facts.properties import GPU, HOST, gpus_named, summary
-from gpusetup.model.compare import Cell, Column, CompareGroup, Comparison, Outlier
+from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier
 from gpusetup.verify.registry import checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpusetup.model.compare import Standing
     from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.model.fleet import Standing
     from gpusetup.model.verdict import Result
 
 __all__ = ["UNITS", "Apart", "Subject", "compared", "figures_apart", "settings_apart"]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from gpusetup.model.compare import Cell, Column, CompareGroup, Comparison, Outlier
+    from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier
 
 __all__ = ["COLUMNS", "rows", "shown", "title", "to_html", "trailer"]
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.doctor.look import Look
-    from gpusetup.model.diagnosis import Cause
-    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.diagnosis import Cause, Recovery
     from gpusetup.model.symptoms import Reset
 
 __all__ = [

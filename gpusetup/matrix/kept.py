@@ -18,7 +18,7 @@ import msgspec
 
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.matrix.load import NAMES, Matrix, canonical, package_files, shipped_date
-from gpusetup.model.matrix_release import Change, MatrixRelease
+from gpusetup.model.answers import Change, MatrixRelease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from gpusetup.model.recovery import Need, Recovery, Step
+from gpusetup.model.diagnosis import Need, Recovery, Step
 from gpusetup.model.verdict import Verdict
 
 if TYPE_CHECKING:
