@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import options, output
-from gpusetup.cli.wishes import add_wishes, wishes_of
+from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
@@ -196,7 +196,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
     from dataclasses import replace
 
-    from gpusetup.cli.telling import Telling
+    from gpusetup.cli.session import Progress
     from gpusetup.drive.rundir import state_home
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.resume import stopped_rollout
@@ -207,7 +207,7 @@ def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
         left = stopped_rollout(state_home(session.environment), asked.inventory)
         planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
         output.say(f"continuing with {left.run}: {counted(len(left.hosts), 'host')} left")
-    return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
+    return carry_out(how, plan_hosts(planning, session, matrix, Progress()))
 
 
 def _last_lock(name: str, facts: HostFacts) -> HostLock:

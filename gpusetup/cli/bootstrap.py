@@ -14,14 +14,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.errors import Exit
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.model.status import FINAL, STATUS_FILE, Status
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "add_status_arguments", "run", "run_status", "status_text"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,3 +59,90 @@ def run(arguments: argparse.Namespace) -> Exit:
     if status.state == "failed" and status.last_error is not None:
         return Exit(status.last_error.exit) if status.last_error.exit in set(Exit) else Exit.FAILED
     return Exit.DONE
+
+
+_TICK = 1.0
+
+
+def add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--wait", action="store_true", help="until done or failed")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: the longest time to wait")
+    parser.add_argument("--file", default=STATUS_FILE, metavar="FILE", help="default: %(default)s")
+    options.add_output(parser)
+
+
+def run_status(arguments: argparse.Namespace) -> Exit:
+    """Show how far the setup of this machine is: state, step, last error, next step.
+
+    Exit code 0 when done, 9 while it runs or a reboot is pending, else the failure's code.
+
+    examples:
+      gpusetup cloud-init status
+      gpusetup cloud-init status --wait --timeout 3600 && ./train.sh
+    """
+    end = time.monotonic() + arguments.timeout if arguments.timeout is not None else None
+    status = _read(arguments.file)
+    while arguments.wait and status.state not in FINAL and (end is None or time.monotonic() < end):
+        time.sleep(_TICK)
+        status = _read(arguments.file)
+    text = output.json_text(status) if arguments.format == "json" else status_text(status)
+    output.write_answer(text, arguments.out)
+    return exit_of(status)
+
+
+def exit_of(status: Status) -> Exit:
+    """Return the exit code that a status stands for."""
+    if status.state not in FINAL or status.state == "pending-reboot":
+        return Exit.PENDING
+    if status.state != "failed":
+        return Exit.DONE
+    code = status.last_error.exit if status.last_error is not None else Exit.FAILED
+    return Exit(code) if code in set(Exit) else Exit.FAILED
+
+
+def status_text(status: Status) -> str:
+    """Return it for people."""
+    head = f"{status.state} since {status.since}"
+    if status.state not in FINAL:
+        head = f"step {status.step} of {status.of}: {status.doing} (since {status.since})"
+    lines = [head, *([status.doing] if status.state in {"sealed", "pending-reboot"} else [])]
+    if status.verified:
+        lines.append(f"verification: {status.verified}" + (" (simulated GPU)" if status.simulated else ""))
+    if status.last_error is not None:
+        lines.append(f"last error: {status.last_error.message} [{status.last_error.reference}]")
+        lines += [f"  {status.last_error.hint}"] if status.last_error.hint else []
+    lines += [f"reboot at {reboot.time}: {reboot.reason}" for reboot in status.reboots]
+    if status.recheck is not None:
+        lines.append(f"checked again at {status.recheck.time}: {status.recheck.state}")
+        lines += [f"  {text}" for text in status.recheck.differences]
+        lines += [f"  {status.recheck.mend}"] if status.recheck.mend else []
+    lines += [f"next: {status.next}"] if status.next else []
+    lines += [f"log: {status.log}"] if status.log else []
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: str) -> Status:
+    import msgspec
+    from msgspec.structs import replace
+
+    try:
+        status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
+    except FileNotFoundError as error:
+        raise BadInputError(
+            "GS-760", "no bootstrap has run on this machine", path=path,
+            hint="`gpusetup cloud-init` writes the user-data that sets one up",
+        ) from error  # fmt: skip
+    except OSError as error:
+        hint = "run it as root: sudo gpusetup cloud-init status" if isinstance(error, PermissionError) else ""
+        raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
+    if status.state == "sealed" and status.boot != _boot_id():
+        # What the image was sealed with: this copy of it has yet to begin.
+        return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")
+    return status
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

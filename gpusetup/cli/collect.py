@@ -13,18 +13,30 @@ examples:
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.cli import listening, output
-from gpusetup.errors import BadInputError
+from gpusetup.cli import listening, options, output
+from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.errors import Exit
+    from gpusetup.model.pull import Budget
 
-__all__ = ["add_arguments", "database", "put_on_record", "run"]
+__all__ = [
+    "add_arguments",
+    "add_forget_arguments",
+    "add_offer_arguments",
+    "add_token_arguments",
+    "database",
+    "put_on_record",
+    "run",
+    "run_forget",
+    "run_offer",
+    "run_token",
+]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,3 +85,204 @@ def put_on_record(folder: Path, event: Literal["offer", "token"], command: str, 
     from gpusetup.drive.audit import add, line_of
 
     add(folder, line_of(event, command, note=note))
+
+
+def add_token_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the collector's folder")
+    parser.add_argument("name", metavar="NAME", help="the host's name in its reports, or the reader's")
+    parser.add_argument("--reader", action="store_true", help="a reader of the page, the metrics and all hosts' states")
+    parser.add_argument("--days", type=int, default=0, metavar="N", help="expires after N days; default: never")
+    parser.add_argument(
+        "--overlap",
+        type=int,
+        default=0,
+        metavar="HOURS",
+        help="hours during which the old token stays valid; default: 0",
+    )
+    parser.add_argument("--remove", action="store_true", help="revoke the token")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
+
+
+def run_token(arguments: argparse.Namespace) -> Exit:
+    """Make the token of a host that reports, or of a reader.
+
+    A new token replaces the old one, at once or after --overlap hours.
+
+    The collector stores only its hash. The token goes into the file of --out, or to standard output, never into a log.
+
+    examples:
+      gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token
+      gpusetup fleet token /srv/gpusetup prometheus --reader --out prometheus.token
+      gpusetup fleet token /srv/gpusetup gpu07 --days 90 --overlap 24 --out gpu07.token
+      gpusetup fleet token /srv/gpusetup gpu07 --remove
+    """
+    from gpusetup.model.pull import TokenMade
+    from gpusetup.pull.offers import checked_name
+    from gpusetup.pull.store import make_token, remove_token
+
+    if arguments.days < 0 or arguments.overlap < 0:
+        raise BadInputError("GS-984", "a time cannot be negative", path="--days" if arguments.days < 0 else "--overlap")
+    name = checked_name(arguments.name, "NAME")
+    role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
+    path = database(arguments.folder)
+    put_on_record(path.parent, "token", "fleet token", f"{role} {name}{': taken back' if arguments.remove else ''}")
+    if arguments.remove:
+        if not remove_token(path, name, role):
+            raise BadInputError("GS-984", f"there is no {role} {name} here", path="NAME")
+        said = f"{name}: its token is worth nothing from now on"
+    else:
+        if arguments.format == "json" and not arguments.out:
+            raise BadInputError(
+                "GS-984", "a token is no part of an answer that is kept", path="--out", hint="--out FILE"
+            )
+        token = make_token(path, name, role, days=arguments.days, overlap=arguments.overlap)
+        if not arguments.out:
+            output.write_answer(token, None)
+            return Exit.DONE
+        _write(arguments.out, token)
+        said = f"{arguments.out}: the token of {name}"
+    if arguments.format == "json":
+        output.write_answer(output.json_text(TokenMade(name=name, role=role, path=arguments.out or "")), None)
+    else:
+        output.say(said)
+    return Exit.DONE
+
+
+def _write(out: str, token: str) -> None:
+    from gpusetup.bootstrap.record import write_whole
+
+    try:
+        write_whole(Path(out), f"{token}\n".encode(), 0o600)
+    except OSError as error:
+        raise BadInputError("GS-103", f"cannot write {out}: {os.strerror(error.errno or 0)}", path=out) from error
+
+
+def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the collector's folder")
+    parser.add_argument("name", metavar="HOST", help="the host's name in its reports")
+    parser.add_argument("--keep-token", action="store_true", help="remove only its reports")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def run_forget(arguments: argparse.Namespace) -> Exit:
+    """Remove a host from a collector: its reports and its token.
+
+    With --keep-token only its reports go, and the next report counts, whatever its number.
+
+    examples:
+      gpusetup fleet forget /srv/gpusetup gpu07
+      gpusetup fleet forget /srv/gpusetup gpu07 --keep-token
+    """
+    from gpusetup.model.pull import HostForgotten
+    from gpusetup.pull.offers import checked_name
+    from gpusetup.pull.store import forget
+
+    name = checked_name(arguments.name, "HOST")
+    path = database(arguments.folder)
+    put_on_record(
+        path.parent, "token", "fleet forget", f"host {name}{'' if arguments.keep_token else ', with its token'}"
+    )
+    if not forget(path, name, keep_token=arguments.keep_token):
+        raise BadInputError("GS-984", f"there is no host {name} here", path="HOST")
+    if arguments.format == "json":
+        output.write_answer(output.json_text(HostForgotten(name=name, token=not arguments.keep_token)), None)
+    else:
+        output.say(
+            f"{name}: forgotten{'; its token is still valid' if arguments.keep_token else ', and its token ended'}"
+        )
+    return Exit.DONE
+
+
+def add_offer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the collector's folder, or a copy of it")
+    parser.add_argument("kind", metavar="CLASS", help="the class of the hosts")
+    parser.add_argument("--lock", metavar="FILE", help="the lock; needed for a class's first offer")
+    parser.add_argument("--sign", metavar="KEY", required=True, help="sign it with this SSH key")
+    parser.add_argument("--wave", type=int, default=0, metavar="N", help="release the waves up to N; default: all")
+    parser.add_argument("--days", type=float, default=0, metavar="N", help="no host applies it after N days")
+    budget = parser.add_argument_group("budget: how many hosts change at once")
+    budget.add_argument(
+        "--leases", metavar="URL", help="etcd for the leases, members separated by commas; none: no budget"
+    )
+    budget.add_argument("--at-a-time", type=int, metavar="N", help="at most N of the whole fleet")
+    budget.add_argument("--of-a-domain", type=int, metavar="N", help="at most N of one failure domain")
+    budget.add_argument("--stop-after", type=int, metavar="N", help="begin on no more hosts after failures on N")
+    budget.add_argument(
+        "--hold-for-reboot",
+        type=int,
+        metavar="HOURS",
+        help="hours for which a host that waits for its reboot keeps its place",
+    )
+    options.add_output(parser)
+
+
+def run_offer(arguments: argparse.Namespace) -> Exit:
+    r"""Sign a lock for the hosts of a class with your SSH key, and put it into the collector's folder.
+
+    The collector needs no key and cannot make an offer. Options that you leave out stay as in the class's last offer.
+
+    examples:
+      gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 --wave 1
+      gpusetup fleet offer /srv/gpusetup h100 --sign ~/.ssh/id_ed25519 --wave 2           the next wave, the same lock
+      gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 \
+          --leases https://etcd.example:2379 --at-a-time 50 --of-a-domain 2
+    """
+    from gpusetup.cli.lock import load_lock
+    from gpusetup.model.pull import OfferMade
+    from gpusetup.pull.offers import in_words, publish
+
+    for option in ("wave", "days"):
+        if getattr(arguments, option) < 0:
+            raise BadInputError("GS-983", f"--{option} cannot be negative", path=f"--{option}")
+    lock = load_lock(arguments.lock) if arguments.lock else None
+    put_on_record(
+        Path(arguments.folder), "offer", "fleet offer",
+        f"class {arguments.kind}, lock {lock.digest[:12] if lock else 'as before'}, "
+        f"{f'waves up to {arguments.wave}' if arguments.wave else 'all waves'}",
+    )  # fmt: skip
+    path, offer = publish(
+        Path(arguments.folder), arguments.kind, lock, Path(arguments.sign),
+        wave=arguments.wave, budget=_budget(arguments), days=arguments.days,
+    )  # fmt: skip
+    made = OfferMade(
+        path=str(path), kind=offer.kind, serial=offer.serial, wave=offer.wave, expires=offer.expires,
+        lock=offer.lock.digest,
+    )  # fmt: skip
+    if arguments.format == "json":
+        output.write_answer(output.json_text(made), arguments.out)
+        return Exit.DONE
+    waves = f"waves up to {offer.wave}" if offer.wave else "all waves"
+    text = f"{path}: offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}, {waves}, "
+    output.write_answer(text + in_words(offer.budget), arguments.out)
+    return Exit.DONE
+
+
+def _budget(arguments: argparse.Namespace) -> Budget | None:
+    from gpusetup.model.pull import Budget
+
+    more = (arguments.stop_after, arguments.hold_for_reboot)
+    numbers = (arguments.at_a_time, arguments.of_a_domain, *more)
+    if arguments.leases is None:
+        if any(number is not None for number in numbers):
+            raise BadInputError("GS-983", "a budget needs a place for its leases", path="--leases", hint="--leases URL")
+        return None
+    if arguments.leases == "none":
+        if any(number is not None for number in numbers):
+            raise BadInputError("GS-983", "without leases nothing is counted", path="--leases", hint="leave it out")
+        return Budget()
+    members = arguments.leases.split(",")
+    if not all(one.startswith(("https://", "http://")) for one in members) or not any(numbers):
+        raise BadInputError(
+            "GS-983", "a budget is an address and at least one number", path="--leases",
+            hint="--leases https://etcd.example:2379 --at-a-time 50",
+        )  # fmt: skip
+    if min(number for number in numbers if number is not None) < 1:
+        raise BadInputError("GS-983", "a budget below 1 would let no host change", path="--at-a-time")
+    return Budget(
+        leases=arguments.leases, at_a_time=numbers[0] or 0, of_a_domain=numbers[1] or 0,
+        failures=arguments.stop_after or 0, reboot_hours=arguments.hold_for_reboot or 0,
+    )  # fmt: skip

@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_apply, options, output
+from gpusetup.doctor.outside import names_gpu, outside, routine
+from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from gpusetup.doctor.logs import Log
     from gpusetup.doctor.look import Look
     from gpusetup.facts.products import Lookup
     from gpusetup.model.diagnosis import Diagnosis, Finding
     from gpusetup.monitoring.tables import Alert
 
 __all__ = ["add_arguments", "run"]
+
 
 _STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
@@ -133,7 +137,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
 
 def _explain(arguments: argparse.Namespace) -> Exit:
     """Print the page of a cause, of what a short message (Xid 79) means, or of one of gpusetup's own references."""
-    from gpusetup.cli.explained import explain
+    from gpusetup.cli.output import explain
     from gpusetup.doctor.findings import diagnose_text
     from gpusetup.doctor.pages import explained
     from gpusetup.doctor.references import reference_in
@@ -159,7 +163,6 @@ def _unread_input() -> bool:
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.examination import guest_here
-    from gpusetup.cli.said import answer
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.look import without_apply
@@ -183,7 +186,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         raise BadInputError(
             "GS-602", f"{name} is empty", path=name, hint="give a log with the message that you saw in it"
         )
-    return answer(arguments, found, log)
+    return _answer_text(arguments, found, log)
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
@@ -378,3 +381,46 @@ def _ticks() -> Iterator[str]:
     while True:
         yield ""
         time.sleep(_STAY_AWAKE)
+
+
+def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log: Log) -> Exit:
+    """Tell what a text means; where nothing was found, whether it is healthy, and what it is about instead.
+
+    It is healthy when it has no word of trouble, or only routine ones, and the doctor knows what it is a log of.
+    """
+    shown = () if found else outside(log.text)
+    clean = not found and (routine(shown) or (log.quiet and log.known))
+    if clean or routine(shown):
+        shown = ()
+    code = Exit.DONE if found or clean or shown else Exit.BAD_INPUT
+    unknown = _not_known(log)
+    if arguments.format == "json":
+        from msgspec import UNSET
+
+        from gpusetup.model.examined import DoctorText, OutsideTold
+
+        document = DoctorText(
+            ok=code == Exit.DONE,
+            recognised=bool(found),
+            clean=clean,
+            findings=found,
+            outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
+            send=unknown if not (shown or found or clean) else UNSET,
+        )
+        said = output.json_text(document)
+    elif shown:
+        said = outside_text(shown)
+    elif found or clean:
+        said = CLEAN if clean else output.painted(messages(found), arguments.out)
+    else:
+        said = unknown
+    output.write_answer(said, arguments.out)
+    return code
+
+
+def _not_known(log: Log) -> str:
+    if log.binary:
+        return NO_TEXT
+    if log.quiet and log.lines:
+        return NO_LINE_KNOWN
+    return NOT_RECOGNISED + (NO_WORD_OF_IT if log.text and not names_gpu(log.text) else "")

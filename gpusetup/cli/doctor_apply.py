@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
 
 def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
     from gpusetup.cli import examination
-    from gpusetup.cli.telling import Telling
+    from gpusetup.cli.session import Progress
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.drive.overlay import write_overlay
     from gpusetup.matrix.load import matrix
@@ -97,7 +97,7 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
     from gpusetup.rollout.recovery import Hosts
     from gpusetup.rollout.wishes import settings_of_hosts
 
-    rollout = Rollout(session, matrix(), Telling())
+    rollout = Rollout(session, matrix(), Progress())
     freeing = Freeing(
         drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
         drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,

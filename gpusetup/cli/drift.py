@@ -12,18 +12,21 @@ examples:
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output, timers
+from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.drive.causes import counted
 from gpusetup.errors import Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
 
     from gpusetup.model.facts import Failure, HostFacts
-    from gpusetup.model.lifecycle import Difference, HostDrift
+    from gpusetup.model.lifecycle import Difference, Drift, HostDrift
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "drift_text", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look and compare; or have that done now and then."""
     if arguments.timer is not None:
         return _timer(arguments)
-    from gpusetup.cli.drift_text import drift_text
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
@@ -122,3 +124,56 @@ def _exit_of(host: HostDrift) -> Exit:
     if host.refusals:
         return gravest([Exit(refusal.exit) for refusal in host.refusals])
     return Exit.DONE if host.state in {"same", "nothing-to-do"} else Exit.PENDING
+
+
+_WIDTH = 80
+_STATES = {
+    "same": "as applied",
+    "drifted": "DRIFTED",
+    "not-applied": "nothing was applied here",
+    "nothing-to-do": "no NVIDIA GPU",
+    "unreachable": "could not be reached",
+    "failed": "could not be compared",
+}
+
+
+def drift_text(drift: Drift) -> str:
+    """Return the whole answer."""
+    from gpusetup.cli.output import table
+
+    lines = []
+    if len(drift.hosts) > 1:
+        rows = [(name, _STATES[host.state], _count(host), host.applied[:16]) for name, host in drift.hosts.items()]
+        lines += [table(("host", "state", "differences", "applied"), rows)]
+    lines += [_block(name, host) for name, host in drift.hosts.items() if len(drift.hosts) == 1 or _says_more(host)]
+    states = [host.state for host in drift.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    lines.append(f"{counted(len(states), 'host')}: {counts}")
+    return "\n".join(lines) + "\n"
+
+
+def _says_more(host: HostDrift) -> bool:
+    return bool(host.differences or host.refusals or host.mend)
+
+
+def _count(host: HostDrift) -> str:
+    return str(len(host.differences)) if host.differences else "-"
+
+
+def _block(name: str, host: HostDrift) -> str:
+    simulated = " (simulated GPU)" if host.simulated else ""
+    lines = [f"{name}: {_STATES[host.state]}{simulated}"]
+    if host.applied:
+        lines += _wrapped(f"applied  {host.applied}: {host.stack or 'by the roles without gpusetup'}", "  ", " " * 11)
+    for item in host.differences:
+        lines += _wrapped(f"- {item.what}: was {item.was}, now {item.now}", "  ", " " * 4)
+        lines += _wrapped(f"by hand: {item.hint}", "    ", " " * 13) if item.hint else []
+    for refusal in host.refusals:
+        lines += refusal_lines(refusal)
+    if host.mend:
+        lines.append(f"  fix:  {host.mend}")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -15,18 +15,21 @@ examples:
 
 from __future__ import annotations
 
+import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.handover.awx import awx_files
+from gpusetup.handover.awx_survey import Option, survey
 
 if TYPE_CHECKING:
-    import argparse
-
     from gpusetup.model.facts import Facts
 
 __all__ = ["add_arguments", "run"]
+
 
 ENGINES = ("awx", "kubernetes", "slurm")
 
@@ -78,14 +81,13 @@ _Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], Exit]
 
 
 def _awx(arguments: argparse.Namespace) -> _Written:
-    from gpusetup.cli.handover_awx import files
 
     if arguments.inventory or arguments.facts or arguments.lock:
         raise BadInputError(
             "GS-963", "handover awx takes neither hosts nor a lock: AWX has its own inventory", path="INVENTORY",
             hint="gpusetup export handover awx --out handover",
         )  # fmt: skip
-    return files(), (), (), Exit.DONE
+    return files_for_awx(), (), (), Exit.DONE
 
 
 def _slurm(arguments: argparse.Namespace) -> _Written:
@@ -156,3 +158,41 @@ def _text(document: object) -> str:
     if document.twice:
         lines += ["", "host and operator would both do:", *(f"  {text}" for text in document.twice)]
     return "\n".join([*lines, *(f"warning: {text}" for text in document.warnings)]) + "\n"
+
+
+_OPTIONS = {
+    "gpu_batch": ("apply", "batch"),
+    "gpu_max_fail": ("apply", "max_fail"),
+    "gpu_max_fail_domain": ("apply", "max_fail_domain"),
+    "gpu_verify": ("apply", "verify"),
+    "gpu_level": ("verify", "level"),
+    "gpu_count": ("verify", "gpus"),
+}
+"""The variable of `playbooks/front_end.yml` that stands for an option, and whose option it is."""
+_ASKED = {
+    "plan": (),
+    "apply": ("gpu_batch", "gpu_max_fail", "gpu_max_fail_domain", "gpu_verify"),
+    "verify": ("gpu_level", "gpu_count"),
+    "rollback": ("gpu_batch", "gpu_max_fail", "gpu_max_fail_domain"),
+    "workflow": ("gpu_batch", "gpu_max_fail", "gpu_max_fail_domain", "gpu_level"),
+}
+_WISHES = frozenset({"plan", "apply", "workflow"})
+"""Who also asks for versions."""
+
+
+def files_for_awx() -> dict[str, str]:
+    """Return the files, by name."""
+    surveys = {
+        name: survey(map(_option, asked)) if name in _WISHES else survey(map(_option, asked), ())
+        for name, asked in _ASKED.items()
+    }
+    return awx_files(surveys)
+
+
+def _option(variable: str) -> Option:
+    """Return an option as its command declares it."""
+    command, name = _OPTIONS[variable]
+    parser = argparse.ArgumentParser(add_help=False)
+    import_module(f"gpusetup.cli.{command}").add_arguments(parser)
+    action = next(action for action in parser._actions if action.dest == name)  # noqa: SLF001 - nothing else lists them
+    return variable, (action.help or "") % vars(action), action.type, action.choices  # type: ignore[return-value]

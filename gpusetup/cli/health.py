@@ -14,16 +14,19 @@ examples:
 
 from __future__ import annotations
 
+import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import options, timers, verify, verify_quarantine
+from gpusetup.cli import options, output, timers, verify, verify_quarantine
+from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.errors import Exit
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["KINDS", "add_arguments", "hooks", "run", "timed"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +49,144 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Install, show or remove the timer or the hooks; else verify once and act."""
     verify_quarantine.check(arguments)
     if arguments.hooks is not None:
-        from gpusetup.cli.verify_hooks import hooks
-
         return hooks(arguments)
     if arguments.timer is not None:
-        from gpusetup.cli.verify_timer import timed
-
         return timed(arguments)
     return verify.verified(arguments)
+
+
+FOLDERS = (
+    "/var/lib/node_exporter/textfile_collector",
+    "/var/lib/prometheus/node-exporter",
+    "/var/lib/node_exporter/textfile",
+)
+"""Where node_exporters read textfiles: gpusetup's own, Debian's package, what its documentation shows."""
+_LIBRARIES = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
+
+
+def timed(arguments: argparse.Namespace) -> Exit:
+    """Install, show or remove the timer of this question."""
+    if arguments.timer not in {timers.OFF, timers.SHOW}:
+        verify_quarantine.check_commands(arguments)
+    text, code = timers.answer(arguments, task_of(arguments), os.environ)
+    output.write_answer(text, arguments.out)
+    return code
+
+
+def task_of(arguments: argparse.Namespace) -> timers.Task:
+    """Return what the timer runs: the question as it was asked, idle-aware whether asked or not."""
+    level = arguments.level
+    words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
+    words += verify_quarantine.repeated(arguments)
+    for option, value in (
+        ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
+        ("--minutes", f"{arguments.minutes:g}" if level == "stress" else None),
+        ("--python", arguments.python),
+        ("--cuda-home", arguments.cuda_home),
+        ("--gpus", arguments.gpus),
+        ("--lock", arguments.lock),
+        ("--baseline", arguments.baseline),
+        ("--textfile", _textfile_folder(arguments)),
+    ):
+        if value is not None:
+            files = option in {"--lock", "--baseline", "--textfile"}
+            words += [option, str(Path(value).absolute()) if files else str(value)]
+    return timers.Task(
+        command="fleet health",
+        does=f"verify {{what}}, level {level}",
+        kind="" if level == "quick" else level,
+        words=tuple(words),
+        codes="# Exit 8, a check failed, is a failed unit; 9 says that an apply was changing the host.\n"
+        "SuccessExitStatus=9\n",
+        environment=_LIBRARIES,
+        longest="1h" if level != "stress" else f"{60 + int(arguments.minutes)}min",
+    )
+
+
+def _textfile_folder(arguments: argparse.Namespace) -> str | None:
+    if arguments.textfile is not None or arguments.timer in {timers.OFF, timers.SHOW}:
+        return str(arguments.textfile) if arguments.textfile is not None else None
+    return next((folder for folder in FOLDERS if os.access(folder, os.W_OK)), None)
+
+
+KINDS = ("slurm", "kubernetes", timers.SHOW, timers.OFF)
+_NEXT = {
+    "slurm": "next: the lines of {folder}/slurm.conf.example into slurm.conf on all nodes, then scontrol reconfigure\n",
+    "kubernetes": (
+        "next: kubectl apply -f {folder}/kubernetes.json; on each node, with KUBECONFIG of that account:\n"
+        "  gpusetup fleet health --timer '*:0/5' --quarantine kubernetes\n"
+    ),
+}
+
+
+def hooks(arguments: argparse.Namespace) -> Exit:
+    """Write, show or remove the files."""
+    from gpusetup.health.hooks import FOLDER, files
+
+    for name in ("inventory", "quarantine", "timer"):
+        if getattr(arguments, name) is not None:
+            option = "an inventory" if name == "inventory" else f"--{name}"
+            raise BadInputError("GS-512", f"{option} cannot be used with --hooks", path=option, hint="leave it out")
+    folder = Path(FOLDER)
+    if arguments.hooks in {timers.SHOW, timers.OFF}:
+        names = sorted(name for kind in _NEXT for name in files(kind, ()))
+        paths = [folder / name for name in names if (folder / name).exists()]
+        if arguments.hooks == timers.OFF:
+            _remove_hooks(paths)
+        told = "".join(f"{path}\n" for path in paths)
+        text = told if arguments.hooks == timers.SHOW else "".join(f"removed {path}\n" for path in paths)
+        if arguments.hooks == timers.OFF and folder / "slurm-job" in paths:
+            text += "next: remove their lines from slurm.conf, then scontrol reconfigure\n"
+        output.write_answer(text or "no hooks\n", arguments.out)
+        return Exit.DONE
+    words = _hook_words(arguments)
+    texts = files(arguments.hooks, words)
+    _write_hooks(folder, texts, shlex.join(["gpusetup", "fleet", "health", "--hooks", arguments.hooks, *words]))
+    told = "".join(f"{folder / name}\n" for name in sorted(texts))
+    output.write_answer(told + _NEXT[arguments.hooks].format(folder=folder), arguments.out)
+    return Exit.DONE
+
+
+def _hook_words(arguments: argparse.Namespace) -> list[str]:
+    words = ["--level", arguments.level, *verify_quarantine.repeated(arguments)]
+    if arguments.lock is not None:
+        words += ["--lock", str(Path(arguments.lock).absolute())]
+    if arguments.gpus is not None:
+        words += ["--gpus", str(arguments.gpus)]
+    return words + (["--strict"] if arguments.strict else [])
+
+
+def _write_hooks(folder: Path, texts: dict[str, str], again: str) -> None:
+    try:
+        ledger = timers.record(None)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            path, mode = folder / name, 0o755 if text.startswith("#!") else 0o644
+            if ledger is not None:
+                ledger.write(str(path), text, mode)
+                ledger.mend_by(str(path), again)
+                continue
+            partial = folder / f".{name}.new"
+            partial.write_text(text, encoding="utf-8")
+            partial.chmod(mode)
+            partial.replace(path)
+    except OSError as error:
+        raise _refused(error, folder) from error
+
+
+def _remove_hooks(paths: list[Path]) -> None:
+    try:
+        ledger = timers.record(None)
+        for path in paths:
+            if ledger is not None and str(path) in ledger.state["files"]:
+                ledger.restore(str(path))
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused(error, paths[0].parent) from error
+
+
+def _refused(error: OSError, folder: Path) -> BadInputError:
+    return BadInputError(
+        "GS-517", f"cannot write {error.filename or folder}: {error.strerror}", path="--hooks",
+        hint="run it as root on the node",
+    )  # fmt: skip

@@ -163,7 +163,7 @@ def _asked_in_full(argv: list[str]) -> str:
 
 def _versions(form: str) -> Exit:
     from gpusetup.cli.output import json_text, print_error
-    from gpusetup.cli.versions import about, told
+    from gpusetup.cli.start import about, told
 
     try:
         found = about()

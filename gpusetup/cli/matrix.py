@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     for warning in warnings:
         warn(warning)
     if arguments.format == "text" and name == "cuda" and not _asked(request):
-        from gpusetup.cli.matrix_overview import overview_text
+        from gpusetup.cli.matrix_text import overview_text
 
         write_answer(overview_text(matrix), arguments.out)
         return Exit.DONE

@@ -6,12 +6,13 @@ import io
 import os
 import re
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpusetup.errors import GpuSetupError
 
@@ -19,6 +20,7 @@ __all__ = [
     "aside",
     "coloured",
     "csv_text",
+    "explain",
     "json_line",
     "json_text",
     "markdown_table",
@@ -272,3 +274,32 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(columns)
     writer.writerows(rows)
     return target.getvalue()
+
+
+def explain(
+    arguments: argparse.Namespace,
+    pages: Mapping[str, Callable[[], str]],
+    what: Literal["check", "cause"],
+    reference: str,
+) -> Exit:
+    """Print the page that was asked for; a name that nothing has is refused with those that are near."""
+    import difflib
+
+    name = arguments.explain
+    if arguments.format not in {"text", "json"}:
+        raise BadInputError(reference, f"--explain answers as text or json, not {arguments.format}", path="--format")
+    if name not in pages:
+        close = difflib.get_close_matches(name.lower(), pages, n=3, cutoff=0.4)
+        raise BadInputError(
+            reference,
+            f"there is no {what} {name!r}",
+            path="--explain",
+            hint=f"did you mean {', '.join(close)}?" if close else f"there are: {', '.join(sorted(pages)[:8])}, …",
+        )
+    text = pages[name]()
+    if arguments.format == "json":
+        from gpusetup.model.documents import Explained
+
+        text = json_text(Explained(kind=what, name=name, page=text))
+    write_answer(text, arguments.out)
+    return Exit.DONE

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.cli.wishes import add_wishes, wishes_of
+from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.errors import BadInputError, Exit, gravest, wrong_field
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Plan and print."""
     from msgspec.structs import replace
 
-    from gpusetup.cli.plan_batches import rows_of
-    from gpusetup.cli.plan_text import plan_text
-    from gpusetup.cli.session import open_session
-    from gpusetup.cli.telling import Telling
+    from gpusetup.cli.plan_text import plan_text, rows_of
+    from gpusetup.cli.session import Progress, open_session
     from gpusetup.matrix.load import matrix
     from gpusetup.plan.batches import batches, batches_of
     from gpusetup.rollout.looks import plan_hosts
@@ -57,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
     how = Planning(wishes=wishes_of(arguments), to_apply=False)
-    rollout = plan_hosts(how, open_session(arguments), matrix(), Telling())
+    rollout = plan_hosts(how, open_session(arguments), matrix(), Progress())
     plan = rollout.document()
     if arguments.batch:
         plan = replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))

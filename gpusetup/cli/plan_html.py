@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from gpusetup.cli.plan_batches import Row
+    from gpusetup.cli.plan_text import Row
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan, Plan
 

@@ -11,10 +11,15 @@ examples:
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpusetup.cli import options, output
+from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -23,9 +28,10 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import HostProgress
     from gpusetup.drive.playbook import Session
     from gpusetup.model.facts import Facts, HostFacts
-    from gpusetup.model.lifecycle import HostRemoval, Removed
+    from gpusetup.model.lifecycle import HostRemoval, Removal, Removed
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "removal_text", "run"]
+
 
 DEADLINE = 6 * 3600.0
 _EXITS = {
@@ -48,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Look, show, ask, remove, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
-    from gpusetup.cli.remove_text import removal_text
     from gpusetup.cli.session import open_session
     from gpusetup.drive.engines.base import Holding
     from gpusetup.drive.progress import watch
@@ -110,8 +115,6 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
 
 def _agreed(arguments: argparse.Namespace, session: Session, hosts: dict[str, HostRemoval]) -> bool:
     """Ask, when there is somebody to ask and the answer goes to a person."""
-    from gpusetup.cli.remove_text import removal_text
-
     if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
         return False
     print(removal_text(_document(session, hosts, done=False)), file=sys.stderr)
@@ -195,3 +198,80 @@ def _exit_of(host: HostRemoval) -> Exit:
     if host.refusals:
         return gravest([Exit(refusal.exit) for refusal in host.refusals])
     return _EXITS[host.state]
+
+
+_WIDTH = 80
+_STATES = {
+    "planned": "would return to the state before the first apply",
+    "done": "restored to the state before the first apply",
+    "unchanged": "nothing of gpusetup is installed",
+    "pending-reboot": "restored to the state before the first apply; a reboot is pending",
+    "refused": "refused; nothing was changed",
+    "unreachable": "could not be reached",
+    "failed": "FAILED part-way",
+    "interrupted": "stopped",
+    "left-over": "NOT restored completely: some changes could not be undone",
+}
+
+
+def removal_text(removed: Removed) -> str:
+    """Return the whole answer."""
+    lines = [_block(name, host) for name, host in removed.hosts.items()]
+    states = [host.state for host in removed.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return "\n".join([*lines, "", f"{counted(len(states), 'host')}: {counts}", f"log: {removed.log}"]) + "\n"
+
+
+def _block(name: str, host: HostRemoval) -> str:
+    lines = [f"{name}: {_STATES[host.state]}" + (" (simulated GPU)" if host.simulated else "")]
+    if host.removal is not None:
+        lines += _changes(host.removal)
+    for refusal in host.refusals:
+        lines += refusal_lines(refusal)
+    if host.failed_at is not None:
+        lines += _wrapped(f"at       {host.failed_at}")
+    if host.failure is not None:
+        reference = f" [{host.failure.reference}]" if host.failure.reference else ""
+        lines += _wrapped(f"because  {host.failure.message or ''}{reference}")
+        lines += _wrapped(f"hint     {host.failure.hint or 'run the same command to continue; see the full log'}")
+    for text in host.pending:
+        lines += _wrapped(f"pending  reboot: {text}")
+    for kind, names in sorted(host.ours.items()):
+        lines += _wrapped(f"left     {kind}: {', '.join(names)}")
+    if host.ours:
+        how = "undo these by hand, or make the packages available; then run the same command again"
+        lines += _wrapped(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
+    for path, place in sorted(host.saved.items()):
+        lines += _wrapped(f"saved    {path} was changed after gpusetup wrote it: what it was is {place}")
+    for path in host.kept:
+        lines += _wrapped(f"kept     {path} has nothing of gpusetup in it any more: it stays as it is")
+    for text in host.warnings:
+        lines += _wrapped(f"warning  {text}")
+    for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):
+        if not names:
+            continue
+        lines += _wrapped(f"differs  {kind} since the apply, not by gpusetup: {', '.join(sorted(names))}")
+    return "\n".join(lines)
+
+
+def _changes(removal: Removal) -> list[str]:
+    rows = (
+        ("packages", "go", removal.packages),
+        ("packages", "come back", removal.restored),
+        ("holds", "end", removal.holds),
+        ("files", "go", removal.files_deleted),
+        ("files", "come back", removal.files_restored),
+        ("links", "as before", removal.links),
+        ("services", "as before", removal.services),
+        ("MIG", "as before", removal.mig),
+        ("boot", "arguments go", removal.arguments),
+        ("boot", "rebuilt", ("the initramfs",) if removal.initramfs else ()),
+        ("python", "goes", (removal.python,) if removal.python else ()),
+        ("python", "go", removal.environments),
+        ("record", "goes", (removal.history,) if removal.history else ()),
+    )
+    return [line for kind, how, names in rows if names for line in _wrapped(f"{kind:<8} {how}: {', '.join(names)}")]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 11, break_on_hyphens=False)

@@ -32,7 +32,7 @@ DEADLINE = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     from gpusetup.cli.apply import add_batches
-    from gpusetup.cli.wishes import add_reboot, add_way_back
+    from gpusetup.cli.requests import add_reboot, add_way_back
 
     options.add_inventory(parser)
     options.add_engine(parser)
@@ -51,8 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Look at the records; list them, or go back."""
     from gpusetup.cli.apply import Answer, answer, applying, terminated_is_interrupted
-    from gpusetup.cli.session import open_session
-    from gpusetup.cli.telling import Telling
+    from gpusetup.cli.session import Progress, open_session
     from gpusetup.matrix.load import matrix
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             return target.lock
 
         how = Planning(wishes=Wishes(reboot=arguments.reboot, no_way_back=arguments.no_way_back), recorded=recorded)
-        rollout = plan_hosts(how, session, matrix(), Telling())
+        rollout = plan_hosts(how, session, matrix(), Progress())
         applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
     return answer(Answer(format=arguments.format, out=arguments.out), applied)
 

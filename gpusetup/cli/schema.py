@@ -1,10 +1,4 @@
-"""Print the JSON Schema of a document.
-
-examples:
-  gpusetup export schema                  the names of the documents
-  gpusetup export schema stack            what `gpusetup resolve --format json` prints
-  gpusetup export schema plan --out plan.schema.json
-"""
+"""Words below `export`: the JSON Schema of a document, and where the Ansible collection is."""
 
 from __future__ import annotations
 
@@ -12,25 +6,35 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
+from gpusetup.cli.options import add_output
+from gpusetup.cli.output import json_text, write_answer
+from gpusetup.content import collections_path, content_path
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "run", "schema_of"]
+__all__ = ["add_content_arguments", "add_schema_arguments", "run_content", "run_schema", "schema_of"]
+
 
 _REFERENCES = "#/$defs/{name}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_schema_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="a document; without it, their names")
     parser.add_argument("--out", metavar="FILE", help="write it there instead of to standard output")
     options.add_format(parser)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    """Print the schema, or the names."""
+def run_schema(arguments: argparse.Namespace) -> Exit:
+    """Print the JSON Schema of a document.
+
+    examples:
+      gpusetup export schema                  the names of the documents
+      gpusetup export schema stack            what `gpusetup resolve --format json` prints
+      gpusetup export schema plan --out plan.schema.json
+    """
     from gpusetup.model.documents import DOCUMENTS
 
     if arguments.name is None:
@@ -72,3 +76,32 @@ def _names(form: str) -> str:
     if form == "json":
         return output.json_text(Documents(documents={name: source for name, (source, _) in DOCUMENTS.items()}))
     return output.table(("document", "from"), [(name, source) for name, (source, _) in DOCUMENTS.items()])
+
+
+_PLACES = {"path": content_path, "collections": collections_path}
+
+
+def add_content_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "what",
+        choices=_PLACES,
+        help="path: the folder with playbooks/, roles/ and plugins/; collections: what ANSIBLE_COLLECTIONS_PATH wants",
+    )
+    add_output(parser)
+
+
+def run_content(arguments: argparse.Namespace) -> Exit:
+    """Print where the Ansible collection is, for ansible-playbook.
+
+    examples:
+      export ANSIBLE_COLLECTIONS_PATH="$(gpusetup export content collections)"
+      ansible-playbook -i inventory.ini -e @vars.json gpusetup.stack.apply
+    """
+    folder = str(_PLACES[arguments.what]())
+    if arguments.format == "json":
+        from gpusetup.model.documents import ContentPlace
+
+        folder = json_text(ContentPlace(path=folder))
+    write_answer(folder, arguments.out)
+    return Exit.DONE

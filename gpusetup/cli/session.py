@@ -1,4 +1,4 @@
-"""From the command line to a drive session: the inventory, how hosts are reached, passwords, a run directory."""
+"""From the command line to a drive session: inventory, reach, passwords, run directory; progress on standard error."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from gpusetup.cli.output import aside, say
+from gpusetup.drive.causes import counted
+from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
-    from gpusetup.drive.playbook import Session
+    from gpusetup.drive.playbook import Observer, Session
+    from gpusetup.model.plan import HostPlan
 
-__all__ = ["open_session"]
+__all__ = ["Progress", "open_session"]
 
 
 def open_session(arguments: argparse.Namespace) -> Session:
@@ -74,3 +80,34 @@ def _ask(prompt: str) -> str:
     import getpass
 
     return getpass.getpass(prompt)
+
+
+class Progress:
+    """The reporter of the command line."""
+
+    def watch(self, phase: str) -> AbstractContextManager[Observer]:
+        """Follow the playbook of a phase."""
+        return watch(aside(), phase=phase)
+
+    def begins(self, changes: Mapping[str, HostPlan]) -> None:
+        """Say what is about to happen, before it does."""
+        from gpusetup.cli.plan_text import size_text
+
+        reboots = sum(1 for plan in changes.values() if plan.reboot)
+        sizes = [plan.download_bytes or 0 for plan in changes.values()]
+        removals = sorted({name for plan in changes.values() for name in plan.removals})
+        gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
+        unknown = any(plan.download_bytes is None for plan in changes.values())
+        size = "an unknown size" if unknown else size_text(max(sizes))
+        self.say(
+            f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
+            f"{size} to download per host at most{gone}"
+        )
+        for name, plan in changes.items():
+            for action in plan.actions:
+                if action.id == "remove-runfile":
+                    self.say(f"{name}: removes {action.what}: {action.why}")
+
+    def say(self, text: str) -> None:
+        """Say a sentence."""
+        say(text)

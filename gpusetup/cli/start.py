@@ -1,22 +1,32 @@
-"""What `gpusetup` alone says: what this machine is, what would fit it, and three things to try."""
+"""What `gpusetup` alone says, and what `gpusetup --version --verbose` prints."""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
 import textwrap
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli.output import write_answer
+from gpusetup.content import content_path
 from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.matrix.load import matrix
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.model.about import About, MatrixInForce, Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.about import InstallKind
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["greet", "greeting"]
+__all__ = ["about", "greet", "greeting", "told"]
+
 
 _WIDTH = 80
 _WITH_GPU = (
@@ -83,3 +93,87 @@ def _stack(host: HostFacts, matrix: Matrix) -> str:
         return " ".join(f"no stack fits: {error.note}".split())
     except GpuSetupError as error:
         return error.message
+
+
+_LIBRARIES = ("ansible-core", "ansible-runner", "jinja2", "msgspec", "packaging", "requests", "rich")
+_PACKAGED = Path("/usr/lib/gpusetup")
+
+
+def about() -> About:
+    """Look at this process, and at what it would use."""
+    known = matrix()
+    try:
+        collection = str(content_path())
+    except GpuSetupError as error:
+        collection = str(error)
+    return About(
+        version=__version__,
+        install=_installation(Path(sys.prefix), Path(__file__).resolve().parents[2]),
+        place=str(Path(__file__).resolve().parents[1]),
+        matrix=MatrixInForce(date=known.date, digest=known.digest, place=str(known.overlay or "")),
+        overlays=tuple(_overlays(known)),
+        collection=collection,
+        python=platform.python_version(),
+        interpreter=sys.executable,
+        platform=platform.platform(),
+        libraries={name: _library(name) for name in _LIBRARIES},
+    )
+
+
+def told(found: About) -> Iterator[str]:
+    """Yield a line for each."""
+    yield f"gpusetup {found.version}, {found.install}: {found.place}"
+    origin = f": {found.matrix.place}" if found.matrix.place else ", as it came along"
+    yield f"matrix {found.matrix.date}, {found.matrix.digest[:16]}{origin}"
+    for overlay in found.overlays:
+        files = f": {', '.join(overlay.files)}" if overlay.files else ""
+        yield f"{overlay.setting}={overlay.place}{files}"
+    yield f"collection {found.collection}"
+    yield f"Python {found.python}: {found.interpreter}"
+    yield f"platform {found.platform}"
+    for name, number in found.libraries.items():
+        yield f"{name} {number}" if number else f"{name} is not installed"
+
+
+def _installation(prefix: Path, root: Path) -> InstallKind:
+    """Tell how this gpusetup was installed, by what each way leaves beside it."""
+    if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
+        return "checkout"
+    if prefix == _PACKAGED:
+        return _distribution(Path("/var/lib"))
+    if prefix.name.startswith("single-") and prefix.parent.name == "gpusetup":
+        return "single file"
+    if (prefix / "pipx_metadata.json").is_file() or "pipx" in prefix.parts:
+        return "pipx"
+    if (prefix / "uv-receipt.toml").is_file() or _made_by_uv(prefix):
+        return "uv"
+    return "virtual environment" if sys.prefix != sys.base_prefix else "system"
+
+
+def _distribution(state: Path) -> InstallKind:
+    if (state / "dpkg/info/gpusetup.list").is_file():
+        return "deb"
+    return "rpm" if (state / "rpm").is_dir() or Path("/usr/lib/sysimage/rpm").is_dir() else "package"
+
+
+def _made_by_uv(prefix: Path) -> bool:
+    try:
+        return any(line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text().splitlines())
+    except OSError:
+        return False
+
+
+def _overlays(known: Matrix) -> Iterator[Overlay]:
+    if place := os.environ.get("GPUSETUP_MATRIX"):
+        files = sorted(path.name for path in Path(place).glob("*.json"))
+        yield Overlay(setting="GPUSETUP_MATRIX", place=str(known.overlay), files=tuple(files))
+    for setting in ("GPUSETUP_CONTENT", "GPUSETUP_STATE", "GPUSETUP_CACHE"):
+        if place := os.environ.get(setting):
+            yield Overlay(setting=setting, place=place)
+
+
+def _library(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

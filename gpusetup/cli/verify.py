@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Observe, judge, print."""
     if arguments.explain is not None:
-        from gpusetup.cli.explained import explain
+        from gpusetup.cli.output import explain
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
@@ -123,8 +123,6 @@ def verified(arguments: argparse.Namespace) -> Exit:
     if acting:
         verify_quarantine.act(arguments, report)
     if arguments.textfile:
-        from gpusetup.cli.verify_timer import write_textfile
-
         write_textfile(Path(arguments.textfile), report, arguments.inventory)
     if arguments.baseline and before is not None:
         _keep(arguments, before, report)
@@ -170,7 +168,7 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
         postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
     if not arguments.source:
-        from gpusetup.cli.remembering import remembered
+        from gpusetup.cli.history import remembered
 
         drawn = arguments.format == "html"
         report = remembered(report, documents, here=arguments.inventory is None, pictures=drawn)
@@ -372,3 +370,27 @@ def _tell(report: Report, path: str) -> None:
     for host in report.hosts:
         output.say(f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"))
     output.say(f"written to {path}")
+
+
+def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
+    """Write the report for node_exporter in one step: what it reads is whole, and of one run."""
+    from gpusetup.report.model import POSTPONED
+    from gpusetup.report.prometheus import to_prometheus
+
+    if all(host.state == POSTPONED for host in report.hosts):
+        return  # the last answer stands, and grows old
+    name = "gpusetup-verify" + (f"-{Path(inventory).name}" if inventory is not None else "")
+    # Files that do not end in .prom are not read.
+    partial, target = folder / f".{name}.part", folder / f"{name}.prom"
+    try:
+        partial.write_text(to_prometheus(report), encoding="utf-8")
+        partial.chmod(0o644)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadInputError(
+            "GS-513",
+            f"cannot write {target}: {error.strerror}",
+            path="--textfile",
+            hint="name the folder that node_exporter's --collector.textfile.directory names",
+        ) from error

@@ -7,6 +7,7 @@ examples:
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,9 +15,9 @@ import msgspec
 from gpusetup.cli.options import add_output, add_request
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, request_about
-from gpusetup.errors import Exit, NoStackError
+from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.answers import Asked, Clash, Why
+from gpusetup.model.answers import Asked, Clash, Why, WhyNot
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.requests import joined_words, parse_requirement
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
 
-__all__ = ["add_arguments", "add_subject", "run", "split_subject"]
+__all__ = ["add_arguments", "add_subject", "add_why_not_arguments", "run", "run_why_not", "split_subject"]
 
 
 def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:
@@ -120,3 +121,63 @@ def _chosen_text(resolution: Resolution, component: str) -> str:
             if reason.source:
                 lines.append(f"  {reason.source}")
     return "\n".join(lines) + "\n"
+
+
+def add_why_not_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_subject(parser, "NAME=VERSION")
+
+
+def run_why_not(arguments: argparse.Namespace) -> Exit:
+    """Print the rules that forbid a version, and the nearest changes that would allow it.
+
+    examples:
+      gpusetup why-not cuda=13.1 --gpu v100
+      gpusetup why-not torch=2.6.0 --gpu 'rtx 5090'
+    """
+    from gpusetup.resolve.api import resolve
+
+    matrix = load_matrix()
+    wish = split_subject(arguments)
+    if not wish.specifier:
+        raise BadInputError(
+            "GS-129",
+            f"why-not needs a version of {wish.component}",
+            path=arguments.subject,
+            hint=f"gpusetup why-not {wish.component}=VERSION",
+        )
+    request = request_about(arguments, matrix)
+    others = tuple(item for item in request.requirements if item.component != wish.component)
+    try:
+        resolution = resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
+    except NoStackError as error:
+        found = error.to_document()
+        conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])
+        document = WhyNot(
+            ok=False,
+            matrix=matrix.stamp,
+            version=str(wish),
+            forbidden=True,
+            conflict=conflict,
+            suggestions=tuple(found["suggestions"]),
+        )
+        lines = [f"{wish} is forbidden:", ""]
+        for item in found["conflict"]:
+            lines += textwrap.wrap(f"- {item['text']} [{item['rule']}]", 80, subsequent_indent="  ")
+            if item["source"]:
+                lines.append(f"  {item['source']}")
+        if found["suggestions"]:
+            lines += ["", "hint: " + "; or ".join(found["suggestions"])]
+        text, code = "\n".join(lines) + "\n", Exit.NO_STACK
+    else:
+        limits = resolution.warnings
+        document = WhyNot(ok=True, matrix=matrix.stamp, version=str(wish), forbidden=False, warnings=limits)
+        lines = [f"nothing forbids {wish}" + (", with these limits:" if limits else "")]
+        for limit in limits:
+            lines += textwrap.wrap(f"- {limit}", 80, subsequent_indent="  ")
+        text, code = "\n".join(lines) + "\n", Exit.DONE
+    text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
+    if (age := age_warning(matrix)) is not None:
+        warn(age)
+    write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
+    return code

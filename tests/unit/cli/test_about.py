@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from gpusetup import __version__
-from gpusetup.cli import versions
+from gpusetup.cli import start
 from gpusetup.cli.main import main
 from gpusetup.cli.schema import schema_of
 from gpusetup.matrix.load import matrix
@@ -65,6 +65,6 @@ def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)
     (prefix / mark).write_text(text)
-    monkeypatch.setattr(versions.sys, "prefix", str(prefix))
-    monkeypatch.setattr(versions.sys, "base_prefix", "/usr")
-    assert versions._install(prefix, prefix / "lib/python3.11/site-packages") == kind
+    monkeypatch.setattr(start.sys, "prefix", str(prefix))
+    monkeypatch.setattr(start.sys, "base_prefix", "/usr")
+    assert start._installation(prefix, prefix / "lib/python3.11/site-packages") == kind

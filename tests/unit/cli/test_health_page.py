@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.cli import session, timers, verify_timer
+from gpusetup.cli import health, session, timers
 from gpusetup.cli.main import main
 from gpusetup.health import hooks
 from gpusetup.verify import fleet, probe
@@ -33,7 +33,7 @@ def root(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> M
     monkeypatch.setattr(timers, "unit_folder", lambda _: tmp_path / "units")
     monkeypatch.setattr(timers, "record", lambda _: None)
     monkeypatch.setattr(timers, "_run", lambda *_: "")
-    monkeypatch.setattr(verify_timer, "FOLDERS", ())
+    monkeypatch.setattr(health, "FOLDERS", ())
     monkeypatch.setattr(hooks, "FOLDER", str(tmp_path / "etc/gpusetup/hooks"))
     monkeypatch.setattr(session, "open_session", lambda _: None)
     monkeypatch.setattr(fleet, "observe_fleet", lambda *_: {"gpu07": Observed(machine.good)})

@@ -365,7 +365,7 @@ def test_a_timer_repeats_what_follows(machine: Machine) -> None:
     import argparse
 
     from gpusetup.cli import health
-    from gpusetup.cli.verify_timer import task_of
+    from gpusetup.cli.health import task_of
 
     parser = argparse.ArgumentParser()
     health.add_arguments(parser)

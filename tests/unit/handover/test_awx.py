@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 import yaml
 
-from gpusetup.cli.handover_awx import files
+from gpusetup.cli.handover import files_for_awx as files
 from gpusetup.cli.main import main
 from gpusetup.content import content_path
 from gpusetup.handover.awx import TEMPLATES, execution_environment

@@ -156,7 +156,7 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(
     path = history.file_of("localhost", os.environ, here=True)
     from datetime import datetime, timezone
 
-    from gpusetup.cli.remembering import boards
+    from gpusetup.cli.history import boards
     from gpusetup.report.verification import verification_report
 
     for number in range(20):

@@ -205,8 +205,7 @@ STRAY = "/usr/local/lib/libcuda.so.570.1"
 
 
 def test_what_no_apply_touches_is_for_a_person_and_names_no_command(applied):
-    from gpusetup.cli.drift import _compared
-    from gpusetup.cli.drift_text import drift_text
+    from gpusetup.cli.drift import _compared, drift_text
     from gpusetup.model.lifecycle import Drift
 
     driver = changed(applied.driver, libraries={"libcuda.so.1": ("570.1", VERSION)}, library_files={STRAY: "570.1"})

@@ -1,0 +1,148 @@
+"""Words below `bundle`: a bundle as one file, as a folder again, and served to hosts that fetch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import listening, options, output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_pack_arguments", "add_serve_arguments", "add_unpack_arguments", "run_pack", "run_serve", "run_unpack"]
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SMALLEST = 1 << 20
+_MOST_PARTS = 1000
+
+
+def add_pack_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the bundle")
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="site.tar.zst (needs the program zstd) or site.tar"
+    )
+    parser.add_argument("--since", metavar="OLD", help="only what an older bundle or manifest.json lacks")
+    parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
+    options.add_format(parser)
+
+
+def run_pack(arguments: argparse.Namespace) -> Exit:
+    """Pack a bundle into one file, or into parts that fit a medium.
+
+    examples:
+      gpusetup bundle pack site --out site.tar.zst
+      gpusetup bundle pack site --since old --out new.tar.zst            only what the older bundle lacks
+      gpusetup bundle pack site --out /media/usb/site.tar.zst --split 4G      site.tar.zst.000, .001, …
+    """
+    from gpusetup.bootstrap.bundle import MANIFEST
+    from gpusetup.cli.bundle import Progress
+    from gpusetup.cli.plan_text import size_text
+    from gpusetup.supply.packing import pack
+
+    out = Path(arguments.out)
+    if not out.name.endswith((".tar", ".tar.zst")):
+        raise BadInputError(
+            "GS-788", f"{out.name} does not end in .tar or .tar.zst", path="--out", hint="--out site.tar.zst"
+        )
+    if not out.parent.is_dir():
+        raise BadInputError("GS-788", f"there is no folder {out.parent}", path="--out", hint=f"mkdir -p {out.parent}")
+    since = Path(arguments.since) if arguments.since else None
+    since = since / MANIFEST if since is not None and since.is_dir() else since
+    parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress(), since)
+    size = sum(part.stat().st_size for part in parts)
+    if arguments.format == "json":
+        from gpusetup.model.documents import BundlePacked
+
+        output.write_answer(output.json_text(BundlePacked(parts=tuple(map(str, parts)), bytes=size)), None)
+        return Exit.DONE
+    last = f" to {parts[-1].name}" if len(parts) > 1 else ""
+    where = "site" if since is None else "SITE, the folder of the older bundle"
+    output.write_answer(
+        f"{parts[0]}{last}: {size_text(size)}\n\n"
+        f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}",
+        None,
+    )
+    return Exit.DONE
+
+
+def _size(text: str) -> int:
+    if not text:
+        return 0
+    found = re.fullmatch(r"(\d{1,6})([KMGT]?)(?:i?B)?", text)
+    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    if size < _SMALLEST:
+        raise BadInputError(
+            "GS-788", f"{text} cannot be the size of a part", path="--split", hint="1M or more: --split 4G"
+        )
+    return size
+
+
+def add_unpack_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or update")
+    trust = parser.add_argument_group("signatures")
+    trust.add_argument("--signed-by", default="", metavar="FINGERPRINT", help="require this key's signature")
+    trust.add_argument("--older", action="store_true", help="accept a bundle older than the one before")
+    trust.add_argument("--unsigned", action="store_true", help="accept an unsigned bundle in place of a signed one")
+    options.add_format(parser)
+
+
+def run_unpack(arguments: argparse.Namespace) -> Exit:
+    """Unpack a packed bundle into a folder and compare every file with the manifest.
+
+    In the folder of an older bundle it writes only the differences. gpusetup refuses a bundle that is older than the
+    one accepted before, or not signed by its key.
+
+    examples:
+      gpusetup bundle unpack site.tar.zst --out /srv/bundle
+      gpusetup bundle unpack site.tar.zst.000 --out /srv/bundle        the other parts beside it
+    """
+    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
+    from gpusetup.cli.bundle import Progress
+    from gpusetup.supply.accepted import Asked
+    from gpusetup.supply.packing import unpack
+
+    out = Path(arguments.out)
+    asked = Asked(arguments.signed_by, arguments.older, arguments.unsigned)
+    came = unpack(Path(arguments.file), out, Progress(), asked)
+    manifest, digest = read_manifest(out / MANIFEST)
+    text = f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}"
+    if arguments.format == "json":
+        from gpusetup.model.documents import BundleUnpacked
+
+        about = BundleUnpacked(path=str(out), new=came, files=len(manifest.files), manifest_sha256=digest)
+        text = output.json_text(about)
+    output.write_answer(text, None)
+    return Exit.DONE
+
+
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the bundle")
+    listening.add_arguments(parser, "0.0.0.0:8080")
+
+
+def run_serve(arguments: argparse.Namespace) -> Exit:
+    """Serve a bundle to hosts: the files of its manifest, and nothing else. Ctrl-C ends it.
+
+    Needs gpusetup[collector]. For hundreds of hosts use a static web server.
+
+    examples:
+      gpusetup bundle serve site
+      gpusetup bundle serve site --listen 10.0.0.5:8443 --certificate site.pem --key site.key
+    """
+    listening.check_installed()
+    from gpusetup.supply.server import server_of
+
+    place = listening.place_of(arguments.listen)
+    tls = listening.tls_of(arguments.certificate, arguments.key)
+    server = server_of(Path(arguments.folder), place, tls, output.say)
+    kind = "https" if tls else "http"
+    output.say(f"serving {arguments.folder} at {kind}://{place[0]}:{server.server_port}; Ctrl-C ends it")
+    return listening.served(server)

@@ -1,0 +1,317 @@
+"""Words below `matrix` about its releases: compare them, tell their history, write one into a file, take one in."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import difflib
+import hashlib
+import itertools
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli.output import json_text, say, write_answer
+from gpusetup.errors import BadInputError, Exit, UnreachableError
+from gpusetup.matrix import kept
+from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.model.answers import Change, MatrixRelease
+
+__all__ = [
+    "add_diff_arguments",
+    "add_export_arguments",
+    "add_history_arguments",
+    "add_import_arguments",
+    "content_of",
+    "lines",
+    "named",
+    "run_diff",
+    "run_export",
+    "run_history",
+    "run_import",
+    "summary",
+]
+
+
+_LONG = 100
+"""A value of more characters is told by its beginning."""
+
+
+def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("old", metavar="OLD", help="shipped, a day, a file or a folder")
+    parser.add_argument("new", metavar="NEW", nargs="?", default="", help="default: the matrix in use")
+    parser.add_argument("--component", metavar="NAME", help="only this component: driver, torch, vllm")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something differs")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+
+
+def run_diff(arguments: argparse.Namespace) -> Exit:
+    """Compare two matrices, record by record.
+
+    OLD and NEW are `shipped`, the date of an imported release, a file of `gpusetup matrix export`, or a folder of
+    matrix files. Without NEW: the matrix in use.
+
+    examples:
+      gpusetup matrix diff shipped                     what imported releases changed
+      gpusetup matrix diff 2026-11-20 2026-12-04
+      gpusetup matrix diff matrix.json --exit-code     9 when something differs
+    """
+    from gpusetup.model.documents import MatrixDiff
+
+    before, after = named(arguments.old), named(arguments.new)
+    found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
+    if arguments.format == "json":
+        write_answer(json_text(MatrixDiff(before=before.date, after=after.date, changes=found)), arguments.out)
+    else:
+        told = "\n".join(lines(found)) or "they say the same"
+        write_answer(f"from {before.date} to {after.date}\n\n{told}", arguments.out)
+    return Exit.PENDING if found and arguments.exit_code else Exit.DONE
+
+
+def named(word: str) -> kept.MatrixRelease:
+    """Return the matrix that a word means."""
+    days = {"": matrix, "shipped": Matrix}
+    if word in days:
+        return kept.release_of(days[word]())
+    found = [path for path in kept.all_kept(Path(releases_place(os.environ))) if path.name.startswith(word)]
+    if found and word[:1].isdigit():
+        return kept.release_of(Matrix(found[-1]))
+    if word == shipped_date():
+        return kept.release_of(Matrix())
+    path = Path(word)
+    if path.is_dir():
+        return kept.release_of(Matrix(path))
+    try:
+        return kept.opened(path.read_bytes(), word)
+    except OSError as error:
+        days_kept = ", ".join(item.name[:10] for item in kept.all_kept(Path(releases_place(os.environ)))) or "none"
+        raise BadInputError(
+            "GS-223", f"no matrix is called {word!r}", path=word, note=error.strerror or "",
+            hint=f"name shipped, a day that was taken in ({days_kept}), a file or a folder",
+        ) from error  # fmt: skip
+
+
+def of_component(found: Iterable[Change], name: str | None, release: MatrixRelease) -> Iterator[Change]:
+    """Yield the changes of one component, or of all; a name that a release does not have is refused."""
+    known = {file.removeprefix("frameworks/") for file in release.files}
+    if name and name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        raise BadInputError(
+            "GS-110", f"unknown component {name!r}", path="COMPONENT",
+            hint=f"did you mean {' or '.join(near)}?" if near else f"one of: {', '.join(sorted(known))}",
+        )  # fmt: skip
+    return (item for item in found if not name or item.component in {name, f"frameworks/{name}"})
+
+
+def summary(found: Iterable[Change]) -> Iterator[str]:
+    """Yield a line for each component that something changed in."""
+    counts = collections.Counter((item.component, item.what) for item in found)
+    for component in sorted({component for component, _ in counts}):
+        parts = [
+            f"{counts[component, what]} {what}" for what in ("added", "changed", "gone") if counts[component, what]
+        ]
+        yield f"{component.removeprefix('frameworks/')}: {', '.join(parts)}"
+
+
+def lines(found: Iterable[Change]) -> Iterator[str]:
+    """Yield the changes as people read them, each component under its name."""
+    last = ""
+    for item in found:
+        if item.component != last:
+            yield ("\n" if last else "") + item.component.removeprefix("frameworks/")
+            last = item.component
+        yield f"  {item.what:<8} {item.record}"
+        for name, (was, now) in item.fields.items():
+            yield f"             {name}: {_short(was)} -> {_short(now)}".replace(" : ", " ")
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else "nothing" if value is None else str(value)
+    return text if len(text) <= _LONG else text[:_LONG] + " …"
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("component", metavar="COMPONENT", help="driver, cuda, torch, vllm, gpus …")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+
+
+def run_history(arguments: argparse.Namespace) -> Exit:
+    """Show how a component changed between the shipped matrix and the imported ones.
+
+    examples:
+      gpusetup matrix history driver
+      gpusetup matrix history vllm --format json
+    """
+    from gpusetup.model.documents import MatrixDiff, MatrixHistory
+
+    releases = [kept.release_of(Matrix())]
+    releases += [kept.release_of(Matrix(path)) for path in kept.all_kept(Path(releases_place(os.environ)))]
+    releases.sort(key=lambda release: release.date)
+    of_component((), arguments.component, releases[-1])
+    steps = []
+    for before, after in itertools.pairwise(releases):
+        found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
+        steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
+    if arguments.format == "json":
+        write_answer(json_text(MatrixHistory(component=arguments.component, steps=tuple(steps))), arguments.out)
+        return Exit.DONE
+    told = [f"{releases[0].date}: the oldest matrix on this machine"]
+    for step in steps:
+        told += ["", f"{step.after}:", *(list(lines(step.changes)) or ["  nothing of it changed"])]
+    write_answer("\n".join(told), arguments.out)
+    return Exit.DONE
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--out", metavar="FILE", required=True, help="the file to write")
+    parser.add_argument("--sign", metavar="KEY", help="sign it with this SSH key: ssh-keygen asks for its passphrase")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def run_export(arguments: argparse.Namespace) -> Exit:
+    """Write the matrix in use into one file, for `gpusetup matrix import` on other machines.
+
+    examples:
+      gpusetup matrix export --out matrix.json
+      gpusetup matrix export --out matrix.json --sign ~/.ssh/id_ed25519     writes matrix.json.sig too
+    """
+    from gpusetup.drive import signatures
+    from gpusetup.matrix import kept
+    from gpusetup.model.documents import MatrixExported
+
+    content = kept.exported(matrix())
+    out = Path(arguments.out)
+    write_answer(content.decode().rstrip("\n"), arguments.out)
+    release = kept.opened(content, arguments.out)
+    signature = signatures.sign(out, Path(arguments.sign)) if arguments.sign else None
+    document = MatrixExported(
+        path=str(out), date=release.date, sha256=release.sha256, signature=str(signature) if signature else ""
+    )
+    if arguments.format == "json":
+        write_answer(json_text(document), None)
+        return Exit.DONE
+    say(f"{out}: the matrix of {release.date}, {len(content) // 1024} kB, SHA-256 of its files {release.sha256}")
+    if signature is not None:
+        say(f"{signature}: its signature")
+    return Exit.DONE
+
+
+_LIMIT = 64 << 20
+_PATIENCE = 60.0
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("source", metavar="FILE|URL", help="a file of `gpusetup matrix export`")
+    trust = parser.add_argument_group("signatures")
+    trust.add_argument("--signers", metavar="FILE", help="known signers; default: ~/.config/gpusetup/matrix-signers")
+    trust.add_argument("--signature", metavar="FILE|URL", help="default: the same name with .sig")
+    trust.add_argument("--sha256", metavar="DIGEST", help="accept the file with this digest, without a signature")
+    parser.add_argument("--older", action="store_true", help="import a release older than the matrix in use")
+    parser.add_argument("--check", action="store_true", help="show what would change; import nothing")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+
+
+def run_import(arguments: argparse.Namespace) -> Exit:
+    """Import a release of the matrix. gpusetup uses it until it ships a newer one.
+
+    The release needs a signature by a signer in ~/.config/gpusetup/matrix-signers (lines as in ssh-keygen's ALLOWED
+    SIGNERS; --signers names another file), or the digest that you give. gpusetup refuses an older release and changes
+    nothing if it cannot read the release.
+
+    examples:
+      gpusetup matrix import https://mirror.example/matrix.json         with matrix.json.sig beside it
+      gpusetup matrix import matrix.json --sha256 3f…                   of the file
+      gpusetup matrix import matrix.json --check                        what would change; imports nothing
+    """
+    from gpusetup.matrix import kept
+    from gpusetup.matrix.load import matrix, releases_place
+    from gpusetup.model.documents import MatrixImported
+
+    with tempfile.TemporaryDirectory() as folder:
+        content = content_of(arguments.source)
+        vouched = _vouched(arguments, content, Path(folder))
+    release = kept.opened(content, arguments.source)
+    now = matrix()
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    kept.check_order(release, now.date, today, older=arguments.older)
+    if os.environ.get("GPUSETUP_MATRIX"):
+        raise BadInputError("GS-223", "GPUSETUP_MATRIX names another matrix, which would stay in force",
+                            hint="unset GPUSETUP_MATRIX")  # fmt: skip
+    found = tuple(kept.changes(kept.texts_of(now), release.files))
+    if arguments.check:
+        kept.examined(release)
+        place = ""
+    else:
+        place = str(kept.put_in_force(release, Path(releases_place(os.environ))))
+    if arguments.format == "json":
+        document = MatrixImported(
+            date=release.date, before=now.date, vouched=vouched, place=place, changes=tuple(summary(found))
+        )
+        write_answer(json_text(document), arguments.out)
+        return Exit.DONE
+    told = [f"the matrix of {release.date}, {vouched}", *summary(found)]
+    write_answer("\n".join(told), arguments.out)
+    if arguments.check:
+        say(f"nothing was changed: the matrix of {now.date} is in force")
+    else:
+        say(f"in force from now on; before: {now.date}. `gpusetup matrix diff {now.date} {release.date}` tells more")
+    return Exit.DONE
+
+
+def content_of(source: str) -> bytes:
+    """Return what is in a file or at an address."""
+    if "://" not in source:
+        try:
+            return Path(source).read_bytes()
+        except OSError as error:
+            raise BadInputError("GS-223", f"cannot read {source}: {error.strerror}", path=source) from error
+    from gpusetup.bootstrap.web import Unfetched, fetch
+
+    try:
+        return fetch(source, limit=_LIMIT, patience=_PATIENCE)
+    except Unfetched as error:
+        raise UnreachableError("GS-223", f"cannot fetch {source}", note=str(error), hint="try again") from error
+
+
+def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str:
+    """Return who vouches for the release."""
+    digest = hashlib.sha256(content).hexdigest()
+    if arguments.sha256:
+        if digest != arguments.sha256.strip().lower():
+            raise BadInputError(
+                "GS-221", "the release is not the file with that digest", path=arguments.source,
+                note=f"expected {arguments.sha256}, got {digest}", hint="never take the new digest unchecked",
+            )  # fmt: skip
+        return "by its digest"
+    from gpusetup.drive import signatures
+
+    signers = _signers(arguments.signers)
+    release, signature = folder / "release", folder / "signature"
+    release.write_bytes(content)
+    source = arguments.signature or arguments.source + ".sig"
+    signature.write_bytes(content_of(source))
+    return f"signed by {signatures.check(release, signature, signers, source)}"
+
+
+def _signers(named: str | None) -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    path = Path(named) if named else Path(base) / "gpusetup" / "matrix-signers"
+    if not path.is_file():
+        raise BadInputError(
+            "GS-221", f"no signer is known: {path} is missing", path=str(path),
+            hint="write the line of whom you trust into it (NAME KEYTYPE KEY), or give the digest: --sha256",
+        )  # fmt: skip
+    return path
