@@ -9,8 +9,6 @@ import msgspec
 
 from gpusetup.errors import BadInputError
 
-__all__ = ["ETC", "Config", "read_config"]
-
 ETC = Path("/etc/gpusetup")
 
 

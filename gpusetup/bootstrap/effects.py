@@ -30,22 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Finished
     from gpusetup.model.status import Status
 
-__all__ = [
-    "HOME",
-    "LOCK_FILE",
-    "TIMER",
-    "Effects",
-    "boot_id",
-    "cloud_init_problem",
-    "fetch_lock",
-    "outcome_of_apply",
-    "package_lock_problem",
-    "units",
-    "wait_for_cloud_init",
-    "wait_for_packages",
-]
-
-
 _TICK = 1.0
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Finished
     from gpusetup.model.lock import PipRequirements
 
-__all__ = ["Full", "Target", "complete", "hashes_of"]
-
 _DEADLINE = 1800.0
 _ROUNDS = 8
 _UV_GLIBC = (17, 28, *range(31, 41))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from gpusetup.bootstrap.config import Config
 
-__all__ = ["PER_BOOT", "seal"]
-
 PER_BOOT = Path("/var/lib/cloud/scripts/per-boot/50-gpusetup")
 _START = "#!/bin/sh\nexec /usr/local/lib/gpusetup/launcher boot\n"
 _OURS = (

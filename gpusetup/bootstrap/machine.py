@@ -21,8 +21,6 @@ from gpusetup.model.status import FINAL, Problem, Reboot, Status
 if TYPE_CHECKING:
     from gpusetup.model.status import State
 
-__all__ = ["Limits", "Moment", "Outcome", "advance", "begin", "pause_before"]
-
 STEPS: dict[State, tuple[int, str, str]] = {
     "preparing": (1, "fetching and installing gpusetup", "wait for other package operations"),
     "waiting": (2, "waiting for other package operations to finish", "apply the stack"),

@@ -17,8 +17,6 @@ from gpusetup.model.status import STATUS_FILE, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["alone", "load", "message", "save", "write_whole"]
-
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from gpusetup.bootstrap.config import Config
 
-__all__ = ["LOG_FILE", "TOKEN_FILE", "Callback", "bootstrap", "recheck", "why_apply"]
-
-
 TOKEN_FILE = Path("/etc/gpusetup/callback.token")
 _TRIES = 6
 _PAUSE = 2.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from gpusetup.bootstrap.config import Config
 
-__all__ = ["UserData", "checked_hosts", "checked_text", "checked_url", "first_stage", "render"]
-
 _INSTANCE = Path(__file__).parent / "instance"
 _PER_BOOT = "/var/lib/cloud/scripts/per-boot/50-gpusetup"
 _LAUNCHER = "/usr/local/lib/gpusetup/launcher"

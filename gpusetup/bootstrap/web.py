@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     import requests
 
-__all__ = ["Unfetched", "authorities", "fetch", "passes", "session"]
-
-
 _LISTS = (
     "etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu
     "etc/pki/tls/certs/ca-bundle.crt",  # Enterprise Linux, Amazon Linux

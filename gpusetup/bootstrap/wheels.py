@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.runner import Finished
 
-__all__ = ["closure", "download_pip", "last_words", "own_wheel", "pip", "target_environment", "target_tags"]
-
-
 _TRIES, _PAUSE = 3, 5.0
 _BROKE_OFF = re.compile(
     r"IncompleteRead|Connection broken|Connection aborted|Connection reset|ConnectionResetError|ProtocolError"

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.model.run import Applied
     from gpusetup.rollout.options import Applying, Planning
 
-__all__ = ["Answer", "add_arguments", "add_batches", "answer", "applying", "run", "terminated_is_interrupted"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

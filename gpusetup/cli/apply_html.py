@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.run import Applied, HostOutcome
     from gpusetup.model.verdict import Verdict
 
-__all__ = ["applied_html"]
-
-
 _TONES: dict[str, Verdict] = {
     "done": "pass", "unchanged": "pass", "nothing-to-do": "skip", "pending-reboot": "warn", "postponed": "warn",
     "not-started": "skip",

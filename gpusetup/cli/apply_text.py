@@ -16,8 +16,6 @@ from gpusetup.plan.settings import NO_EFFECT
 if TYPE_CHECKING:
     from gpusetup.model.run import Applied, HostOutcome
 
-__all__ = ["WORDS", "applied_text"]
-
 _WIDTH = 80
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
 WORDS = {

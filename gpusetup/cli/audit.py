@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.fleet import Audit, AuditLine
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -25,8 +25,6 @@ from gpusetup.model.status import FINAL, STATUS_FILE, Status
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "add_status_arguments", "run", "run_status", "status_text"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import SystemWanted
     from gpusetup.supply.choosing import Supply
 
-__all__ = ["Progress", "add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

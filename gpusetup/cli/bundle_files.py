@@ -12,9 +12,6 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_pack_arguments", "add_serve_arguments", "add_unpack_arguments", "run_pack", "run_serve", "run_unpack"]
-
-
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST = 1 << 20
 _MOST_PARTS = 1000

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.supply.choosing import Asked
 
-__all__ = ["systems_of"]
-
 
 def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked]]:
     """Return of each release and CPU the kinds of hosts that are to be served."""

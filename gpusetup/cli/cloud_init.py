@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.bundle import Manifest
     from gpusetup.model.lock import Lock
 
-__all__ = ["add_arguments", "run", "variables_of"]
-
 _STARTS = {
     "#cloud-config": "text/cloud-config",
     "#!": "text/x-shellscript",

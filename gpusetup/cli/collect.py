@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.pull import Budget
 
-__all__ = [
-    "add_arguments",
-    "add_forget_arguments",
-    "add_offer_arguments",
-    "add_token_arguments",
-    "database",
-    "put_on_record",
-    "run",
-    "run_forget",
-    "run_offer",
-    "run_token",
-]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from gpusetup.errors import Exit
 
-__all__ = ["ALIASES", "COMMANDS", "GROUPS", "WITHOUT_OWN", "Command", "below", "first_words", "load_command"]
-
 
 class Command(Protocol):
     """What a command's module offers: its arguments, and running it. Its docstring is its help."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.model.fleet import Comparison
     from gpusetup.model.verdict import Result
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

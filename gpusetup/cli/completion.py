@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     ParserOf = Callable[[str], argparse.ArgumentParser]
 
-__all__ = ["add_arguments", "add_commands", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Diagnosis, Finding
     from gpusetup.monitoring.tables import Alert
 
-__all__ = ["add_arguments", "run"]
-
-
 _STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Recovered
     from gpusetup.rollout.recovery import Hosts
 
-__all__ = ["add_arguments", "refuse_beside", "refuse_without_apply", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what --apply takes."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import Failure, HostFacts
     from gpusetup.model.lifecycle import Difference, Drift, HostDrift
 
-__all__ = ["add_arguments", "drift_text", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

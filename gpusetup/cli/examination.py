@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import Failure
     from gpusetup.plan.preflight import Guest
 
-__all__ = ["captured", "guest_here", "hosts", "this_machine"]
-
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
     told = probe.load("facts").collect(host, None, False)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import Facts
 
-__all__ = ["add_arguments", "collected", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

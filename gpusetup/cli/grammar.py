@@ -12,8 +12,6 @@ from gpusetup.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["HelpAll", "HelpFormatter", "Parser", "commands_meant", "listed", "rare_options"]
-
 _MEANT_BY_COMMAND = {
     "check": "verify",
     "detect": "facts",

@@ -28,9 +28,6 @@ from gpusetup.handover.awx_survey import Option, survey
 if TYPE_CHECKING:
     from gpusetup.model.facts import Facts
 
-__all__ = ["add_arguments", "run"]
-
-
 ENGINES = ("awx", "kubernetes", "slurm")
 
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import argparse
 
 
-__all__ = ["KINDS", "add_arguments", "hooks", "run", "timed"]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.report.model import HostReport, Report
     from gpusetup.verify.decay import Decay, Series
 
-__all__ = ["add_arguments", "remembered", "run"]
-
-
 LOCAL_NAME = "localhost"
 _FINDINGS = 3
 

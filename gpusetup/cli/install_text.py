@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Install, Resolution, Way
 
-__all__ = ["WAYS", "copied", "ending"]
-
 WAYS: tuple[Way, ...] = ("apply", "pip", "uv", "conda", "docker")
 _WIDTH = 80
 _INDENT = 14

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.host_keys import Key, Place
     from gpusetup.model.fleet import HostKeys, KnownHosts
 
-__all__ = ["add_arguments", "run"]
-
 _EXITS = {
     "unconfirmed": Exit.PENDING, "changed": Exit.REFUSED, "another-key": Exit.REFUSED, "unreachable": Exit.UNREACHABLE,
 }  # fmt: skip

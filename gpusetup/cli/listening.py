@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from gpusetup.supply.server import Tls, WebServer
 
-__all__ = ["add_arguments", "check_installed", "place_of", "served", "tls_of"]
-
 
 def add_arguments(parser: argparse.ArgumentParser, listen: str) -> None:
     """Add what every server has."""

@@ -13,8 +13,6 @@ from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below,
 from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, commands_meant, listed, rare_options
 from gpusetup.errors import Exit, GpuSetupError, PreflightError
 
-__all__ = ["main"]
-
 _EPILOG = (
     "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line,\n"
     "3 bad input, 4 no stack fits, 5 refused before any change, 6 unreachable,\n"
@@ -38,6 +36,7 @@ def _and_below(word: str) -> str:
 
 
 def top_parser() -> argparse.ArgumentParser:
+    """Return the parser of what stands before a command."""
     parser = Parser(
         prog="gpusetup",
         usage="gpusetup [--version [--verbose] [--format json]] COMMAND …",
@@ -52,6 +51,7 @@ def top_parser() -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> Parser:
+    """Return the parser of a command; its module is imported."""
     command = load_command(name)
     parser = Parser(
         prog=f"gpusetup {name}",

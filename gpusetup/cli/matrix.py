@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
 
-__all__ = ["add_arguments", "run"]
-
 _TABLES = {
     "driver": ("driver", "nvidia-driver", "r(?=[0-9])"),
     "python": ("python",),

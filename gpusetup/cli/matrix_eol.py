@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DriverEnd, State
     from gpusetup.model.facts import Facts
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.answers import Change, MatrixRelease
 
-__all__ = [
-    "add_diff_arguments",
-    "add_export_arguments",
-    "add_history_arguments",
-    "add_import_arguments",
-    "content_of",
-    "lines",
-    "named",
-    "run_diff",
-    "run_export",
-    "run_history",
-    "run_import",
-    "summary",
-]
-
-
 _LONG = 100
 """A value of more characters is told by its beginning."""
 

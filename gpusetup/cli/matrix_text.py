@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import DriverBranch
 
-__all__ = ["answer_text", "overview_text", "printed"]
-
-
 _KINDS = {"LTSB": "long-term", "PB": "production", "NFB": "new features"}
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.documents import Mirror
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

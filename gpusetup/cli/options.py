@@ -8,18 +8,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = [
-    "add_draining",
-    "add_engine",
-    "add_format",
-    "add_inventory",
-    "add_output",
-    "add_reach",
-    "add_request",
-    "add_requirements",
-    "arch_name",
-]
-
 ARCHES = ("x86_64", "aarch64")
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
 

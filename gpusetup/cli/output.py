@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 
     from gpusetup.errors import GpuSetupError
 
-__all__ = [
-    "aside",
-    "coloured",
-    "csv_text",
-    "explain",
-    "json_line",
-    "json_text",
-    "markdown_table",
-    "painted",
-    "print_error",
-    "say",
-    "set_quiet",
-    "table",
-    "warn",
-    "write_answer",
-]
-
-
 _NARROW = 60
 _COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) ")
 """What makes a line one to copy."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.plan import HostPlan, Plan
 
-__all__ = ["add_arguments", "exit_of", "load_plan", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan, Plan
 
-__all__ = ["plan_html"]
-
 _COLOURS = {"change": "warn", "unchanged": "pass", "nothing-to-do": "skip"}
 _WORDS = {
     "change": "changes", "unchanged": "stays", "nothing-to-do": "nothing to do", "refused": "refused",

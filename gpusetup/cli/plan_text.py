@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
-__all__ = [
-    "Row",
-    "download_text",
-    "groups_of",
-    "plan_text",
-    "recorded_stack",
-    "refusal_lines",
-    "refusals_alike",
-    "rows_of",
-    "size_text",
-    "stack_line",
-    "summary",
-    "told_of",
-]
-
 
 class Row(NamedTuple):
     """One batch, or several of one size."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.model.pull import PullReport
     from gpusetup.pull.client import Settings
 
-__all__ = ["add_arguments", "run"]
-
 _EXITS = {
     "failed": Exit.FAILED, "verify-failed": Exit.VERIFY_FAILED, "refused": Exit.REFUSED,
     "waiting": Exit.PENDING, "pending-reboot": Exit.PENDING, "no-lock": Exit.UNREACHABLE,

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import Facts, HostFacts
     from gpusetup.model.lifecycle import HostRemoval, Removal, Removed
 
-__all__ = ["add_arguments", "removal_text", "run"]
-
-
 DEADLINE = 6 * 3600.0
 _EXITS = {
     "planned": Exit.PENDING, "done": Exit.DONE, "unchanged": Exit.DONE, "pending-reboot": Exit.PENDING,

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import TakenFor
     from gpusetup.rollout.options import Wishes
 
-__all__ = [
-    "about_host",
-    "add_reboot",
-    "add_way_back",
-    "add_wishes",
-    "age_warning",
-    "gpus_taken_for",
-    "gpus_text",
-    "request_about",
-    "request_of",
-    "wishes_of",
-]
-
-
 _OLD_AFTER_DAYS = 90
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lifecycle import History, HostHistory, Past
 
-__all__ = ["add_arguments", "past_of", "run"]
-
 DEADLINE = 600.0
 
 

@@ -14,9 +14,6 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_content_arguments", "add_schema_arguments", "run_content", "run_schema", "schema_of"]
-
-
 _REFERENCES = "#/$defs/{name}"
 
 

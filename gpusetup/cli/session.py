@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import Observer, Session
     from gpusetup.model.plan import HostPlan
 
-__all__ = ["Progress", "open_session"]
-
 
 def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session that `options.add_inventory` describes; passwords are asked for here, before any work."""

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.about import InstallKind
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["about", "greet", "greeting", "told"]
-
-
 _WIDTH = 80
 _WITH_GPU = (
     ("gpusetup plan", "what would change here; changes nothing"),

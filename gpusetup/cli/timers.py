@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.documents import Timer
 
-__all__ = ["Task", "add_argument", "answer", "command_of", "name_of", "quoted", "record", "unit_folder", "units"]
-
 OFF, SHOW = "never", "show"
 _SERVICE = """# Written by gpusetup
 [Unit]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Wanted
     from gpusetup.verify.probe import Ask, Observed
 
-__all__ = ["FORMATS", "NO_ACTION", "ONCE", "add_arguments", "add_checks", "run", "verified"]
-
 LOCAL_NAME = "localhost"
 ANSWER = "gpusetup/stack/1"
 _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its own in /var/lib/gpusetup/lock.json"

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.health.standing import Kept, Look, Rule, Standing
     from gpusetup.report.model import HostReport, Report
 
-__all__ = [
-    "LOOK_SECONDS",
-    "act",
-    "acts",
-    "add_arguments",
-    "around_a_job",
-    "check",
-    "check_commands",
-    "forgotten",
-    "repeated",
-]
-
 PLACES = ("slurm", "slurm-job", "kubernetes")
 LOOK_SECONDS = 25.0
 """For a look at this machine: Slurm ends its health program after 60."""

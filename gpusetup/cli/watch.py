@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from gpusetup.watch.link import Link
     from gpusetup.watch.view import View
 
-__all__ = ["add_arguments", "run"]
-
 LOCAL_NAME = "localhost"
 SORTS = ("name", "trouble", "util", "memory", "power", "temp")
 _SLOWEST = 3600.0

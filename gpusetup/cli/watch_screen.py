@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.watch.link import Link
     from gpusetup.watch.view import Span, View
 
-__all__ = ["Keys", "Screen"]
-
-
 _PLAIN = str.maketrans({"…": "~", "↑": "^", "↓": "v", "°": " ", "⏎": "="})
 """For a terminal that does not show UTF-8."""
 _NAMES = {

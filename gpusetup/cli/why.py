@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
 
-__all__ = ["add_arguments", "add_subject", "add_why_not_arguments", "run", "run_why_not", "split_subject"]
-
 
 def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:
     """Add the arguments that why and why-not share."""

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.fleet import Standing
     from gpusetup.model.verdict import Result
 
-__all__ = ["UNITS", "Apart", "Subject", "compared", "figures_apart", "settings_apart"]
-
-
 Subject = tuple[str, str]
 """A host, and which of its GPUs or measurements; empty: the host itself."""
 

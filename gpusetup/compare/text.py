@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier
 
-__all__ = ["COLUMNS", "rows", "shown", "title", "to_html", "trailer"]
-
-
 COLUMNS = ("what", "usual", "has", "who", "off by")
 _NAMED = 4
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import CudaError
 
-__all__ = ["CAPABILITY", "WORDS", "api_version", "bare_numbers", "capability", "cuda_error", "details"]
-
-
 WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
     "sxid": re.compile(r"sxid\D{0,3}(\d{5})", re.IGNORECASE),

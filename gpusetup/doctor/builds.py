@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import TorchBuild
 
-__all__ = [
-    "branch_of",
-    "compiler_limits",
-    "compiles",
-    "cuda_of_driver",
-    "cuda_of_ptx",
-    "demands",
-    "drivers_for",
-    "filled",
-    "for_capability",
-    "needs_driver",
-    "of_product",
-    "on_branch",
-    "refused",
-    "runs",
-    "tensorflow_cuda",
-    "torch_build",
-]
-
 
 @cache
 def _matrix() -> Matrix:

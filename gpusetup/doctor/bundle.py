@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-
-__all__ = ["bug_report", "collect", "write"]
-
 _LOGS = (
     "/var/log/nvidia-installer.log",
     "/var/log/fabricmanager.log",

@@ -25,9 +25,6 @@ from gpusetup.model.diagnosis import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors", "meaning", "read_table", "statuses", "sxid"]
-
-
 DATA = Path(__file__).parent / "data"
 PAGES = "reference/messages"
 """Where the pages are in the built documentation."""

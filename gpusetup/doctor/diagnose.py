@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.look import Look, Outcome
 
-__all__ = ["STEPS", "diagnose"]
-
 STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
     ("GPU", steps_driver.present),
     ("driver", steps_driver.installed),

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Cause, Recovery
     from gpusetup.model.symptoms import Reset
 
-__all__ = [
-    "asked",
-    "current",
-    "diagnose_chunks",
-    "diagnose_text",
-    "finding_of",
-    "findings",
-    "of_machine",
-    "recovery_of",
-]
-
-
 _ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
 
 

@@ -16,9 +16,6 @@ from gpusetup.versions import cuda_minor, nv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["NAME", "WHEEL", "cuda_majors", "fixes_for", "manager_here", "number_told", "of_cuda", "of_cudnn", "of_nccl"]
-
-
 WHEEL = {
     "cudart": "cuda-runtime",
     "nvrtc": "cuda-nvrtc",

@@ -15,8 +15,6 @@ from gpusetup.doctor.references import mentioned
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Log", "read_pieces"]
-
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

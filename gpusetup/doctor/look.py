@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.symptoms import Symptoms
 
-__all__ = ["OWNERS", "Look", "Outcome", "cause", "fine", "notice", "unknown", "without_apply"]
-
-
 OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host", "jetson": "Jetson Linux"}
 
 

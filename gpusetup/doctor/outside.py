@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Outside
 
-__all__ = ["CODE", "FRAME", "GPU", "ROUTINE", "TROUBLE", "Shown", "kinds", "names_gpu", "outside", "routine"]
-
 TROUBLE = re.compile(
     rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
     rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",

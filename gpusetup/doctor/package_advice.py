@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.packages import PackageFile, PackageRelease
 
-__all__ = ["package_fixes", "package_told"]
-
 _NAMES = {
     "onnxruntime": "onnxruntime-gpu",
     "nvvm": "numba-cuda",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Cause
 
-__all__ = ["explained", "pages"]
-
 _KIND = {
     "root": "a cause",
     "symptom": "a symptom: something is wrong, and the cause is elsewhere",

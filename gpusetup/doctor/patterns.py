@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Pattern
 
-__all__ = ["ESCAPES", "PREFIX", "Expression", "Place", "one_line", "plain"]
-
-
 PREFIX = re.compile(
     r"""^\s*(?:
         \x1b\[[0-9;]*m

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Finding
 
-__all__ = ["CAUSE", "compiles", "measured", "with_measure"]
-
 CAUSE = "ptx-too-new"
 _NEWER = "compilers-newer-than-driver"
 _DEADLINE = 20.0

@@ -19,8 +19,6 @@ from gpusetup.model.diagnosis import Reference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MENTIONED", "PLACE", "REFERENCE", "explained", "mentioned", "nearest", "page_of", "pages", "reference_in"]
-
 PLACE = "reference/errors"
 """Where the built documentation has the pages."""
 REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)

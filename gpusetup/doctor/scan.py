@@ -16,23 +16,6 @@ from gpusetup.doctor.patterns import Expression, Place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "ADDRESS",
-    "MODULE",
-    "NEAR",
-    "NVIDIA",
-    "OURS",
-    "RULES",
-    "STAMP",
-    "Literals",
-    "Match",
-    "another_module",
-    "foreign",
-    "scan",
-    "scan_chunks",
-]
-
-
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b"
 )

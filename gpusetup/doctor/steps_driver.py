@@ -15,8 +15,6 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from gpusetup.model.facts import Gpu
 
-__all__ = ["flavour", "installed", "loaded", "module", "present", "same_version"]
-
 _WHY_NOT_LOADED = frozenset(
     {
         "gpu-not-supported-by-driver",

@@ -12,8 +12,6 @@ from gpusetup.doctor.scan import scan
 if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Finding
 
-__all__ = ["answering", "device_files", "fabric", "kernel_log", "licence", "mig", "recovery"]
-
 _BY_PROGRAMS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45", "xid-68", "xid-69", "xid-94"})
 _STILL_MATTER = frozenset(
     {"ecc-uncorrectable", "gsp-timeout", "nvlink-uncorrectable", "sxid-fatal"}

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.symptoms import Environment
 
-__all__ = ["exporters", "frameworks", "libcuda", "libraries", "runtimes", "visible"]
-
-
 _VERSIONED = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2", "libcudnn.so.8", "libcudnn.so.9")
 

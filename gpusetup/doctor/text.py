@@ -13,21 +13,6 @@ if TYPE_CHECKING:
     from gpusetup.doctor.outside import Shown
     from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
-__all__ = [
-    "CLEAN",
-    "NOT_RECOGNISED",
-    "NO_LINE_KNOWN",
-    "NO_TEXT",
-    "NO_WORD_OF_IT",
-    "diagnoses",
-    "messages",
-    "needs",
-    "one_line",
-    "outside_text",
-    "recoveries",
-    "reference_text",
-]
-
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
 

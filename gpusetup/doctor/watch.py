@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Finding
 
-__all__ = ["Seen", "kernel_messages", "message_of_record", "watch"]
-
 HEALTH_EVERY = 30.0
 _AGAIN_AFTER = 600.0
 _RECORD = 8192

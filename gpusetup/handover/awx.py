@@ -15,9 +15,6 @@ from gpusetup.handover.text import MADE, yaml_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PYTHON", "TEMPLATES", "WHEELS", "awx_files", "execution_environment"]
-
-
 PYTHON = "3.12"
 WHEELS = "gpusetup-bundle/wheels"
 _COLLECTIONS = "/usr/share/ansible/collections/ansible_collections"

@@ -11,8 +11,6 @@ from gpusetup.plan.settings import KNOWN, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["ASKED", "Option", "survey"]
-
 ASKED = (
     "driver", "cuda", "torch", "tensorflow", "jax", "vllm", "components", "source", "reboot", "module", "containers",
     "monitoring",

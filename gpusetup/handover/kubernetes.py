@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["Handover", "handover", "kubernetes_files"]
-
-
 _DEPLOY = "nvidia.com/gpu.deploy."
 _RUNTIMES = ("containerd", "crio")
 """What kubelet talks to."""

@@ -15,9 +15,6 @@ from gpusetup.handover.text import yaml_text
 if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
-__all__ = ["IMAGE", "LABEL", "configuration", "daemonset_text", "label_value", "node_files", "nodewright_files"]
-
-
 LABEL = "gpusetup/lock"
 """A node is changed only when it has this label, with the lock's digest: nobody changes a whole cluster by mistake."""
 _LOCK, _VARIABLES = "gpu.lock.json", "variables.json"

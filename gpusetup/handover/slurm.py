@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["slurm_files", "slurm_warnings"]
-
 _MADE = "# Written by `gpusetup export handover slurm`: run that again rather than editing this.\n"
 _WAIT = r"""#!/bin/sh
 # Written by `gpusetup export handover slurm`.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["yaml_text"]
-
 MADE = "# Written by `gpusetup export handover`: run that again rather than editing this.\n"
 
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["Run", "append", "file_of", "iso", "known", "opened", "pictures", "runs", "series"]
-
-
 MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
 """Runs of a level that are kept, how many of them are the first ones, and bytes of the whole file."""

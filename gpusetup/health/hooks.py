@@ -12,8 +12,6 @@ from gpusetup.health.places import condition_patch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FOLDER", "files"]
-
 FOLDER = "/etc/gpusetup/hooks"
 _SCRIPT = """#!/bin/sh
 # Written by gpusetup: {what}

@@ -6,8 +6,6 @@ from typing import Any
 
 from gpusetup.recovery.since import clock_of
 
-__all__ = ["newer_than"]
-
 
 def newer_than(document: dict[str, Any], moment: float) -> dict[str, Any]:
     """Return the observations without the lines of the kernel log up to a moment; a line without a time stays."""

@@ -14,8 +14,6 @@ from gpusetup.drive.scheduler.base import HEALTH_MARK, Caller, check_node
 from gpusetup.drive.scheduler.slurm import parse_node
 from gpusetup.health.standing import Standing
 
-__all__ = ["CONDITION", "TAINT", "Kubernetes", "Place", "Seen", "Slurm", "agreed", "condition_patch", "plain"]
-
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"
 _BY_SLURM = ("Prolog error", "Epilog error")

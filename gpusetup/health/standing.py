@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Level
 
-__all__ = [
-    "LEVELS",
-    "Event",
-    "Kept",
-    "Look",
-    "Rule",
-    "Standing",
-    "alone",
-    "counted",
-    "events",
-    "keep",
-    "load",
-    "note",
-    "wanted",
-]
-
 LEVELS = ("quick", "smoke", "full", "stress")
 _DAY, _HOUR = 86400.0, 3600.0
 _MOST = 64

@@ -9,8 +9,6 @@ from gpusetup.model.packages import PackageFile, PackageRelease
 if TYPE_CHECKING:
     from gpusetup.model.release import TorchFile
 
-__all__ = ["COMPANIONS", "companion_file"]
-
 COMPANIONS = ("torchvision", "torchaudio")
 
 

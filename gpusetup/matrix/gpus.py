@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.platforms import Gpu
     from gpusetup.model.release import Architecture
 
-__all__ = ["GpuKind", "find_gpu", "gpu_by_id", "gpus_named", "kind_of", "taken_for"]
-
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)[ _-]?([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")

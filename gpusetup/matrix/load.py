@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import MatrixStamp
     from gpusetup.model.tables import GpuFiguresFile, ImagesFile, KernelPairsFile, WheelsFile
 
-__all__ = [
-    "NAMES",
-    "Matrix",
-    "canonical",
-    "load_file",
-    "matrix",
-    "package_files",
-    "release_in_force",
-    "releases_place",
-    "shipped_date",
-    "struct_of",
-]
-
 FILES: dict[str, type[record.MatrixFile]] = {
     "driver": release.DriverFile,
     "cuda": release.CudaFile,

@@ -16,9 +16,6 @@ from gpusetup.model.release import CudaFile, DriverFile, TorchFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_references", "complete", "extended"]
-
-
 File = TypeVar("File", bound="MatrixFile")
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.platforms import OsRelease, VgpuCloud
 
-__all__ = ["by_id", "files_of", "find_system", "fitting", "hosts_that_take", "systems_named"]
-
-
 _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
 _SAID_AS = {

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.monitoring.tables import Alert, Dashboard, Panel
 
-__all__ = ["alert_page", "counters", "document", "files", "page"]
-
-
 _TEMPLATE = Path(__file__).parent / "data/page.html"
 
 

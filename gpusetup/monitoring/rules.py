@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from gpusetup.monitoring.tables import Alert, Case, Metric, Series
 
-__all__ = ["LABELS", "alert_rules", "expression", "fatal_xids", "recording_rules", "rule_tests"]
-
-
 LABELS = ("instance", "uuid", "gpu", "model")
 """What every figure of a GPU is told apart by, whoever exports it."""
 _BY = f"max by ({', '.join(LABELS)})"

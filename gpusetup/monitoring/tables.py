@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from gpusetup.recovery.table import numbers
 
-__all__ = ["Alert", "Case", "Metric", "Panel", "Series", "alerts", "dashboards", "metrics"]
-
 _DATA = Path(__file__).parent / "data"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.model.pull import Offer, PullState
     from gpusetup.pull.leases import Lease
 
-__all__ = ["HOME", "Kept", "Settings", "next_number", "pull", "why_not"]
-
 HOME = Path("/var/lib/gpusetup/pull")
 _TIMEOUT = 30.0
 _LIMIT = 8 << 20

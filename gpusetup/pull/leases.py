@@ -18,8 +18,6 @@ from gpusetup.bootstrap.web import Unfetched, session
 if TYPE_CHECKING:
     from gpusetup.model.pull import Budget
 
-__all__ = ["FAILED", "PREFIX", "Access", "Lease", "Refused", "take"]
-
 PREFIX = "gpusetup/changing/"
 FAILED = "gpusetup/failed/"
 """Below it, for each lock, the hosts on which it failed: LOCK/HOST. They say it themselves and take it back."""

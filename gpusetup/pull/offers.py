@@ -19,8 +19,6 @@ from gpusetup.plan.lock import read_lock
 if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
-__all__ = ["NAMESPACE", "checked_name", "expired", "in_words", "opened", "path_of", "publish", "put"]
-
 NAMESPACE = "gpusetup-offer"
 """What the signature is for: one that the same key made of a matrix release is not taken for an offer."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.pull import FleetState, Offer, PullReport
 
-__all__ = ["BAD", "SILENT", "metrics", "to_html"]
-
 BAD = ("failed", "verify-failed", "refused", "no-lock")
 GOOD = ("done", "unchanged", "nothing-to-do")
 SILENT = timedelta(hours=2)

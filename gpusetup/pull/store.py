@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["FILE", "Receipt", "Role", "Store", "forget", "make_token", "remove_token"]
-
 FILE = "collector.sqlite3"
 _KEPT = 100
 """Reports of one host."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from gpusetup.pull.store import Role, Store
 
-__all__ = ["FAILURES", "LIMIT", "Collector", "collector_of"]
-
 LIMIT = 64 << 10
 """Bytes of a report."""
 FAILURES = 20

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GPU", "Reset", "clock_of", "settled"]
-
 GPU = re.compile(r"\b(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
 """A PCI address, as the kernel and the driver write it."""
 _SINCE_BOOT = re.compile(r"^\[\s*(\d+\.\d+)\]")

@@ -14,22 +14,6 @@ from gpusetup.model.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "Meaning",
-    "Source",
-    "XidCatalogue",
-    "catalogue",
-    "gravest",
-    "known",
-    "meaning",
-    "numbers",
-    "of_cause",
-    "of_driver",
-    "of_xid",
-    "recovery",
-    "table",
-]
-
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A document somebody can look up."""

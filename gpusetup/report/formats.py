@@ -13,9 +13,6 @@ from gpusetup.report.model import counts
 if TYPE_CHECKING:
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["FORMATS", "render", "to_document"]
-
-
 FORMATS = ("text", "json", "junit", "html", "prometheus")
 
 

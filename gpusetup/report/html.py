@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Curves, Grid, Result
     from gpusetup.report.model import Report
 
-__all__ = ["to_html"]
-
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["to_junit"]
-
 # XML 1.0 cannot carry these, and a kernel log may.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

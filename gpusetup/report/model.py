@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Figure
 
-__all__ = [
-    "BLAME",
-    "GRAVITY",
-    "POSTPONED",
-    "HostReport",
-    "Report",
-    "Row",
-    "counted",
-    "counts",
-    "duration",
-    "figure",
-    "figures",
-]
-
-
 GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-__all__ = ["page", "stamp", "visible"]
-
 
 def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields: Any) -> str:
     """Return a page of a kind, such as `plan`; what is put into it is escaped. `told` stands below the title."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["metric", "to_prometheus"]
-
 _VERDICTS = ("pass", "warn", "fail", "skip", "unsupported")
 Sample = tuple[dict[str, str], float]
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Curves, Grid
 
-__all__ = ["curves_svg", "element", "grid_svg", "line_of", "text_at"]
-
 _CELL = 58
 _LEFT = 64
 _TOP = 34

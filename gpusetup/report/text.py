@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result, Verdict
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["MANY", "NARROW", "to_text"]
-
 WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
 MANY = 20
 """From so many hosts on those that fared alike are told together."""

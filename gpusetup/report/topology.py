@@ -14,8 +14,6 @@ from gpusetup.report.svg import element, line_of, text_at
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Device", "Topology", "picture", "sentences", "topology_of", "topology_svg"]
-
 _COLUMN, _CARD, _GAP, _EDGE = 104, 96, 14, 16
 _PROCESSOR, _BRIDGE, _ADAPTER, _TALL = 36, 46, 64, 62
 """Where processors stand, what a row of bridges and one of adapters take, and how high the card of a GPU is."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.verify.baseline import Baseline
     from gpusetup.verify.machine import Wanted
 
-__all__ = ["describe", "host_report", "verification_report"]
-
 
 def describe(machine: Machine) -> tuple[Row, ...]:
     """Return what the host is, in a few rows."""

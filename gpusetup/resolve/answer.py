@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     )
     from gpusetup.resolve.space import Space
 
-__all__ = ["TORCH_INDEX", "python_range", "relations", "stack_of", "stays"]
-
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 

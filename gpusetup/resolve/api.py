@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Relation
     from gpusetup.resolve.space import Space
 
-__all__ = ["check_set", "fits", "resolve", "with_others"]
-
-
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 
 

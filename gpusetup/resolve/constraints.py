@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from gpusetup.model.platforms import OsRelease
     from gpusetup.model.request import Requirement
 
-__all__ = ["add_abreast", "build", "python_tags"]
-
 
 def add_abreast(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
     """Leave of each package asked for in any version what is at most three months behind the one it has alone."""

@@ -34,28 +34,6 @@ if TYPE_CHECKING:
     from gpusetup.model.release import CudnnRelease, DriverVersion
     from gpusetup.model.request import DriverCandidate, Request, Requirement
 
-__all__ = [
-    "CudaValue",
-    "CudnnValue",
-    "CupyValue",
-    "DriverValue",
-    "JaxValue",
-    "NcclValue",
-    "PackageValue",
-    "PythonValue",
-    "TensorflowValue",
-    "TorchValue",
-    "Value",
-    "branch_of",
-    "domain",
-    "flavours_of",
-    "has_ended",
-    "matches",
-    "number",
-    "package_values",
-    "parsed",
-]
-
 
 class PackageValue(Struct, frozen=True):
     """A release of a package above the frameworks."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 
-__all__ = ["conflict", "judged"]
-
 
 class _Context:
     """The values that a sentence speaks of: what everything else in the conflict leaves of each component."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.release import ArchCode, CudnnSupport
     from gpusetup.resolve.space import Space
 
-__all__ = ["CudnnLimit", "add_hardware", "code_of", "cudnn_limit", "limits_of", "nccl_runs", "uncovered_libraries"]
-
 
 def add_hardware(space: Space) -> None:
     """Add every rule about GPUs."""

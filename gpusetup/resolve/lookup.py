@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from gpusetup.model.release import Toolchain
     from gpusetup.resolve.space import Space
 
-__all__ = ["LEADS", "Row", "fitting", "lead_of", "lookup", "newest_for_driver"]
-
 LEADS = ("torch", "tensorflow", "jax", "cupy")
 """The frameworks that rows can be about."""
 _LIBRARIES = ("cuda", "cudnn", "nccl")

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.model.record import MatrixFile, Record, Rule
     from gpusetup.resolve.space import Space
 
-__all__ = [
-    "cite",
-    "label",
-    "listed",
-    "nearest",
-    "only_module",
-    "published_versions",
-    "rule_source",
-    "rule_text",
-    "span",
-    "title",
-]
-
-
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "tensorflow": "TensorFlow", "jax": "JAX"}
 
 

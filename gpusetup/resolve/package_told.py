@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.search import Pair, Unary
     from gpusetup.resolve.space import Space
 
-__all__ = ["WRITERS", "Context", "package_warnings"]
-
 
 class Context(Protocol):
     """What a sentence may look at; `candidate` is the component whose one candidate is judged, else empty."""

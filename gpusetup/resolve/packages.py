@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 
-__all__ = [
-    "COMPANIONS",
-    "add_packages",
-    "asked_packages",
-    "clashes",
-    "cuda_majors",
-    "earlier",
-    "last_with",
-    "package_relation",
-    "requires",
-    "specifiers_meet",
-    "what_packages_need",
-]
-
 _MONTHS = 3
 """How much older a release may be than the one that somebody expects, before it has to be asked for."""
 _RUNTIMES = ("cuda", "torch", "tensorflow", "jax")

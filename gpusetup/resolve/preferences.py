@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
     from gpusetup.resolve.space import Space
 
-__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "short_lived"]
-
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
 _STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
 OPEN_MODULES_BY_DEFAULT_FROM = 560

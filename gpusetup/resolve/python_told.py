@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 
-__all__ = ["python_reasons", "python_warnings"]
-
 _LONG = 12
 """Months between two releases from which on a difference is worth a warning."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.search import Constraint
     from gpusetup.resolve.space import Space
 
-__all__ = ["RELATION", "rather", "reasons", "refusals"]
-
 PROVENANCE = "provenance"
 """The rule of reasons that only tell where a fact comes from: `why` and JSON have them, a short answer does not."""
 

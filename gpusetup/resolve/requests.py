@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
 
-__all__ = ["ALIASES", "beside", "joined_words", "parse_requirement", "parse_requirements", "question"]
-
-
 _MOST_NAMED = 4
 ALIASES = {
     "flashinfer": "flashinfer-python",

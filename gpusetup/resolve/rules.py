@@ -19,25 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Relation
     from gpusetup.resolve.domains import DriverValue
 
-__all__ = [
-    "FIRST_WITH_MINOR_COMPATIBILITY",
-    "CudaNeed",
-    "Way",
-    "code_for",
-    "compat_bases",
-    "compiles_for",
-    "cudnn_row_covers",
-    "cudnn_row_takes",
-    "major",
-    "module_fits",
-    "need_of_minor",
-    "need_of_release",
-    "pins_agree",
-    "relation",
-    "way_of",
-    "window_fits",
-]
-
 CudaNeed = tuple[str, int, str]
 """What a CUDA runtime asks of the driver: its minor, its own branch, the driver that its release notes list."""
 

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from gpusetup.resolve.space import Space
 
-__all__ = ["OTHERS", "add_pythons", "add_runtimes", "own_python", "python_rank", "pythons"]
-
-
 OTHERS = ("3.12", "3.13", "3.11", "3.14", "3.10", "3.9", "3.8", "3.15", "3.7", "3.6")
 """What to try instead of a system's own, that with the most wheels first."""
 

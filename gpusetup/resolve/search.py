@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Domains", "Pair", "Problem", "Unary", "bits", "minimal_conflict"]
-
-
 Domains = dict[str, int]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import JaxValue
     from gpusetup.resolve.package_told import Context
 
-__all__ = ["sentence"]
-
 
 def sentence(context: Context, member: Unary | Pair) -> str:
     """Return what a rule says here."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Relation
 
-__all__ = ["FRAMEWORKS", "Space", "mask_of"]
-
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import TorchValue, Value
     from gpusetup.resolve.space import Space
 
-__all__ = ["suggestions"]
-
 _MOST = 4
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.tables import GpuFigures
 
-__all__ = ["TABLES", "table_rows"]
-
 Row = dict[str, Any]
 
 _FILTERS = {

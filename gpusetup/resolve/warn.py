@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     )
     from gpusetup.resolve.space import Space
 
-__all__ = ["unknown_driver", "warnings_about"]
-
-
 _EVERY_TRITON = "7.5"
 """From here on no release of Triton refuses a GPU, so its file need not be read."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.bundle import Manifest
 
-__all__ = ["Asked", "Before", "before_in", "examine_order", "keep", "prove"]
-
 
 class Asked(NamedTuple):
     """What the command line says of it."""

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.fetching import Pool
     from gpusetup.supply.signing import Signer
 
-__all__ = ["AptRoot", "archive_of", "entries_of", "file_name", "needs_of", "prove", "publish", "read"]
-
-
 _EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)

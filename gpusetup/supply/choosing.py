@@ -59,9 +59,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.kinds import Kind
     from gpusetup.supply.root import Entry, Root
 
-__all__ = ["Asked", "Supply", "choose", "lay_links", "wheels_of"]
-
-
 _OLDEST = 4
 
 

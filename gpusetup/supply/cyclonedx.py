@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.bundle import BundledSystem
 
-__all__ = ["VERSION", "bill", "bill_of", "component", "python_library"]
-
-
 VERSION = "1.5"
 
 

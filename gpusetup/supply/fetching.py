@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from requests import Session
 
-__all__ = ["Pool", "Wanted", "enough_room", "path_of", "sized"]
-
 _BLOCK = 1 << 20
 _TRIES = 5
 """Tries in a row that bring nothing, or too little in their time."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.root import Beside, Entry, Root
     from gpusetup.supply.signing import Signer
 
-__all__ = ["DEB", "RPM", "Kind", "kind_at", "kind_for"]
-
 
 class _Roots(Protocol):
     def __call__(

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.root import Beside, Entry
     from gpusetup.supply.signing import Signer
 
-__all__ = ["Selection", "alone", "check_room", "keep", "look", "select"]
-
 _TRIES = 3
 _PAUSE = 30.0
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.bundle import BundledFile, Manifest
 
-__all__ = ["pack", "unpack"]
-
 _BLOCK = 1 << 20
 _UNTIL_WHOLE = ".manifest.json.new"
 _LONGEST_SIGNATURE, _LONGEST_HEADER = 1 << 16, 1 << 20

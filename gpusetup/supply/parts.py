@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import Popen
 
-__all__ = ["Parts", "compressed", "parts_of", "plain", "zstd"]
-
 _BLOCK = 1 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _PART = "{}.{:03d}"

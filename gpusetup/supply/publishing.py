@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["anew", "laid", "put_in_place"]
-
 _HERE, _SWAP = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
 

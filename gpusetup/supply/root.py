@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.model.variables import RoleVariables
     from gpusetup.supply.fetching import Wanted
 
-__all__ = ["Beside", "Entry", "Need", "Root"]
-
 
 class Need(NamedTuple):
     """One thing that a package needs, by its name and maybe a version."""

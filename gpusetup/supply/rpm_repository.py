@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.fetching import Pool
     from gpusetup.supply.signing import Signer
 
-__all__ = ["entries_of", "file_name", "known_by", "modules_of", "prove", "publish", "read", "signed_anew", "tool"]
-
-
 _COMMON = "{http://linux.duke.edu/metadata/common}"
 _RPM = "{http://linux.duke.edu/metadata/rpm}"
 _REPO = "{http://linux.duke.edu/metadata/repo}"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.model.variables import RoleVariables
     from gpusetup.supply.root import Entry
 
-__all__ = ["Repository", "RpmRoot", "archives_of", "given", "repositories"]
-
 
 class _Archive(NamedTuple):
     name: str

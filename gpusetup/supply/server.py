@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Limits", "Refusals", "Tls", "WebServer", "server_of"]
-
-
 _FAIR = 4
 """So many connections of an address never have to give way to another address."""
 _A_MINUTE = 60.0

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Signer", "fingerprints_of", "prove_signature", "signer"]
-
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"
 _ENDS = 6

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.choosing import Supply
     from gpusetup.supply.signing import Signer
 
-__all__ = ["add_system"]
-
 _BILL = "sbom.json"
 _LINKS = "python"
 _ANY_PYTHON = "3.12"

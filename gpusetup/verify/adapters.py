@@ -10,8 +10,6 @@ from gpusetup.verify.expected import expectations
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-__all__ = ["active", "adapters", "carries", "network", "shared"]
-
 _GENERATIONS = {"2.5": "1", "5.0": "2", "8.0": "3", "16.0": "4", "32.0": "5", "64.0": "6"}
 """GT/s as the kernel says them."""
 Document = dict[str, Any]

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
     from gpusetup.verify.smi import SmiGpu
 
-__all__ = ["bounded", "failed", "gpu_of", "label", "seconds", "sound"]
-
-
 # NVLS reduces inside the switch and may pass the links' own rate a little; clocks may pass the listed one.
 _CREDIBLE = 1.15
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["LESS_IS_BETTER", "MORE_IS_BETTER", "Baseline", "HostBaseline", "compare", "load", "record", "save"]
-
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")
 """Rates of programs: Python and the processor are part of them."""

@@ -13,8 +13,6 @@ import msgspec
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Blame, Finding, Item, Verdict
 
-__all__ = ["blamed"]
-
 _FAMILIES: dict[str, Blame] = {
     "cuda": "driver", "device": "driver", "driver": "driver", "fabric": "driver", "kernel": "driver",
     "nouveau": "driver", "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",

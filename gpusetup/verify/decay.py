@@ -22,8 +22,6 @@ from gpusetup.verify.baseline import LESS_IS_BETTER, MORE_IS_BETTER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CHECK", "FEWEST", "Decay", "Series", "decay_of", "decay_page", "judged"]
-
 CHECK = "figures.decay"
 FEWEST = 12
 _ENDS = 5

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Environment
     from gpusetup.verify.probe import Ask, Observed
 
-__all__ = ["asks", "in_environment", "kept", "look_into", "results_of"]
-
 _OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
 """Families of checks that an environment's Python changes nothing about, or that the host's own run has judged."""
 _LEAST = 10.0

@@ -14,22 +14,6 @@ import msgspec
 if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
 
-__all__ = [
-    "Bound",
-    "Expectations",
-    "adapter",
-    "between_hosts",
-    "collective",
-    "expectations",
-    "link",
-    "matrix_rate",
-    "memory",
-    "nvlink_of",
-    "pcie",
-    "product",
-    "setting",
-]
-
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A document somebody can look up."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import Observer, Session
     from gpusetup.verify.probe import Ask
 
-__all__ = ["hosts_plan", "observe_fleet"]
-
 MIB = 1 << 20
 SIZES = (64 * MIB, 256 * MIB, 1024 * MIB)
 _PORTS = range(40000, 60000)

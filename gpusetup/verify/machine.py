@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import GpuDirect, MigLayout
     from gpusetup.model.verdict import Level
 
-__all__ = ["OBSERVATIONS", "Machine", "Wanted"]
-
 OLDER = "gpusetup/observations/1"
 OBSERVATIONS = "gpusetup/observations/2"
 Document = dict[str, Any]

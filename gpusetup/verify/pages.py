@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Level
 
-__all__ = ["explained", "pages"]
-
 LEVEL_TEXTS = {
     "quick": "seconds, no CUDA context",
     "smoke": "under ten seconds on one GPU; the default after `apply`",

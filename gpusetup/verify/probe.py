@@ -18,8 +18,6 @@ from gpusetup.model.verdict import Level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ask", "Observed", "deadline", "observe_here", "observe_in_turn", "probe_argv"]
-
 
 class Ask(Struct, frozen=True, kw_only=True):
     """One request; the same for this machine and through Ansible."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-__all__ = ["STATUSES", "explain", "interpreter_problem"]
-
 STATUSES: dict[int, str] = {
     2: "out of GPU memory",
     3: "CUDA could not be initialised",

@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
     from gpusetup.verify.machine import Machine
 
-__all__ = [
-    "NEEDS",
-    "Check",
-    "Row",
-    "check",
-    "checks",
-    "find",
-    "from_items",
-    "in_packages",
-    "in_stack",
-    "judge",
-    "table",
-]
-
-
 _TO_DO = "To do:"
 """What every page has, and no other docstring."""
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")

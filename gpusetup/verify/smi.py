@@ -6,8 +6,6 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
-__all__ = ["NvLink", "SmiGpu", "nvlink_errors", "nvlink_rates", "parse_gpus", "parse_topology"]
-
 _UNKNOWN = re.compile(
     r"^\[?(N/A|Not Supported|Unknown Error|Requested functionality has been deprecated|No data)\]?$", re.IGNORECASE
 )

@@ -19,8 +19,6 @@ from gpusetup.verify.expected import Source
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-__all__ = ["Floor", "floors", "strict"]
-
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The least that a check must measure on a product."""

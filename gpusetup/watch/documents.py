@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.watch import GpuNow
     from gpusetup.watch.link import Link
 
-__all__ = ["COLUMNS", "CsvFile", "csv_lines", "document", "rows"]
-
 _MIB = 1 << 20
 COLUMNS = (
     "time", "host", "state", "gpu", "uuid", "address", "name", "utilization_percent", "memory_utilization_percent",

@@ -15,28 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.model.watch import GpuNow
     from gpusetup.watch.link import Link
 
-__all__ = [
-    "FIELDS",
-    "GRAVE",
-    "SORTS",
-    "Figures",
-    "Filter",
-    "Trouble",
-    "ago",
-    "natural",
-    "of_gpu",
-    "of_host",
-    "ordered",
-    "ordered_gpus",
-    "pair",
-    "percent",
-    "plain",
-    "rate",
-    "size",
-    "trouble",
-]
-
-
 _SLOWED = {
     "hw_slowdown": (4, "slowed by hardware"),
     "hw_thermal_slowdown": (4, "slowed by heat (hardware)"),

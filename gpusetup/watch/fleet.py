@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import HostProgress
     from gpusetup.drive.playbook import Observer, Session
 
-__all__ = ["ACTION", "Fleet", "routes", "sent"]
-
-
 _ROLE, _START, _AGENT = "gpu_monitoring", "gpu_read/unpacked.py", "gpu_read/agent.py"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Running
     from gpusetup.model.watch import State
 
-__all__ = ["Link"]
-
 _GIVE_UP = 30.0
 """Seconds without a line after which a connection is made again."""
 _WAITS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)

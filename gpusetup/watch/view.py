@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.watch.figures import Figures
     from gpusetup.watch.link import Link
 
-__all__ = ["HELP", "Row", "Span", "View", "cells", "columns_for"]
-
 HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter  ? keys"
 _TILE = 39
 """The width of a host where they stand side by side."""

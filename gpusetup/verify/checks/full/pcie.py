@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.verify.expected import Bound
     from gpusetup.verify.machine import Machine
 
-__all__ = ["bound_of", "judge", "seconds"]
-
 LINK = "pci/pci_gpu_link_info"
 
 

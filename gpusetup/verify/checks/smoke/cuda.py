@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Blame
     from gpusetup.verify.machine import Machine
 
-__all__ = ["items_of", "seconds_of"]
-
 
 def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tuple[bool, str]]) -> list[Item]:
     """Judge one part on every GPU that was opened."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 else:
     package_table = host_code("gpu_measure.package_table")
 
-__all__ = ["SMOKES", "answer_of", "applies", "asked"]
-
 
 @check("python.environment", "Python with CuPy is ready", needs=("gpu",))
 def python_environment(machine: Machine) -> Finding:
