@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import listening, options, output
+from gpusetup.cli import options, output, server_options
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the bundle")
-    listening.add_arguments(parser, "0.0.0.0:8080")
+    server_options.add_arguments(parser, "0.0.0.0:8080")
 
 
 def run_serve(arguments: argparse.Namespace) -> Exit:
@@ -134,12 +134,12 @@ def run_serve(arguments: argparse.Namespace) -> Exit:
       gpusetup bundle serve site
       gpusetup bundle serve site --listen 10.0.0.5:8443 --certificate site.pem --key site.key
     """
-    listening.check_installed()
+    server_options.check_installed()
     from gpusetup.supply.server import server_of
 
-    place = listening.place_of(arguments.listen)
-    tls = listening.tls_of(arguments.certificate, arguments.key)
+    place = server_options.place_of(arguments.listen)
+    tls = server_options.tls_of(arguments.certificate, arguments.key)
     server = server_of(Path(arguments.folder), place, tls, output.say)
     kind = "https" if tls else "http"
     output.say(f"serving {arguments.folder} at {kind}://{place[0]}:{server.server_port}; Ctrl-C ends it")
-    return listening.served(server)
+    return server_options.served(server)

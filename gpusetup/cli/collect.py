@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.cli import listening, options, output
+from gpusetup.cli import options, output, server_options
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
-    listening.add_arguments(parser, "0.0.0.0:8443")
+    server_options.add_arguments(parser, "0.0.0.0:8443")
     parser.add_argument(
         "--client-ca", metavar="FILE", help="a host may show a certificate of this authority instead of a token"
     )
@@ -38,19 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Serve until somebody ends it."""
-    listening.check_installed()
+    server_options.check_installed()
     from gpusetup.pull.store import Store
     from gpusetup.pull.web import collector_of
 
-    place = listening.place_of(arguments.listen)
-    tls = listening.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
+    place = server_options.place_of(arguments.listen)
+    tls = server_options.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
     if arguments.keep < 1:
         raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")
     store = Store(database(arguments.folder), arguments.keep)
     try:
         server = collector_of(Path(arguments.folder), store, place, tls, output.say)
         output.say(f"collecting at {'https' if tls else 'http'}://{place[0]}:{server.server_port}; Ctrl-C ends it")
-        return listening.served(server)
+        return server_options.served(server)
     finally:
         store.close()
 

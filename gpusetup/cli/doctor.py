@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_apply, options, output
-from gpusetup.doctor.outside import names_gpu, outside, routine
+from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit, gravest
 
@@ -159,7 +159,7 @@ def _unread_input() -> bool:
 
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
-    from gpusetup.cli.examination import guest_here
+    from gpusetup.cli.doctor_hosts import guest_here
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.look import without_apply
@@ -249,7 +249,7 @@ def _chunks(name: str) -> Iterator[bytes]:
 
 
 def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
-    from gpusetup.cli import examination
+    from gpusetup.cli import doctor_hosts
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.doctor.text import diagnoses
     from gpusetup.facts.collect import LOCAL_NAME
@@ -259,7 +259,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     if inventory is not None:
         from gpusetup.cli.session import open_session
 
-        looks, told, _track = examination.hosts(open_session(arguments), _lookup())
+        looks, told, _track = doctor_hosts.hosts(open_session(arguments), _lookup())
         failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
@@ -287,9 +287,9 @@ def _lookup() -> Lookup:
 
 def _look(root: str | None = None) -> Look:
     """Look at this machine, or at a captured one."""
-    from gpusetup.cli import examination
+    from gpusetup.cli import doctor_hosts
 
-    return examination.this_machine(_lookup()) if root is None else examination.captured(Path(root), _lookup())
+    return doctor_hosts.this_machine(_lookup()) if root is None else doctor_hosts.captured(Path(root), _lookup())
 
 
 def _probed(look: Look) -> Look:

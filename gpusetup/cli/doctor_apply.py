@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
 
 
 def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
-    from gpusetup.cli import examination
+    from gpusetup.cli import doctor_hosts
     from gpusetup.cli.session import Progress
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.drive.overlay import write_overlay
@@ -101,14 +101,14 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
         drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
     )  # fmt: skip
     work = draining(freeing, rollout)  # a command that cannot be is told before anybody looks at the hosts
-    looks, failed, track = examination.hosts(session, lookup)
+    looks, failed, track = doctor_hosts.hosts(session, lookup)
     rollout.facts = {name: look.facts for name, look in looks.items()}
     rollout.settings, _lost = settings_of_hosts(Wishes(reboot=arguments.reboot), arguments.inventory, track)
     rollout.connections, rollout.nodes = _reached(track)
 
     def again(names: Iterable[str]) -> dict[str, Look]:
         only = write_overlay(session.run.path / "overlay-again", dict.fromkeys(names, NOTHING))
-        return examination.hosts(session, lookup, overlay=only)[0]
+        return doctor_hosts.hosts(session, lookup, overlay=only)[0]
 
     diagnoses = {name: diagnose(look) for name, look in looks.items()}
     told = {name: f"{failure.message} [{failure.reference}]" for name, failure in failed.items()}

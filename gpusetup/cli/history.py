@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.health.history import Run
-    from gpusetup.health.standing import Event
+    from gpusetup.health.service import Event
     from gpusetup.report.model import HostReport, Report
     from gpusetup.verify.decay import Decay, Series
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read and tell."""
     from gpusetup.health.history import runs, series
-    from gpusetup.health.standing import events
+    from gpusetup.health.service import events
     from gpusetup.verify.decay import decay_of
 
     if arguments.runs < 1:

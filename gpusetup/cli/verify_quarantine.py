@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from gpusetup.health.places import Place
-    from gpusetup.health.standing import Kept, Look, Rule, Standing
+    from gpusetup.health.schedulers import Place
+    from gpusetup.health.service import Kept, Look, Rule, Standing
     from gpusetup.report.model import HostReport, Report
 
 PLACES = ("slurm", "slurm-job", "kubernetes")
@@ -124,7 +124,7 @@ def _ignored(arguments: argparse.Namespace) -> list[str]:
 
 
 def _rule(arguments: argparse.Namespace) -> Rule:
-    from gpusetup.health.standing import Rule
+    from gpusetup.health.service import Rule
 
     return Rule(leave=arguments.leave_after, back=arguments.return_after)
 
@@ -139,7 +139,7 @@ def _node(arguments: argparse.Namespace, host: str) -> str:
 
 def _kept(arguments: argparse.Namespace, host: str) -> Kept:
     from gpusetup.health.history import file_of
-    from gpusetup.health.standing import Kept
+    from gpusetup.health.service import Kept
 
     place = (arguments.quarantine or "commands").partition("-")[0]
     return Kept(file_of(host, os.environ, here=arguments.inventory is None), place)
@@ -147,27 +147,27 @@ def _kept(arguments: argparse.Namespace, host: str) -> Kept:
 
 def forgotten(arguments: argparse.Namespace, host: str) -> float:
     """Return up to when the kernel log of a host was dealt with."""
-    from gpusetup.health import standing as standings
+    from gpusetup.health import service
 
     kept, now = _kept(arguments, host), time.time()
     try:
         if arguments.forget:
-            standings.note(kept, "forgotten", "", now)
-        return standings.load(kept, now).forgotten if kept.path.exists() else 0.0
+            service.note(kept, "forgotten", "", now)
+        return service.load(kept, now).forgotten if kept.path.exists() else 0.0
     except (OSError, sqlite3.Error):
         return 0.0  # whoever keeps this verification says what is wrong with the file
 
 
 def act(arguments: argparse.Namespace, report: Report) -> None:
     """Count what was found of each host, and do what follows."""
-    from gpusetup.health import standing as standings
+    from gpusetup.health import service
 
     for host in report.hosts:
         if not _counts(arguments, host):
             continue
         kept = _kept(arguments, host.name)
         try:
-            with standings.alone(kept.path) as mine:
+            with service.alone(kept.path) as mine:
                 if mine:
                     _acted(arguments, kept, host, report)
                 else:
@@ -194,7 +194,7 @@ def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
 
 def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: float) -> Look:
     """Return what is bad about a host, and which level sees it."""
-    from gpusetup.health.standing import LEVELS, Look
+    from gpusetup.health.service import LEVELS, Look
 
     if host.problem:
         return Look(moment=now, level="quick", bad=host.problem)
@@ -210,19 +210,19 @@ def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: 
 def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: Report) -> None:
     from dataclasses import replace
 
-    from gpusetup.health import standing as standings
+    from gpusetup.health import service
     from gpusetup.health.history import iso
-    from gpusetup.health.places import agreed
+    from gpusetup.health.schedulers import agreed
 
     now = time.time()
     look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
-    kept, place = standings.load(file, now), _place(arguments, node)
+    kept, place = service.load(file, now), _place(arguments, node)
     seen = place.seen() if place is not None else None
     before, by_hand = (kept, False) if seen is None else agreed(kept, seen, now)
     if by_hand:
         after, said = before, f"{node}: it was returned, or its drain taken over, by hand; counting starts from zero"
     else:
-        after = standings.counted(before, look, rule)
+        after = service.counted(before, look, rule)
         said = _said(node, before, after, look, rule)
     theirs = seen.theirs if seen is not None and not before.out else ""
     if theirs and after.out:
@@ -232,13 +232,13 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
         changed = after.since or kept.since
         place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
     after = _told(arguments, after, node)
-    standings.keep(file, kept, after, now, by_hand=by_hand)
+    service.keep(file, kept, after, now, by_hand=by_hand)
     if said:
         output.say(said)
 
 
 def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:
-    from gpusetup.health.standing import wanted
+    from gpusetup.health.service import wanted
 
     if after.out and not before.out:
         return f"{node} leaves service: {after.reason}"
@@ -257,7 +257,7 @@ def _told(arguments: argparse.Namespace, standing: Standing, node: str) -> Stand
     from dataclasses import replace
 
     from gpusetup.drive.runner import run
-    from gpusetup.health.places import plain
+    from gpusetup.health.schedulers import plain
 
     due = "on-bad" if standing.out else "on-good"
     if standing.told == due or (due == "on-good" and not standing.told):
@@ -281,7 +281,7 @@ def _told(arguments: argparse.Namespace, standing: Standing, node: str) -> Stand
 
 
 def _place(arguments: argparse.Namespace, node: str) -> Place | None:
-    from gpusetup.health.places import Kubernetes, Slurm
+    from gpusetup.health.schedulers import Kubernetes, Slurm
 
     if arguments.quarantine == "slurm":
         return Slurm(node=node)
@@ -294,7 +294,7 @@ def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) 
     Slurm asks that prologs and epilogs call none of its commands. A bad look is repeated at once: the job waits for the
     answer. A node that is out of service already is not refused a second time.
     """
-    from gpusetup.health import standing as standings
+    from gpusetup.health import service
     from gpusetup.report.model import POSTPONED
 
     bad, seen, waits = "", 0, 0
@@ -311,9 +311,9 @@ def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) 
         seen += 1
     kept, now = _kept(arguments, host.name), time.time()
     try:
-        if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and standings.load(kept, now).out:
+        if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and service.load(kept, now).out:
             return Exit.DONE
-        standings.note(kept, "refused", bad, now)
+        service.note(kept, "refused", bad, now)
     except (OSError, sqlite3.Error) as error:
         output.warn(f"that this machine was refused is not in its history: {kept.path}: {error}")
     output.say(f"this machine is bad: {bad}")

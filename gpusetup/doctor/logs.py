@@ -9,7 +9,7 @@ import itertools
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from gpusetup.doctor.outside import TROUBLE, names_gpu
+from gpusetup.doctor.other_trouble import TROUBLE, names_gpu
 from gpusetup.doctor.references import mentioned
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gpusetup.doctor.references import page_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from gpusetup.doctor.outside import Shown
+    from gpusetup.doctor.other_trouble import Shown
     from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
 _WIDTH = 80

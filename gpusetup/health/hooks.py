@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.health.places import condition_patch
+from gpusetup.health.schedulers import condition_patch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ from starlette.responses import Response
 
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.pull import Offer, PullReport, SignedOffer
+from gpusetup.pull.fleet_page import metrics, to_html
 from gpusetup.pull.offers import path_of
-from gpusetup.pull.standing import metrics, to_html
 from gpusetup.supply.server import Limits, Refusals, Tls, WebServer
 
 if TYPE_CHECKING:

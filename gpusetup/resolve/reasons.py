@@ -14,7 +14,7 @@ from gpusetup.resolve.explain import judged
 from gpusetup.resolve.hardware import code_of, cudnn_limit
 from gpusetup.resolve.naming import cite, label, only_module, rule_source, title
 from gpusetup.resolve.preferences import build_rank, short_lived
-from gpusetup.resolve.python_told import python_reasons
+from gpusetup.resolve.python_sentences import python_reasons
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS
 

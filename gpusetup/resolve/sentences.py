@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.model.request import Requirement
     from gpusetup.resolve.domains import JaxValue
-    from gpusetup.resolve.package_told import Context
+    from gpusetup.resolve.package_sentences import Context
 
 
 def sentence(context: Context, member: Unary | Pair) -> str:
     """Return what a rule says here."""
     writer = _WRITERS.get(member.rule)
     if writer is None and member.rule.startswith(("package-", "torch-companion")):
-        from gpusetup.resolve.package_told import WRITERS
+        from gpusetup.resolve.package_sentences import WRITERS
 
         writer = WRITERS.get(member.rule)
     return (writer or _general)(context, member)

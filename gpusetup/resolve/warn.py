@@ -17,7 +17,7 @@ from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.python_told import python_warnings
+from gpusetup.resolve.python_sentences import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -57,7 +57,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
         found += _tensorflow(cast("TensorflowValue", solution["tensorflow"]))
     found += _code(space, solution)
     if any(name in solution for name in PACKAGES):
-        from gpusetup.resolve.package_told import package_warnings
+        from gpusetup.resolve.package_sentences import package_warnings
 
         found += package_warnings(space, solution)
     found += python_warnings(space, solution)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.outside import outside, routine
+from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.references import mentioned, reference_in
 from tests.lab.browser import browser
 from tools.explorer.messages import messages

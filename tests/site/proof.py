@@ -32,7 +32,7 @@ from gpusetup.plan.install import install_of
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.explain import conflict
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.python_told import python_warnings
+from gpusetup.resolve.python_sentences import python_warnings
 from gpusetup.resolve.search import minimal_conflict
 from gpusetup.resolve.warn import warnings_about
 from tests.lab.browser import browser

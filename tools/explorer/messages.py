@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.doctor import outside as elsewhere
-from gpusetup.doctor import scan
+from gpusetup.doctor import other_trouble, scan
 from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, meaning, statuses, sxid
@@ -48,10 +47,10 @@ def messages() -> dict[str, Any]:
         "means": _means(),
         "told": _told(),
         "bare": {name: script(expression, whole=True) for name, expression in WORDS.items()},
-        "outside": [_outside(kind, regex) for kind, regex in elsewhere.kinds()],
-        "routine": sorted(elsewhere.ROUTINE),
-        "gpu": script(elsewhere.GPU), "frame": script(elsewhere.FRAME), "code": script(elsewhere.CODE),
-        "trouble": script(re.compile(elsewhere.TROUBLE.pattern.decode(), re.IGNORECASE)),
+        "outside": [_outside(kind, regex) for kind, regex in other_trouble.kinds()],
+        "routine": sorted(other_trouble.ROUTINE),
+        "gpu": script(other_trouble.GPU), "frame": script(other_trouble.FRAME), "code": script(other_trouble.CODE),
+        "trouble": script(re.compile(other_trouble.TROUBLE.pattern.decode(), re.IGNORECASE)),
         "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
         "references": {name: entry.title for page in reference_pages() if (entry := explained(name := page[:-3]))},
         "pages": PAGES, "errors": PLACE,

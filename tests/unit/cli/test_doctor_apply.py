@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpusetup.cli import examination
+from gpusetup.cli import doctor_hosts
 from gpusetup.cli.main import main
 from gpusetup.drive.events import HostProgress, Track
 from gpusetup.facts.products import matrix_lookup
@@ -35,7 +35,7 @@ class Fleet:
         if sick.is_dir():
             root = self.folder / name
             build(sick, root)
-        return examination.captured(root, matrix_lookup(matrix()))
+        return doctor_hosts.captured(root, matrix_lookup(matrix()))
 
     def hosts(self, _session: Any, _lookup: Any, *, overlay: Path | None = None) -> Any:
         track = Track()
@@ -54,7 +54,7 @@ class Fleet:
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     made = Fleet(tmp_path, monkeypatch)
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(examination, "hosts", made.hosts)
+    monkeypatch.setattr(doctor_hosts, "hosts", made.hosts)
     monkeypatch.setattr(recovery, "run_playbook", made.play)
     made.before = made.look("driver-asks-for-a-reset")
     return made

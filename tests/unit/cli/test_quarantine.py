@@ -14,9 +14,9 @@ import pytest
 from gpusetup.cli import session, verify_quarantine
 from gpusetup.cli.main import main
 from gpusetup.errors import VerifyFailedError
-from gpusetup.health import history, standing
+from gpusetup.health import history, service
 from gpusetup.health import hooks as hook_files
-from gpusetup.health.places import condition_patch
+from gpusetup.health.schedulers import condition_patch
 from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Ask, Observed, deadline
 from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
@@ -64,7 +64,7 @@ def test_what_somebody_else_drained_stays_so(machine: Machine, reason: str) -> N
     for _ in range(3):
         machine.look(False, *SLURM)
     assert machine.node() == ("IDLE+DRAIN", reason)
-    assert standing.events(history.file_of("localhost", os.environ, here=True)) == ()
+    assert service.events(history.file_of("localhost", os.environ, here=True)) == ()
 
 
 def test_a_drain_that_somebody_took_over_is_theirs(machine: Machine) -> None:
@@ -129,8 +129,8 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
     answers = [busy] * 11
     assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
     path = history.file_of("localhost", os.environ, here=True)
-    assert standing.events(path) == ()
-    standing.note(standing.Kept(path, "slurm"), "left", "gpu.ecc", 1.0)
+    assert service.events(path) == ()
+    service.note(service.Kept(path, "slurm"), "left", "gpu.ecc", 1.0)
     monkeypatch.setenv("SLURM_SCRIPT_CONTEXT", "epilog_slurmd")
     answers = [Observed(machine.bad)] * 2
     assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0, "it is out of service already"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.cli import examination
+from gpusetup.cli import doctor_hosts
 from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.diagnose import diagnose
@@ -101,7 +101,7 @@ def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch: pytest.Monk
     assert main(message) == 0
     assert "gpusetup apply" in capsys.readouterr().out
     monkeypatch.setattr(platform, "release", lambda: "5.15.148-tegra")
-    assert examination.guest_here() == "jetson"
+    assert doctor_hosts.guest_here() == "jetson"
     assert main(message) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "gpusetup apply" not in text

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusetup.cli.examination import captured
+from gpusetup.cli.doctor_hosts import captured
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.steps_software import exporters
 from gpusetup.facts.products import matrix_lookup

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.cli.examination import captured
+from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import STEPS, diagnose
 from gpusetup.facts import probe

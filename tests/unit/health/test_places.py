@@ -14,7 +14,7 @@ import pytest
 from gpusetup.drive.scheduler.base import SchedulerError
 from gpusetup.drive.scheduler.slurm import parse_node
 from gpusetup.health.hooks import files
-from gpusetup.health.places import CONDITION, TAINT, Kubernetes, Slurm, plain
+from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Slurm, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

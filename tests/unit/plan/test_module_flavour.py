@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.cli.examination import captured
+from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.facts.products import matrix_lookup

@@ -11,7 +11,7 @@ import pytest
 
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.outside import outside, routine
+from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.scan import foreign
 from gpusetup.model.diagnosis import OutsideFile
 from tests.unit.doctor.score import FIXTURES, score

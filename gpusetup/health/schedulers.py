@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gpusetup.drive.scheduler.base import HEALTH_MARK, Caller, check_node
 from gpusetup.drive.scheduler.slurm import parse_node
-from gpusetup.health.standing import Standing
+from gpusetup.health.service import Standing
 
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.pull import FleetState, Offer, PullReport
 
+
 BAD = ("failed", "verify-failed", "refused", "no-lock")
 GOOD = ("done", "unchanged", "nothing-to-do")
 SILENT = timedelta(hours=2)

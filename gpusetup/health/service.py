@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Level
 
+
 LEVELS = ("quick", "smoke", "full", "stress")
 _DAY, _HOUR = 86400.0, 3600.0
 _MOST = 64

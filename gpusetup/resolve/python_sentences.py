@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 
+
 _LONG = 12
 """Months between two releases from which on a difference is worth a warning."""
 

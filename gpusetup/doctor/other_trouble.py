@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Outside
 
+
 TROUBLE = re.compile(
     rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
     rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",

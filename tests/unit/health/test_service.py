@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.health import standing as standings
+from gpusetup.health import service
 from gpusetup.health.kernel_log import newer_than
-from gpusetup.health.standing import Kept, Look, Rule, Standing, counted
+from gpusetup.health.service import Kept, Look, Rule, Standing, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,54 +61,54 @@ def test_what_happened_is_kept(tmp_path: Path) -> None:
     before = Standing()
     for number in range(2):
         out = after("bb", before)
-        standings.keep(kept, before, out, NOON + number * 1000)
-        read = standings.load(kept, NOON + number * 1000)
+        service.keep(kept, before, out, NOON + number * 1000)
+        read = service.load(kept, NOON + number * 1000)
         assert (read.out, read.reason, read.departures, read.bad) == (True, "x", number + 1, 2)
         before = replace(read, out=False)
-        standings.keep(kept, read, before, NOON + number * 1000 + 500)
-    assert [one.event for one in standings.events(kept.path)] == ["left", "returned"] * 2
-    assert standings.load(kept, NOON + 1500).departures == 2
-    assert standings.load(kept, NOON + 86400 + 500).departures == 1, "yesterday's do not count"
+        service.keep(kept, read, before, NOON + number * 1000 + 500)
+    assert [one.event for one in service.events(kept.path)] == ["left", "returned"] * 2
+    assert service.load(kept, NOON + 1500).departures == 2
+    assert service.load(kept, NOON + 86400 + 500).departures == 1, "yesterday's do not count"
 
 
 def test_somebody_s_hand_begins_anew(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
-    standings.keep(kept, Standing(), after("bb"), NOON)
-    standings.keep(kept, standings.load(kept, NOON), Standing(), NOON + 60, by_hand=True)
-    read = standings.load(kept, NOON + 61)
+    service.keep(kept, Standing(), after("bb"), NOON)
+    service.keep(kept, service.load(kept, NOON), Standing(), NOON + 60, by_hand=True)
+    read = service.load(kept, NOON + 61)
     assert (read.out, read.departures, read.forgotten) == (False, 0, NOON + 60)
 
 
 def test_a_refusal_is_fresh_for_an_hour(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
-    standings.note(kept, "refused", "gpu.ecc", NOON)
-    assert standings.load(kept, NOON + 60).refused == "gpu.ecc"
-    assert standings.load(kept, NOON + 3700).refused == ""
+    service.note(kept, "refused", "gpu.ecc", NOON)
+    assert service.load(kept, NOON + 60).refused == "gpu.ecc"
+    assert service.load(kept, NOON + 3700).refused == ""
 
 
 def test_each_place_counts_for_itself(tmp_path: Path) -> None:
     slurm, commands = (Kept(tmp_path / "verifications.sqlite3", place) for place in ("slurm", "commands"))
-    standings.keep(slurm, Standing(), after("bb"), NOON)
-    standings.keep(commands, Standing(), after("b"), NOON)
-    assert (standings.load(slurm, NOON).out, standings.load(slurm, NOON).bad) == (True, 2)
-    assert (standings.load(commands, NOON).out, standings.load(commands, NOON).bad) == (False, 1)
+    service.keep(slurm, Standing(), after("bb"), NOON)
+    service.keep(commands, Standing(), after("b"), NOON)
+    assert (service.load(slurm, NOON).out, service.load(slurm, NOON).bad) == (True, 2)
+    assert (service.load(commands, NOON).out, service.load(commands, NOON).bad) == (False, 1)
 
 
 def test_it_stays_bounded_and_keeps_who_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standings, "_KEPT", 5)
+    monkeypatch.setattr(service, "_KEPT", 5)
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
-    standings.keep(kept, Standing(), after("bb"), NOON)
+    service.keep(kept, Standing(), after("bb"), NOON)
     for number in range(8):
-        standings.note(kept, "refused", "gpu.ecc", NOON + number)
-    assert len(standings.events(kept.path)) == 6
-    assert standings.load(kept, NOON + 400).out
+        service.note(kept, "refused", "gpu.ecc", NOON + number)
+    assert len(service.events(kept.path)) == 6
+    assert service.load(kept, NOON + 400).out
 
 
 def test_one_acts_at_a_time(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
-    with standings.alone(kept.path) as first, standings.alone(kept.path) as second:
+    with service.alone(kept.path) as first, service.alone(kept.path) as second:
         assert (first, second) == (True, False)
-    with standings.alone(kept.path) as again:
+    with service.alone(kept.path) as again:
         assert again
 
 
