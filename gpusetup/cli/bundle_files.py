@@ -109,7 +109,7 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
     asked = Asked(arguments.signed_by, arguments.older, arguments.unsigned)
     came = unpack(Path(arguments.file), out, Progress(), asked)
     manifest, digest = read_manifest(out / MANIFEST)
-    text = f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}"
+    text = f"{out}: {came} of {len(manifest.files)} files were new; all match the manifest\nmanifest sha256 {digest}"
     if arguments.format == "json":
         from gpusetup.model.documents import BundleUnpacked
 

@@ -121,9 +121,7 @@ def run_token(arguments: argparse.Namespace) -> Exit:
         said = f"{name}: its token is worth nothing from now on"
     else:
         if arguments.format == "json" and not arguments.out:
-            raise BadInputError(
-                "GS-984", "a token is no part of an answer that is kept", path="--out", hint="--out FILE"
-            )
+            raise BadInputError("GS-984", "an answer in a file must not hold a token", path="--out", hint="--out FILE")
         token = make_token(path, name, role, days=arguments.days, overlap=arguments.overlap)
         if not arguments.out:
             output.write_answer(token, None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Resolution
     from gpusetup.model.variables import RoleVariables
 
-_DIRECT_ONLY = "only the direct pins are here, without what they need and without hashes: {why}"
+_DIRECT_ONLY = "only the direct pins, without dependencies and hashes: {why}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -251,7 +251,7 @@ def run_import(arguments: argparse.Namespace) -> Exit:
     if arguments.check:
         say(f"nothing was changed: the matrix of {now.date} is in force")
     else:
-        say(f"in force from now on; before: {now.date}. `gpusetup matrix diff {now.date} {release.date}` tells more")
+        say(f"now in use; before: {now.date}. `gpusetup matrix diff {now.date} {release.date}` tells more")
     return Exit.DONE
 
 

@@ -201,7 +201,7 @@ _WIDTH = 80
 _STATES = {
     "planned": "would return to the state before the first apply",
     "done": "restored to the state before the first apply",
-    "unchanged": "nothing of gpusetup is installed",
+    "unchanged": "gpusetup has installed nothing here",
     "pending-reboot": "restored to the state before the first apply; a reboot is pending",
     "refused": "refused; nothing was changed",
     "unreachable": "could not be reached",
@@ -237,11 +237,11 @@ def _block(name: str, host: HostRemoval) -> str:
         lines += _wrapped(f"left     {kind}: {', '.join(names)}")
     if host.ours:
         how = "undo these by hand, or make the packages available; then run the same command again"
-        lines += _wrapped(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
+        lines += _wrapped(f"hint     {how}. To keep them: rm -r /var/lib/gpusetup on the host")
     for path, place in sorted(host.saved.items()):
-        lines += _wrapped(f"saved    {path} was changed after gpusetup wrote it: what it was is {place}")
+        lines += _wrapped(f"saved    {path} was changed after gpusetup wrote it; that version is {place}")
     for path in host.kept:
-        lines += _wrapped(f"kept     {path} has nothing of gpusetup in it any more: it stays as it is")
+        lines += _wrapped(f"kept     {path} holds nothing of gpusetup any more and stays")
     for text in host.warnings:
         lines += _wrapped(f"warning  {text}")
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):

@@ -195,7 +195,7 @@ def number_told(cause: str, groups: dict[str, str]) -> list[str]:
     if name == "nccl":
         return [f"{file} is NCCL {major}; it comes for every CUDA major."]
     if name.startswith(_TENSORRT):
-        return [f"{file} is TensorRT {major}, which is no part of CUDA."]
+        return [f"{file} is TensorRT {major}, which is not part of CUDA."]
     majors = cuda_majors(name, major)
     if name in _NUMBERED_AS_CUDA or majors == (int(major),):
         return [f"{file} belongs to CUDA {major}."]

@@ -95,7 +95,7 @@ def visible(look: Look) -> Outcome:
             or not (part.isdigit() or part.startswith(("GPU-", "MIG-")))
         )
         if wrong:
-            hidden = "hides every GPU" if position == 0 else f"hides what stands after {asked[position - 1]}"
+            hidden = "hides every GPU" if position == 0 else f"hides what follows {asked[position - 1]}"
             return cause(
                 "cuda-visible-devices", f"CUDA_VISIBLE_DEVICES names {part!r}, which is missing, and {hidden}", shown
             )
@@ -168,7 +168,7 @@ def _cupy(look: Look, environment: Environment) -> Outcome | None:
     if len(found) > 1:
         return cause(
             "cupy-multiple-packages",
-            "several CuPy packages lie over each other",
+            "several CuPy packages overwrote each other",
             environment.path,
             *shown,
             packages=", ".join(shown),

@@ -164,7 +164,7 @@ def label_script(labels: Mapping[str, tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_MADE = "# Written by gpusetup from what the hosts are.\n"
+_MADE = "# Written by gpusetup from the hosts' facts.\n"
 
 
 def kubernetes_files(found: Handover) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _page(found: Handover) -> str:
         "",
         "## What host and operator would both do",
         "",
-        *(f"- {text}" for text in found.twice or ("nothing: the hosts have none of it yet",)),
+        *(f"- {text}" for text in found.twice or ("nothing: the hosts have no part of it yet",)),
     ]
     if found.warnings:
         lines += ["", "## To look at", "", *(f"- {text}" for text in found.warnings)]

@@ -38,7 +38,7 @@ def test_the_lock_is_applied_for_a_reason(status: Status, pinned: str, boot: str
 def test_units_only_where_they_were_asked_for() -> None:
     assert units(CONFIG) == {}
     made = units(replace(CONFIG, recheck=600))
-    assert set(made) == {"gpusetup-run.service", TIMER}
+    assert set(made) == {"gpusetup-recheck.service", TIMER}
     assert "OnUnitActiveSec=600s" in made[TIMER]
     assert "RandomizedDelaySec=60s" in made[TIMER]
 
@@ -68,12 +68,11 @@ class Machine:
                     return Outcome("reboot", reasons=("another driver is loaded",))
                 return Outcome("ok")
 
-        for module in (run, run):
-            monkeypatch.setattr(module, "Effects", Acting)
-            monkeypatch.setattr(module, "HOME", tmp_path)
-            monkeypatch.setattr(module, "boot_id", lambda: "b1")
-            monkeypatch.setattr(module, "load", lambda: self.record[-1])
-            monkeypatch.setattr(module, "save", self.record.append)
+        monkeypatch.setattr(run, "Effects", Acting)
+        monkeypatch.setattr(run, "HOME", tmp_path)
+        monkeypatch.setattr(run, "boot_id", lambda: "b1")
+        monkeypatch.setattr(run, "load", lambda: self.record[-1])
+        monkeypatch.setattr(run, "save", self.record.append)
         monkeypatch.setattr(run, "RESERVE", tmp_path / "reserve")
 
 
