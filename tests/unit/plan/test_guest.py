@@ -88,7 +88,7 @@ def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(p
     plan = planned(planner, guest(host), run("580.159.03", ""))
     assert plan.state == "refused"
     assert "vGPU" in str(plan.refusals)
-    assert any("no vGPU" in text for text in planned(planner, guest(host, vgpu=False), run("580.159.03")).warnings)
+    assert any("not a vGPU" in text for text in planned(planner, guest(host, vgpu=False), run("580.159.03")).warnings)
 
 
 def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
