@@ -124,7 +124,7 @@ def test_on_a_full_disk_nothing_begins(tmp_path: Path) -> None:
         ):
             begun.append("touched")
         assert refused.value.reference == "GS-941"
-        assert "nothing was changed" in refused.value.note
+        assert "changed nothing" in refused.value.note
         assert begun == []
         assert (small / FILE).read_bytes() == before
     finally:
