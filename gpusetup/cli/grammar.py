@@ -186,6 +186,10 @@ class Parser(argparse.ArgumentParser):
             for action, text in hidden.items():
                 action.help = text
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and fail where it cannot be printed: argparse would say nothing of it."""
+        (file or sys.stderr).write(message)
+
     def _positionals_shown(self) -> list[str]:
         """Return the arguments without a name, as a usage line has them."""
         formatter = self._get_formatter()

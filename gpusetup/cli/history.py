@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +26,6 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
-    from pathlib import Path
 
     from gpusetup.health.history import Run
     from gpusetup.health.service import Event
@@ -76,7 +77,17 @@ def _file(host: str | None) -> Path:
     if found is None:
         import difflib
 
-        near = difflib.get_close_matches(host or "", known(os.environ), n=3, cutoff=0.5)
+        hosts = known(os.environ)
+        if host and os.path.isfile(host):  # noqa: PTH113
+            text = Path(host).read_text("utf-8", "replace")
+            named = [name for name in hosts if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text)]
+            raise BadInputError(
+                "GS-515", f"{host} is a file, and a history is of one host", path=host,
+                hint=f"gpusetup fleet history {named[0]}; those that have one: {', '.join(named)}"
+                if named
+                else "no host in it has a history here; gpusetup verify INVENTORY begins them",
+            )  # fmt: skip
+        near = difflib.get_close_matches(host or "", hosts, n=3, cutoff=0.5)
         raise BadInputError(
             "GS-515",
             f"there is no history of {host or 'this machine'} here",

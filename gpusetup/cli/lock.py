@@ -54,6 +54,11 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise BadInputError(
             "GS-343", "a lock needs a request, not facts", path="--from", hint="use gpusetup plan for hosts"
         )
+    if arguments.format == "text" and (arguments.vars or arguments.pip):
+        shape, kind = ("--vars", "JSON") if arguments.vars else ("--pip", "a requirements file")
+        raise options.not_together(shape, "--format text", f"it writes {kind}")
+    if arguments.source != "nvidia" and not arguments.vars:
+        raise options.not_together("lock without --vars", "--source", "a lock names versions, not where they come from")
     matrix = load_matrix()
     request = request_of(arguments, matrix)
     if arguments.vars and arguments.source == "distro":
@@ -135,6 +140,7 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
     target = Target(".".join(python.split(".")[:2]), lock.request.arch or "x86_64")
     if system is not None and system.glibc != "unknown":
         target = target._replace(glibc=system.glibc)
+    output.say("asking the package index for every package below these, with its hash; this can take minutes")
     try:
         hashes, full = hashes_of(lock.pip, target)
     except UnreachableError as error:

@@ -9,6 +9,7 @@ import os
 import sys
 
 from gpusetup import __version__
+from gpusetup.cli import streams
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words, load_command
 from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, commands_meant, listed, rare_options
 from gpusetup.errors import Exit, GpuSetupError, PreflightError
@@ -109,15 +110,19 @@ def _run(argv: list[str]) -> Exit:
         told = error if isinstance(error, GpuSetupError) else _disk_trouble(error)
         if told is None or arguments.debug:
             raise
-        from gpusetup.cli.output import print_error
+        return _told(told, getattr(arguments, "format", "text"))
 
-        try:
-            print_error(told, getattr(arguments, "format", "text"))
-            sys.stdout.flush()
-        except BrokenPipeError:  # nobody reads the reason; it stays a failure
-            for stream in (sys.stdout, sys.stderr):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return told.exit
+
+def _told(error: GpuSetupError, form: str = "text") -> Exit:
+    """Print a failure, and return its exit code."""
+    from gpusetup.cli.output import print_error
+
+    try:
+        print_error(error, form)
+        sys.stdout.flush()
+    except (OSError, streams.UnwrittenError):  # nobody reads the reason; it stays a failure
+        streams.dropped(sys.stdout, sys.stderr)
+    return error.exit
 
 
 def _parsed(name: str, words: list[str]) -> argparse.Namespace:
@@ -162,14 +167,13 @@ def _asked_in_full(argv: list[str]) -> str:
 
 
 def _versions(form: str) -> Exit:
-    from gpusetup.cli.output import json_text, print_error
+    from gpusetup.cli.output import json_text
     from gpusetup.cli.start import about, told
 
     try:
         found = about()
     except GpuSetupError as error:
-        print_error(error, form)
-        return error.exit
+        return _told(error, form)
     if form == "json":
         print(json_text(found), end="")
     else:
@@ -196,28 +200,40 @@ def _one_name(argv: list[str]) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    streams.prepare()
     argv = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         _complete()
-    argv = _one_name(_plain_words(argv))
-    in_full = _asked_in_full(argv)
-    if argv and argv[0].startswith("-") and not in_full:
-        top_parser().parse_args(argv)
+    try:
+        try:
+            return _answered(_one_name(_plain_words(argv)))
+        finally:  # help ends in SystemExit, and has to be printed as well
+            sys.stdout.flush()
+    except streams.UnwrittenError as error:
+        return _told(error)
+    except BrokenPipeError:
+        streams.dropped(sys.stdout)
         return Exit.DONE
-    if argv and argv[0] in WITHOUT_OWN:
-        return _only_first(argv[0], argv[1:])
-    if argv and argv[0] not in COMMANDS and not in_full:
-        return _unknown(argv[0])
+
+
+def _answered(argv: list[str]) -> int:
+    in_full = _asked_in_full(argv)
     try:
         if in_full:
             return _versions(in_full)
+        if argv and argv[0].startswith("-"):
+            top_parser().parse_args(argv)
+            return Exit.DONE
+        if argv and argv[0] in WITHOUT_OWN:
+            return _only_first(argv[0], argv[1:])
+        if argv and argv[0] not in COMMANDS:
+            return _unknown(argv[0])
         return int(_run(argv) if argv else _greet())
     except KeyboardInterrupt:
         print("gpusetup: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
+    except (BrokenPipeError, streams.UnwrittenError):
+        raise
     except Exception:  # noqa: BLE001 - the last line of defence: a bug is said to be one
         import traceback
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.cli.options import add_output, add_request, add_requirements
+from gpusetup.cli.options import add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit
@@ -51,6 +51,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look up and print."""
     matrix = load_matrix()
     if arguments.data:
+        if arguments.requirements or arguments.gpu:
+            raise not_together(
+                "--data", "REQ" if arguments.requirements else "--gpu", "it names files, and looks up nothing"
+            )
         paths = {name: matrix.path(name) for name in NAMES}
         from gpusetup.model.answers import MatrixFiles
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.errors import BadInputError
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -16,6 +18,13 @@ def arch_name(text: str) -> str:
     """Return a CPU architecture by the name that the kernel has for it; `amd64` and `arm64` are said as well."""
     lowered = text.lower()
     return _ARCHES_SAID.get(lowered, lowered)
+
+
+def not_together(first: str, second: str, why: str) -> BadInputError:
+    """Return what is said of two options of which one would be ignored."""
+    return BadInputError(
+        "GS-137", f"{first} cannot be used with {second}: {why}", path=second, hint=f"leave out {second}"
+    )
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:

@@ -68,9 +68,11 @@ def write_answer(text: str, out: str | None) -> None:
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
-        _print(_narrowed(text))
+        sys.stdout.write(_narrowed(text))
+        sys.stdout.flush()
         return
     try:
+        os.makedirs(os.path.dirname(out) or ".", exist_ok=True)  # noqa: PTH103, PTH120 - a lookup pays for pathlib
         _write_whole(out, text)
     except OSError as error:
         raise BadInputError(
@@ -121,23 +123,6 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
-def _print(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is still in the buffer would fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise BadInputError(
-            "GS-103",
-            f"cannot write the answer: {error.strerror}",
-            path="standard output",
-            hint="give a file with --out",
-        ) from error
-
-
 def warn(text: str) -> None:
     """Say something beside the answer."""
     say(("\x1b[33mwarning:\x1b[0m " if coloured(sys.stderr) else "warning: ") + text)
@@ -145,10 +130,10 @@ def warn(text: str) -> None:
 
 def print_error(error: GpuSetupError, output_format: str) -> None:
     """Print a failure for people on standard error, and for programs on standard output when they asked for JSON."""
-    if output_format == "json":
-        sys.stdout.write(json_text(error.to_document()))
-        if sys.stdout.isatty():
-            return  # whoever sends the document into a file would see nothing otherwise
+    as_json = json_text(error.to_document()) if output_format == "json" else ""
+    if as_json and sys.stdout.isatty():
+        sys.stdout.write(as_json)
+        return  # whoever sends the document into a file would see nothing otherwise
     lines = [f"error: {error.message} [{error.reference}]"]
     if error.path:
         lines.append(f"  at: {error.path}")
@@ -160,6 +145,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
     if coloured(sys.stderr):
         lines[0] = f"\x1b[1;31merror:\x1b[0m{lines[0].removeprefix('error:')}"
     print("\n".join(lines), file=sys.stderr)
+    sys.stdout.write(as_json)
 
 
 def coloured(stream: IO[str]) -> bool:

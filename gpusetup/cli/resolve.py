@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.install_text import WAYS, copied, ending
-from gpusetup.cli.options import add_output, add_request, add_requirements
+from gpusetup.cli.options import add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of
 from gpusetup.errors import Exit
@@ -44,6 +44,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Resolve and print."""
     from gpusetup.resolve.api import resolve
 
+    if arguments.install is not None and (arguments.format != "text" or arguments.facts is not None):
+        other = f"--format {arguments.format}" if arguments.format != "text" else "--from"
+        raise not_together("--install", other, "it prints lines to copy for one stack; JSON has them all as `install`")
+    if arguments.lock is not None and arguments.facts is not None:
+        raise not_together("--lock", "--from", "a lock is of one stack, and facts may need several")
     matrix = load_matrix()
     if arguments.facts is not None:
         return _run_classes(arguments, matrix)

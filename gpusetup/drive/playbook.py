@@ -16,6 +16,7 @@ from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import Handed
 from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
+from gpusetup.drive.inventory_file import examine
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
 from gpusetup.drive.packed import AHEAD
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
@@ -85,6 +86,8 @@ class Session:
                 path=self.reach.inventory,
                 hint="give a file or folder that `ansible-inventory -i` can read, or none for this machine",
             )
+        if "," not in self.reach.inventory:
+            examine(Path(self.reach.inventory))
         return [self.reach.inventory]
 
     def for_ansible(self) -> dict[str, str]:

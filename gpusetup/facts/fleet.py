@@ -104,6 +104,9 @@ def _way_out(message: str) -> str:
 
 def _hint(message: str) -> str:
     text = message.lower()
+    if "pyenv: " in text or "asdf: " in text:
+        real = "-e ansible_python_interpreter=/usr/bin/python3"
+        return f"a version manager's shim answered, and it has no such Python; name a real one: {real}"
     if "sudo" in text or "become" in text or "password" in text:
         return "give the sudo password with -K, or allow the user passwordless sudo"
     if "python" in text:

@@ -85,5 +85,5 @@ def test_help_and_version_import_no_matrix() -> None:
 
 def test_only_the_used_commands_module_is_imported() -> None:
     commands = {module for module in loaded_by("why", "cuda", "--format", "json") if module.startswith("gpusetup.cli.")}
-    shared = {"main", "commands", "grammar", "options", "output", "requests", "why"}
+    shared = {"main", "commands", "grammar", "options", "output", "requests", "streams", "why"}
     assert commands <= {f"gpusetup.cli.{name}" for name in shared}

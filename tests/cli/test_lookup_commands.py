@@ -47,7 +47,7 @@ def document(*argv: str) -> tuple[int, Any]:
         (("resolve", "--driver", "abc"), 3, "GS-125"),
         (("resolve", "--driver", "566.03"), 3, "GS-126"),
         (("why-not", "cuda"), 3, "GS-129"),
-        (("resolve", "--out", "{absent}/file"), 3, "GS-103"),
+        (("resolve", "--out", "/proc/absent/file"), 3, "GS-103"),
         (("resolve", "--from", "{absent}"), 3, "GS-305"),
         (("resolve", "driver==535.154.02"), 4, None),
         (("matrix", "torch==9.*"), 4, None),

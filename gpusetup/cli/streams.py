@@ -1,0 +1,106 @@
+"""Standard input, output and error as every command may rely on them: open, and able to show every text.
+
+A stream that was closed says so when it is used; a terminal without Unicode gets the same words in ASCII; what cannot
+be written to standard output is a failure, of help and versions too.
+"""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import os
+import sys
+from typing import IO, NoReturn
+
+from gpusetup.errors import BadInputError
+
+_ASCII = {
+    "…": "...", "≥": ">=", "≤": "<=", "→": "->", "·": "-", "—": "-", "µ": "u", "✓": "ok", "✗": "x",
+    "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
+}  # fmt: skip
+"""What stands for a sign where a terminal cannot show it; anything else becomes a question mark."""
+
+
+class _ClosedInput(io.TextIOBase):
+    """Standard input that was closed before the program began."""
+
+    @property
+    def closed(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return False
+
+    @property
+    def buffer(self) -> NoReturn:
+        raise BadInputError(
+            "GS-104", "cannot read standard input: it is closed", path="standard input",
+            hint="give a file in place of -, or pipe the text in",
+        )  # fmt: skip
+
+
+class UnwrittenError(BadInputError):
+    """Standard output does not take the answer."""
+
+
+class _Answer(io.TextIOWrapper):
+    """Standard output that says why it takes no more."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise _refusal(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise _refusal(error) from error
+
+
+def prepare() -> None:
+    """Open what is closed, before a file gets its number, and have every text shown in some way."""
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)
+        sys.stdin = _ClosedInput()
+    if sys.stdout is None:
+        sys.stdout = _Answer(io.FileIO(os.open(os.devnull, os.O_RDONLY), "w"), "utf-8", write_through=True)
+    elif sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        out = sys.stdout
+        sys.stdout = _Answer(
+            out.buffer, out.encoding, out.errors, line_buffering=out.line_buffering, write_through=out.write_through
+        )
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.FileIO(os.open(os.devnull, os.O_WRONLY), "w"), "utf-8", write_through=True)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="gpusetup-plain")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_ASCII.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("gpusetup-plain", _in_ascii)
+
+
+def _refusal(error: OSError) -> OSError | UnwrittenError:
+    """Return what is said when standard output does not take the answer; a reader that left is another matter."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    dropped(sys.stdout)
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+    return UnwrittenError(
+        "GS-103", f"cannot write the answer: {reason}", path="standard output",
+        hint="give a file with --out, where the command has it, or free standard output",
+    )  # fmt: skip
+
+
+def dropped(*streams: IO[str]) -> None:
+    """Have streams lead nowhere: what is still in their buffers would fail once more at the end."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,150 @@
+"""One table of what goes wrong around a command, and one rule for all: words and a code of its own, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPUSETUP = f"{shlex.quote(sys.executable)} -m gpusetup"
+ANSWERS = (
+    "", "--help", "--version", "--version --verbose", "fleet", "matrix --help", "resolve --help-all", "matrix 'torch==2.6.*'",
+    "resolve torch --gpu h100", "resolve why cuda", "resolve why-not cuda==13.1 --gpu v100", "lock --gpu t4 --os debian12",
+    "doctor 'Xid 79'", "export schema", "export completion bash",
+)  # fmt: skip
+"""Commands that answer from the matrix alone."""
+ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
+UNWRITTEN = "cannot write the answer"
+
+
+def shell(line: str, folder: Path) -> tuple[int, str, str]:
+    """Run a line of shell in a folder, with no terminal and a home of its own."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+    assert "bug in gpusetup" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("fault", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("command", ANSWERS)
+def test_an_answer_that_cannot_be_written_is_a_failure(command: str, fault: str, tmp_path: Path) -> None:
+    code, _out, err = shell(f"PYTHONUNBUFFERED= {GPUSETUP} {command} {fault}", tmp_path)
+    assert (code, UNWRITTEN in err) == (3, True), err
+
+
+@pytest.mark.parametrize("command", ANSWERS[:5])
+def test_it_is_one_without_buffers_too(command: str, tmp_path: Path) -> None:
+    code, _out, err = shell(f"PYTHONUNBUFFERED=1 {GPUSETUP} {command} >/dev/full", tmp_path)
+    assert (code, UNWRITTEN in err) == (3, True), err
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command: str, tmp_path: Path) -> None:
+    code, out, err = shell(f"{ASCII} {GPUSETUP} {command}", tmp_path)
+    assert code == (4 if "why-not" in command else 0)
+    assert out
+    assert (out + err).isascii()
+
+
+@pytest.mark.parametrize("command", ["matrix torch", "resolve torch", "doctor 'Xid 79'"])
+def test_a_home_that_takes_nothing_costs_no_answer(command: str, tmp_path: Path) -> None:
+    assert shell(f"HOME=/proc/nowhere XDG_STATE_HOME= {GPUSETUP} {command}", tmp_path)[0] == 0
+
+
+FILES = {
+    "bytes.ini": b"gpu01\n\xff\xfe\x9a host=\x80\n",
+    "zero.ini": b"gpu01\0\ngpu02\n",
+    "bomb.yml": b"all:\n  vars:\n    a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+    + b"".join(b"    a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 9))
+    + b"  hosts: {gpu01: }\n",
+    "empty.log": b"",
+    "zero.log": b"a\0b",
+    "file": b"",
+    "host.ini": b"[gpus]\ngpu01\n",
+}
+ROWS = [
+    ("doctor --text - <&-", 3, "standard input: it is closed"),
+    ("matrix nowhere 2>&-", 3, ""),
+    ("matrix nowhere 2>/dev/full", 3, ""),
+    ("matrix nowhere --format json >/dev/full", 3, "unknown component"),
+    ("matrix nowhere --format json >&-", 3, "unknown component"),
+    ("resolve torch --out file/x", 3, "cannot write file/x"),
+    ("resolve torch --out .", 3, "cannot write"),
+    ("resolve torch --out /dev/full", 3, "No space left"),
+    ("doctor --text empty.log", 3, "is empty"),
+    ("doctor --text zero.log", 3, ""),
+    ("resolve --from bytes.ini", 3, "cannot be used"),
+    ("resolve --from nowhere.json", 3, "cannot"),
+    ("verify --from bytes.ini", 3, "not valid JSON"),
+    ("plan bytes.ini", 3, "is no text"),
+    ("facts bytes.ini", 3, "is no text"),
+    ("plan zero.ini", 3, "is no text"),
+    ("plan bomb.yml", 3, "unfold"),
+    ("verify bomb.yml", 3, "unfold"),
+    ("drift bomb.yml", 3, "unfold"),
+    ("plan nowhere.ini", 3, "inventory not found"),
+    ("fleet history host.ini", 3, "a history is of one host"),
+    ("fleet history --runs -1", 3, "must be 1 or more"),
+    ("resolve torch --install pip --format json", 3, "leave out --format json"),
+    ("resolve torch --install pip --format csv", 3, "leave out --format csv"),
+    ("resolve torch --install pip --from x.json", 3, "leave out --from"),
+    ("resolve torch --lock x.json --from x.json", 3, "leave out --from"),
+    ("lock --gpu t4 --os debian12 --vars --format text", 3, "leave out --format text"),
+    ("lock --gpu t4 --pip --format text", 3, "leave out --format text"),
+    ("lock --gpu t4 --source distro", 3, "leave out --source"),
+    ("matrix torch --data", 3, "leave out REQ"),
+    ("matrix --data --gpu h100", 3, "leave out --gpu"),
+    ("plan --batch nine", 3, "is not a batch size"),
+    ("lock --hashes torch", 3, "hashes need one Python version"),
+    ("resolve torch --lock bytes.ini/x", 3, "cannot write"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "told"), ROWS, ids=[row[0] for row in ROWS])
+def test_bad_input_is_refused_in_words(words: str, code: int, told: str, tmp_path: Path) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    found = shell(f"{GPUSETUP} {words}", tmp_path)
+    assert found[0] == code, found
+    assert told in found[2], found
+
+
+@pytest.mark.parametrize(
+    "words", [["resolve", "torch"], ["resolve", "torch", "--format", "json"], ["lock", "--gpu", "t4"]]
+)
+def test_the_folder_of_an_output_file_is_made(words: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "new" / "below" / "answer"
+    assert main([*words, "--out", str(out)]) == 0
+    assert out.read_text()
+
+
+def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path: Path) -> None:
+    from gpusetup.drive.inventory_file import examine
+
+    shared = tmp_path / "fleet.yml"
+    hosts = "".join(f"    gpu{n}: *same\n" for n in range(2000))
+    shared.write_text(f"all:\n  hosts:\n    gpu: &same {{a: 1, b: [1, 2]}}\n{hosts}")
+    examine(shared)
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF\xff")
+    program.chmod(0o755)
+    examine(program)
+
+
+def test_a_version_managers_shim_is_named() -> None:
+    from gpusetup.facts.fleet import _hint
+
+    said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"
+    assert "ansible_python_interpreter=/usr/bin/python3" in _hint(said)
