@@ -19,7 +19,7 @@ TOUCH: dict[str, tuple[str, ...]] = {
         "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "tests/site/", "tests/lab/browser.py",
     ),
     "vm": (
-        "gpusetup/bootstrap/", "gpusetup/plan/", "plugins/", "roles/", "playbooks/", "tests/vm/", "tests/lab/repository/", "tests/lab/rootfs/",
+        "gpusetup/bootstrap/", "gpusetup/components/", "gpusetup/plan/", "plugins/", "roles/", "playbooks/", "tests/vm/", "tests/lab/repository/", "tests/lab/rootfs/",
         "tests/lab/network.py", "tests/lab/host.py",
     ),
     "molecule": ("roles/", "plugins/", "playbooks/", ".config/", ".collections/", "tests/lab/"),

@@ -159,7 +159,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 
     from gpusetup.cli.lock import load_lock
     from gpusetup.cli.plan import load_plan
-    from gpusetup.plan.batches import batches
+    from gpusetup.rollout.batches import batches
     from gpusetup.rollout.options import Planning
 
     batches((), arguments.batch)  # a wrong size is an error before anybody looks at the hosts
@@ -196,8 +196,8 @@ def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
 
     from gpusetup.cli.session import Progress
     from gpusetup.drive.rundir import state_home
+    from gpusetup.rollout.batches import stopped_rollout
     from gpusetup.rollout.looks import plan_hosts
-    from gpusetup.rollout.resume import stopped_rollout
     from gpusetup.rollout.waves import carry_out
 
     planning, how = asked.planning, asked.how

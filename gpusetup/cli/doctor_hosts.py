@@ -11,7 +11,7 @@ import msgspec
 from gpusetup.doctor.look import Look
 from gpusetup.errors import BadInputError
 from gpusetup.facts import collect, fleet, probe
-from gpusetup.model.symptoms import Symptoms
+from gpusetup.model.diagnosis import Symptoms
 from gpusetup.plan.preflight import is_jetson
 
 if TYPE_CHECKING:

@@ -155,8 +155,8 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
 def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> RoleVariables:
     from msgspec.structs import replace
 
+    from gpusetup.components.base import Offers
     from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
-    from gpusetup.components.offers import Offers
     from gpusetup.plan.described_host import UNKNOWN_KERNEL, imagined_host
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.settings import read_level, settings_for

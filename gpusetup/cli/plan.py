@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.cli.plan_text import plan_text, rows_of
     from gpusetup.cli.session import Progress, open_session
     from gpusetup.matrix.load import matrix
-    from gpusetup.plan.batches import batches, batches_of
+    from gpusetup.rollout.batches import batches, batches_of
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning
 

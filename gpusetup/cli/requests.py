@@ -68,7 +68,7 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     """Return the wishes as a request about a host; what the command line says of the machine wins."""
     import msgspec
 
-    from gpusetup.components.offers import Offers
+    from gpusetup.components.base import Offers
     from gpusetup.components.python.requirements import pythons_of, system_of
     from gpusetup.model.settings import Settings
     from gpusetup.plan.requests import request_for

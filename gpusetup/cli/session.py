@@ -29,7 +29,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.policy import permitted
     from gpusetup.drive.rundir import new_run, state_home
-    from gpusetup.rollout.resume import unfinished
+    from gpusetup.rollout.batches import unfinished
 
     engine = engine_of(arguments.engine, arguments.engine_option)
     reach = Reach(

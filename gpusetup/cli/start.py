@@ -16,13 +16,13 @@ from gpusetup.content import content_path
 from gpusetup.errors import Exit, GpuSetupError, NoStackError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.about import About, MatrixInForce, Overlay
+from gpusetup.model.documents import About, MatrixInForce, Overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.about import InstallKind
+    from gpusetup.model.documents import InstallKind
     from gpusetup.model.facts import HostFacts
 
 _WIDTH = 80

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.doctor.look import Look
-    from gpusetup.model.diagnosis import Cause, Recovery
-    from gpusetup.model.symptoms import Reset
+    from gpusetup.model.diagnosis import Cause, Recovery, Reset
 
 _ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
 

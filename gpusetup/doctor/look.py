@@ -14,9 +14,8 @@ from gpusetup.plan.preflight import Guest, borrowed_from, guest_refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpusetup.model.diagnosis import Finding
+    from gpusetup.model.diagnosis import Finding, Symptoms
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.symptoms import Symptoms
 
 OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host", "jetson": "Jetson Linux"}
 

@@ -15,7 +15,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.model.symptoms import Environment
+    from gpusetup.model.diagnosis import Environment
 
 _VERSIONED = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2", "libcudnn.so.8", "libcudnn.so.9")

@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.about import About
 from gpusetup.model.answers import (
     Change,
     MatrixFiles,
@@ -31,6 +30,45 @@ from gpusetup.model.run import Applied as ApplyRun
 from gpusetup.model.stack import Resolution
 from gpusetup.model.status import Status
 from gpusetup.model.watch import Watch
+
+InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", "pipx", "virtual environment", "system"]
+
+
+class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a setting of the environment replaces."""
+
+    setting: str
+    place: str
+    files: tuple[str, ...] = ()
+    """The files of the matrix that stand there."""
+
+
+class MatrixInForce(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The matrix that answers; `place` is empty for the one that came along."""
+
+    date: str
+    digest: str
+    place: str
+
+
+class About(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides what this gpusetup answers and does."""
+
+    schema: Literal["gpusetup/version/1"] = "gpusetup/version/1"
+    ok: Literal[True] = True
+    version: str
+    install: InstallKind
+    place: str
+    """The folder of the program's own files."""
+    matrix: MatrixInForce
+    overlays: tuple[Overlay, ...]
+    collection: str
+    """Its folder, or why it cannot be found."""
+    python: str
+    interpreter: str
+    platform: str
+    libraries: dict[str, str | None]
+    """Each library's version; null where it is not installed."""
 
 
 class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,9 +17,8 @@ from gpusetup.versions import nv, prefix_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpusetup.components.base import Wanted
+    from gpusetup.components.base import Offers, Wanted
     from gpusetup.components.judge import Judged
-    from gpusetup.components.offers import Offers
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +19,11 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.preflight import refusal_of
-from gpusetup.rollout.holding import watched
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from gpusetup.drive.scheduler.base import Drained, Holder, Scheduler
@@ -30,7 +32,43 @@ if TYPE_CHECKING:
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Freeing
 
-__all__ = ["Draining", "draining"]
+__all__ = ["Draining", "draining", "watched"]
+
+_EVERY = 5.0
+_BY_A_PERSON = "CANCELLED"
+
+
+@contextmanager
+def watched(holder: Holder, say: Callable[[str], None]) -> Iterator[None]:
+    """Ask now and then what became of the jobs; a cancelled one stops this run as Ctrl-C does.
+
+    A job that ended otherwise (its time is over, it was preempted) is told: its node is drained, so nobody else comes.
+    A scheduler that does not answer for a while changes nothing.
+    """
+    over, told = threading.Event(), set[str]()
+
+    def look() -> None:
+        while not over.wait(_EVERY):
+            try:
+                lost = holder.lost()
+            except GpuSetupError:
+                continue
+            for node, how in lost.items():
+                if node not in told and not over.is_set():
+                    told.add(node)
+                    goes_on = "stopping" if how == _BY_A_PERSON else "the node stays drained, work on it goes on"
+                    say(f"{node}: its job has ended ({how.lower()}): {goes_on}")
+            if _BY_A_PERSON in lost.values() and not over.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+
 
 _AT_ONCE = 16
 _POLL_SECONDS = 15

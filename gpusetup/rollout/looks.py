@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
     from gpusetup.model.settings import RebootPolicy, Settings
     from gpusetup.plan.host import Draft, Planner
-    from gpusetup.rollout.options import Planning
-    from gpusetup.rollout.reporter import Reporter
+    from gpusetup.rollout.options import Planning, Reporter
 
 __all__ = ["Rollout", "locked", "phase", "plan_hosts"]
 

@@ -1,20 +1,24 @@
-"""What a person said about a rollout; read from the command line once, never changed afterwards."""
+"""What a person said about a rollout, read from the command line once; and whom the rollout tells how it gets on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from gpusetup.drive.playbook import Observer
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import Lock
-    from gpusetup.model.plan import Plan
+    from gpusetup.model.plan import HostPlan, Plan
     from gpusetup.model.request import Requirement
     from gpusetup.model.settings import RebootPolicy
 
-__all__ = ["Applying", "Freeing", "Planning", "Wishes"]
+__all__ = ["Applying", "Freeing", "Planning", "Reporter", "Wishes"]
 
 Recorded = Callable[[str, "HostFacts"], "Applied"]
 
@@ -73,3 +77,16 @@ class Applying:
     keep: Literal["", "anew", "on"] = "anew"
     """Whether who is left is written down for --resume: of the hosts that change, or, going `on`, of all."""
     freeing: Freeing = Freeing()
+
+
+class Reporter(Protocol):
+    """Somebody who hears what a rollout does while it does it."""
+
+    def watch(self, phase: str) -> AbstractContextManager[Observer]:
+        """Follow the playbook of a phase."""
+
+    def begins(self, changes: Mapping[str, HostPlan]) -> None:
+        """Hear which hosts are about to change, and how."""
+
+    def say(self, text: str) -> None:
+        """Hear a sentence."""

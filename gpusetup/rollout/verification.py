@@ -16,18 +16,51 @@ from gpusetup.model.applied import Verified
 from gpusetup.model.run import VERIFICATION
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.variables import for_manager
-from gpusetup.rollout.environments import environment_of, with_environments
 from gpusetup.rollout.looks import Rollout, phase
+from gpusetup.verify.environments import in_environment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpusetup.drive.playbook import PlaybookRun
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.run import HostOutcome
+    from gpusetup.model.settings import Environment
     from gpusetup.model.verdict import Level
     from gpusetup.report.model import HostReport
 
-__all__ = ["verify_hosts"]
+__all__ = ["environment_of", "verify_hosts", "with_environments"]
+
+
+def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:
+    """Return an environment that a host is to have."""
+    return next((item for item in _environments(rollout, host) if item.name == name), None)
+
+
+def _environments(rollout: Rollout, host: str) -> tuple[Environment, ...]:
+    wanted = rollout.plans[host].lock.wanted
+    return (wanted.environments or ()) if wanted is not None else ()
+
+
+def with_environments(
+    rollout: Rollout, reports: dict[str, HostReport], observe: Callable[[list[str], str], dict[str, HostReport]]
+) -> dict[str, HostReport]:
+    """Return the reports with what was found in each environment."""
+    names = sorted({item.name for host in reports for item in _environments(rollout, host)})
+    for name in names:
+        hosts = [host for host, report in reports.items() if not report.problem and environment_of(rollout, host, name)]
+        for host, found in (observe(hosts, name) if hosts else {}).items():
+            reports[host] = _joined(reports[host], found, name)
+    return reports
+
+
+def _joined(report: HostReport, found: HostReport, name: str) -> HostReport:
+    if found.problem:
+        return msgspec.structs.replace(report, problem=f"environment {name}: {found.problem}")
+    results = in_environment(report.results, found.results, name)
+    return msgspec.structs.replace(report, results=(*report.results, *results), seconds=report.seconds + found.seconds)
+
 
 DEADLINE = 1400.0
 LEVEL: Level = "smoke"

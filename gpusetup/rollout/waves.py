@@ -15,7 +15,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit
 from gpusetup.model.run import Applied
-from gpusetup.plan.batches import batches_of, sizes_after
+from gpusetup.rollout.batches import batches_of, keep_rollout, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import (
@@ -29,7 +29,6 @@ from gpusetup.rollout.outcome import (
     told,
 )
 from gpusetup.rollout.owner import owner_of
-from gpusetup.rollout.resume import keep_rollout
 from gpusetup.rollout.verification import verify_hosts
 
 if TYPE_CHECKING:

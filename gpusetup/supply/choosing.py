@@ -22,10 +22,10 @@ from packaging.utils import parse_wheel_filename
 from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.bootstrap.wheels import target_environment
+from gpusetup.components.base import Offers
 from gpusetup.components.driver.kernel import headers
 from gpusetup.components.driver.sources import context_of, repository_of
 from gpusetup.components.judge import versions
-from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id

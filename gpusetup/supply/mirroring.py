@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
 from gpusetup.components.judge import versions
-from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.plan.described_host import imagined_host
 from gpusetup.supply.fetching import Pool

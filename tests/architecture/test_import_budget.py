@@ -26,7 +26,7 @@ NEVER = (
 """Heavy modules that no lookup needs."""
 HOSTS_ONLY = (
     "gpusetup.components.driver",
-    "gpusetup.components.offers",
+    "gpusetup.components.base",
     "gpusetup.components.judge",
     "gpusetup_host_code",
 )

@@ -13,7 +13,7 @@ import pytest
 
 from gpusetup.content import collections_path, content_path
 from gpusetup.facts import probe
-from gpusetup.model.symptoms import Symptoms
+from gpusetup.model.diagnosis import Symptoms
 
 MODULES = content_path() / "plugins/modules"
 PROBE = content_path() / "plugins/module_utils/gpu_probe"

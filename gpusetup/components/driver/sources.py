@@ -17,8 +17,7 @@ from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins
 from gpusetup.model.plan import Refusal
 
 if TYPE_CHECKING:
-    from gpusetup.components.base import Family
-    from gpusetup.components.offers import Offers
+    from gpusetup.components.base import Family, Offers
     from gpusetup.model.facts import HostFacts, OperatingSystem
     from gpusetup.model.package import Manager
     from gpusetup.model.record import Arch

@@ -17,7 +17,7 @@ from gpusetup.versions import cuda_minor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from gpusetup.components.offers import Offers
+    from gpusetup.components.base import Offers
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.platforms import OsRelease

@@ -16,7 +16,7 @@ from gpusetup.model.plan import Action, HostPlan, Plan, Refusal
 from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.verdict import Result
-from gpusetup.plan.batches import batches_of
+from gpusetup.rollout.batches import batches_of
 from gpusetup.rollout.outcome import exit_of, outcome_of
 
 STAMP = MatrixStamp(date="2026-01-01", digest="0")

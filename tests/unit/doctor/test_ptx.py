@@ -15,7 +15,7 @@ from gpusetup.cli.main import main
 from gpusetup.doctor import ptx
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.model.symptoms import Environment
+from gpusetup.model.diagnosis import Environment
 from tests.unit.doctor.test_machines import HEALTHY, HOSTS, look_at
 
 if TYPE_CHECKING:

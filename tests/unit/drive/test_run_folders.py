@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from gpusetup.drive.rundir import new_run, runs_in_order
-from gpusetup.rollout.resume import keep_rollout, stopped_rollout, unfinished
+from gpusetup.rollout.batches import keep_rollout, stopped_rollout, unfinished
 
 CLAIMS = """
 import sys

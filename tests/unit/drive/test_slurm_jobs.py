@@ -10,7 +10,7 @@ from gpusetup.drive.scheduler import base, slurm_jobs
 from gpusetup.drive.scheduler.base import Caller, SchedulerError
 from gpusetup.errors import BadInputError
 from gpusetup.rollout import draining as draining_module
-from gpusetup.rollout import holding
+from gpusetup.rollout import draining as holding
 from gpusetup.rollout.options import Freeing
 
 SCONTROL = """

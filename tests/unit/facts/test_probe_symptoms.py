@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpusetup.facts import probe
-from gpusetup.model.symptoms import Symptoms
+from gpusetup.model.diagnosis import Symptoms
 
 OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian 12"\n'
 

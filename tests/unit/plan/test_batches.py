@@ -3,7 +3,7 @@
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.plan.batches import batches
+from gpusetup.rollout.batches import batches
 
 TWENTY = tuple(f"n{number}" for number in range(20))
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from gpusetup.components.base import Offers
 from gpusetup.components.driver import kernel
 from gpusetup.components.driver.sources import context_of
-from gpusetup.components.offers import Offers
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer, Package, Preview
 from gpusetup.model.settings import Settings

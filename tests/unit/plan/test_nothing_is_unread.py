@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, last_seen
-from gpusetup.components.offers import Offers
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers, NvSwitch

@@ -128,8 +128,7 @@ def test_a_repository_without_virtualgl_is_refused(host: Any, planner: Any) -> N
 
 def test_other_package_managers_are_refused(host: Any, planner: Any) -> None:
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
-    from gpusetup.components.base import Context
-    from gpusetup.components.offers import Offers
+    from gpusetup.components.base import Context, Offers
     from gpusetup.matrix.load import matrix
 
     context = Context(facts=facts, settings=Settings(desktops=WISH), offers=Offers(None), repos=matrix().repos)

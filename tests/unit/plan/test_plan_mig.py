@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from gpusetup.components.base import Wanted
+from gpusetup.components.base import Offers, Wanted
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.mig import MIG
-from gpusetup.components.offers import Offers
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig

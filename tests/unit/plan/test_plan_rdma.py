@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import gpudirect
-from gpusetup.components.offers import Offers
 from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix

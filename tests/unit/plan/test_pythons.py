@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.offers import Offers
+from gpusetup.components.base import Offers
 from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.components.record import read_applied
 from gpusetup.errors import PreflightError

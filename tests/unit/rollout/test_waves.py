@@ -12,8 +12,8 @@ from gpusetup.model.plan import HostPlan
 from gpusetup.model.run import HostOutcome
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.rollout import waves
+from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.resume import stopped_rollout
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -18,8 +18,8 @@ from gpusetup.bootstrap.bundle import check_bundle, read_manifest, write_manifes
 from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
+from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of
-from gpusetup.components.offers import Offers
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.matrix.load import matrix

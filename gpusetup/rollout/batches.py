@@ -1,8 +1,9 @@
-"""What a rollout leaves behind, so that it can go on where it stopped: no new canary, nobody looked at twice."""
+"""How a fleet is changed piece by piece (`1,10%,50%`: one host, a tenth, then halves), and goes on after a stop."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,51 @@ from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from gpusetup.drive.rundir import RunDirectory
+    from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
 
 __all__ = ["Stopped", "keep_rollout", "stopped_rollout", "unfinished"]
+
+
+def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:
+    """Return the hosts that change, in their batches."""
+    return batches(tuple(name for name, plan in plans.items() if plan.state == "change"), sizes)
+
+
+def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:
+    """Return the hosts in their batches; the last size goes on until no host is left, no size means all at once."""
+    wanted = [_size(text.strip(), len(names)) for text in sizes.split(",")] if sizes else [len(names) or 1]
+    found: list[tuple[str, ...]] = []
+    start = 0
+    while start < len(names):
+        size = wanted[min(len(found), len(wanted) - 1)]
+        found.append(names[start : start + size])
+        start += size
+    return found
+
+
+def sizes_after(sizes: str, passed: int) -> str:
+    """Return the sizes that a rollout goes on with after so many batches."""
+    wanted = sizes.split(",")
+    return ",".join(wanted[min(passed, len(wanted) - 1) :])
+
+
+def _size(text: str, total: int) -> int:
+    match = re.fullmatch(r"([0-9]{1,6})(%?)", text)
+    number = int(match.group(1)) if match else 0
+    if match is None or number < 1 or (match.group(2) and number > 100):
+        raise BadInputError(
+            "GS-806",
+            f"{text!r} is not a batch size",
+            path="--batch",
+            hint="give a number of hosts or a percentage, or several with commas: --batch 1,10%,50%",
+        )
+    return max(1, number * total // 100) if match.group(2) else number
+
 
 _FILE = "rollout.json"
 _INVENTORIES = 50
