@@ -152,7 +152,8 @@ class Brought(NamedTuple):
 class Group(NamedTuple):
     """A field of a package set."""
 
-    why: Callable[[Judged, Wanted], str]
+    why: str | Callable[[Judged, Wanted], str]
+    """The reason of the action that brings them."""
     variable: str = ""
     """The role's variable that takes it; empty: one that takes several fields."""
     leaves: bool = False

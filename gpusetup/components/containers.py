@@ -158,14 +158,10 @@ def _asks(settings: Settings) -> bool:
     return bool(settings.containers)
 
 
-def _why(_host: Judged, _wanted: Wanted) -> str:
-    return "containers need it to use the GPU"
-
-
 CONTAINERS = Component(
     name="containers",
     settings={"containers": _runtimes, "containers_restart": choice(*get_args(RestartPolicy))},
-    packages={"containers": Group(_why, "gpu_container_packages")},
+    packages={"containers": Group("containers need it to use the GPU", "gpu_container_packages")},
     asks=_asks,
     patterns=_patterns,
     wants=_wants,

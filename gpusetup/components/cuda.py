@@ -166,9 +166,9 @@ CUDA = Component(
     name="cuda",
     settings={"cuda_from": choice("auto", "packages", "wheels"), "dev": yes},
     packages={
-        "cuda": Group(lambda _host, _wanted: "the toolkit of the stack"),
-        "cudnn": Group(lambda _host, _wanted: "cuDNN of the stack"),
-        "nccl": Group(lambda _host, _wanted: "NCCL of the stack, built for its CUDA"),
+        "cuda": Group("the toolkit of the stack"),
+        "cudnn": Group("cuDNN of the stack"),
+        "nccl": Group("NCCL of the stack, built for its CUDA"),
     },
     actions=_actions,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group
-from gpusetup.components.record import desktops_of
+from gpusetup.components.record import wish_on_record
 from gpusetup.components.values import members, path
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.package import Package
@@ -190,7 +190,7 @@ def _why(_host: Judged, wanted: Wanted) -> str:
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield what changes: desktops that are new, other or no longer wanted, and units of theirs that are off."""
-    before, wish = desktops_of(host.facts), wanted.parts.get("desktops")
+    before, wish = wish_on_record(host.facts, "desktops"), wanted.parts.get("desktops")
     if wish is None:
         if before is not None:
             why = "gpusetup_desktops no longer lists them"
@@ -224,7 +224,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     """Return what the role is told; "none" takes away what an earlier apply set up."""
     wish: DesktopsWish | None = wanted.parts.get("desktops")
     if wish is None:
-        return {"gpu_desktop_backend": "none"} if desktops_of(facts) is not None else {}
+        return {"gpu_desktop_backend": "none"} if wish_on_record(facts, "desktops") is not None else {}
     told: dict[str, Any] = {f"gpu_desktop_{name}": getattr(wish, name) for name in wish.__struct_fields__}
     return told | {"gpu_desktop_gpus": tuple(gpu.address for gpu in facts.gpus)}
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action, glob, named
 from gpusetup.components.judge import versions
-from gpusetup.components.record import exporter_of, record_of
+from gpusetup.components.record import record_of, wish_on_record
 from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
@@ -260,7 +260,7 @@ def _listen(value: Any, label: str) -> str:
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """What exports the figures is set up, changed, or taken away; a unit of it that is off is switched on."""
-    before, exporter = exporter_of(host.facts), wanted.parts.get("monitoring")
+    before, exporter = wish_on_record(host.facts, "monitoring"), wanted.parts.get("monitoring")
     if exporter is None:
         if before is not None:
             yield action("monitoring", "none", f"no longer {before.kind}", "gpusetup_monitoring is no longer set")
@@ -284,7 +284,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     """Return what the role is told; "none" takes away what an earlier apply set up."""
     exporter: Exporter | None = wanted.parts.get("monitoring")
     if exporter is None:
-        return {"gpu_monitoring_exporter": "none"} if exporter_of(facts) is not None else {}
+        return {"gpu_monitoring_exporter": "none"} if wish_on_record(facts, "monitoring") is not None else {}
     names = ("listen", "folder", "dcgm", "certificate", "key", "passwords")
     told = {f"gpu_monitoring_{name}": getattr(exporter, name) for name in names}
     return {"gpu_monitoring_exporter": exporter.kind, **told}

@@ -358,10 +358,6 @@ def _storage_mode(value: Any, label: str) -> str:
     return str(choice(*get_args(StorageMode))(word, label))
 
 
-def _why(_host: Judged, _wanted: Wanted) -> str:
-    return "RDMA and GPUDirect, set by gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds"
-
-
 RDMA = Component(
     name="rdma",
     settings={
@@ -371,7 +367,13 @@ RDMA = Component(
         "gdrcopy": yes,
         "gds": _storage_mode,
     },
-    packages={"rdma": Group(_why, "gpu_rdma_packages", leaves=True)},
+    packages={
+        "rdma": Group(
+            "RDMA and GPUDirect, set by gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds",
+            "gpu_rdma_packages",
+            leaves=True,
+        )
+    },
     asks=_asks,
     patterns=_patterns,
     wants=_wants,

@@ -20,7 +20,7 @@ from gpusetup.model.stack import Stack
 if TYPE_CHECKING:
     from gpusetup.model.applied import Apply
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.settings import DesktopsWish, Exporter, Settings
+    from gpusetup.model.settings import Settings
 
 
 def read_applied(document: object) -> Applied:
@@ -103,16 +103,10 @@ def record_of(facts: HostFacts) -> HostRecord:
     return facts.state or _NOTHING
 
 
-def exporter_of(facts: HostFacts) -> Exporter | None:
-    """Return what the last apply that finished, or one that was cut, set up to export figures."""
-    found = (lock.wanted.monitoring for lock in locks(facts) if lock.wanted is not None)
-    return next((exporter for exporter in found if exporter), None)
-
-
-def desktops_of(facts: HostFacts) -> DesktopsWish | None:
-    """Return who has a desktop since the last apply that finished, or by one that was cut."""
-    found = (lock.wanted.desktops for lock in locks(facts) if lock.wanted is not None)
-    return next((desktops for desktops in found if desktops), None)
+def wish_on_record(facts: HostFacts, field: str) -> Any:
+    """Return what the last apply that finished, or one that was cut, wanted of a component; None: nothing."""
+    found = (getattr(lock.wanted, field) for lock in locks(facts) if lock.wanted is not None)
+    return next((wish for wish in found if wish), None)
 
 
 def runtimes_given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.components.judge import names
-from gpusetup.components.record import exporter_of, record_of
+from gpusetup.components.record import record_of, wish_on_record
 from gpusetup.doctor import builds
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
 from gpusetup.resolve.rules import way_of
@@ -256,7 +256,7 @@ def runtimes(look: Look) -> Outcome:
 def exporters(look: Look) -> Outcome:
     """Look at the units that export figures: those that failed, and those that gpusetup started and do not run."""
     silent = list(_silent(look))
-    wanted = exporter_of(look.facts)
+    wanted = wish_on_record(look.facts, "monitoring")
     if silent:
         what = f"{wanted.kind} " if wanted is not None else ""
         return notice("exporter-silent", f"{what}exports nothing: {', '.join(silent)}", *silent)

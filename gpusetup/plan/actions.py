@@ -81,8 +81,9 @@ def _packages(host: Judged, wanted: Wanted, packages: PackageSet) -> Iterator[Ac
         group = getattr(packages, name) if name in GROUPS else ()
         lacking = [package for package in group if not satisfied(package, installed)]
         if lacking:
-            kind = _kind(lacking, installed)
-            yield action(kind, name, " ".join(map(str, lacking)), GROUPS[name].why(host, wanted))
+            kind, why = _kind(lacking, installed), GROUPS[name].why
+            reason = why if isinstance(why, str) else why(host, wanted)
+            yield action(kind, name, " ".join(map(str, lacking)), reason)
 
 
 def _lost(host: Judged, packages: PackageSet) -> Iterator[Action]:

@@ -183,12 +183,10 @@ DRIVER = Component(
         "driver_options": _options,
     },
     packages={
-        "prerequisites": Group(lambda _host, _wanted: "the module is built for the kernel that boots next"),
+        "prerequisites": Group("the module is built for the kernel that boots next"),
         "driver": Group(_why, "gpu_driver_packages"),
         "fabric": Group(
-            lambda _host, _wanted: (
-                "this machine has NVSwitches; fabric manager must match the driver's version exactly"
-            ),
+            "this machine has NVSwitches; fabric manager must match the driver's version exactly",
             "gpu_fabric_packages",
         ),
     },
