@@ -39,11 +39,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     """Where its seconds went."""
 
+    @property
+    def cost(self) -> float:
+        """What it cost: seconds of a processor, which other work on the machine does not change; else of the clock."""
+        return self.processor or self.seconds
+
     def told(self) -> str:
         failed = f"; FAILED ({self.code})" if self.code else ""
-        worked = f" ({self.processor:.1f} s of a processor)" if self.processor else ""
-        rebooted = ", rebooted" if self.rebooted else ""
-        return f"{self.seconds:.1f} s{worked}, {self.operations} operations{rebooted}{failed}"
+        clock = f"{self.seconds:.1f} s"
+        cost = f"{self.processor:.1f} s of a processor ({clock})" if self.processor else clock
+        return f"{cost}, {self.operations} operations{', rebooted' if self.rebooted else ''}{failed}"
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,20 +95,20 @@ def table(record: Record) -> str:
 
 
 def picture(record: Record) -> str:
-    """Return seconds as bars; what failed is pale."""
-    longest = max((run.seconds for who in record.contenders for run in who.runs), default=1.0) or 1.0
+    """Return what the runs cost as bars; what failed is pale."""
+    longest = max((run.cost for who in record.contenders for run in who.runs), default=1.0) or 1.0
     parts, y = [], 8
     for who in record.contenders:
         parts.append(text_at(12, y + 16, who.name, "name", "start"))
         for run, title in zip(who.runs, RUNS, strict=False):  # none of who was not there
             y += 24
-            width = 380 * run.seconds / longest
+            width = 380 * run.cost / longest
             kind = "ours pale" if run.code else "ours"
             parts.append(text_at(12, y + 15, title, "soft", "start"))
             parts.append(element("rect", x=220, y=y + 2, width=f"{width:.0f}", height=17, class_=kind))
             parts.append(text_at(228 + width, y + 15, run.told(), "soft", "start"))
         y += 40
-    told = [f"{who.name}: {who.runs[1].seconds:.1f} seconds the second time" for who in record.contenders if who.runs]
+    told = [f"{who.name}: {who.runs[1].cost:.1f} seconds the second time" for who in record.contenders if who.runs]
     return framed(parts, y, "; ".join(told))
 
 
@@ -146,7 +151,8 @@ The driver alone (branch {driver}), on lab hosts that are made alike, one after 
 with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and its
 tasks, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
 says that a driver loads: verification was left out, and so was DeepOps' call of nvidia-smi. Compare the rows with each
-other, not the seconds with those of another day.
+other, not the seconds with those of another day. The machine had other work as well: compare seconds of a
+processor, of controller and host together, and not those of the clock in brackets.
 
 {table}
 ![Seconds of each run as bars](../peers.svg)
@@ -159,7 +165,8 @@ connection; the run after that may reboot.
 |---|---|---|
 {versions}
 gpusetup sets up the package source, reads what the host is and refuses what cannot work within these runs; for the
-others the source was set up before. That is why its first run takes longer. Nothing of theirs is part of gpusetup:
+others the source was set up before. It also simulates the transaction before it changes anything, and rebuilds and
+reads the initramfs. That is why its first run takes longer. Nothing of theirs is part of gpusetup:
 `./dev bench peers` prints how to fetch it, then runs all of them again. This page is made from
 `bench/results/peers.json` by `python -m tools.pictures`.
 """
