@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from gpusetup.report.svg import element, line_of, text_at
+from gpusetup.report.topology import element, line_of, text_at
 
 __all__ = ["RESULTS", "Found", "Record", "Row", "framed", "machine", "page", "picture", "records", "table"]
 

@@ -14,7 +14,7 @@ import msgspec
 from bench.found import framed
 from bench.peers_steps import Step
 from bench.peers_steps import table as steps_table
-from gpusetup.report.svg import element, text_at
+from gpusetup.report.topology import element, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from bench import found, peers_told
-from gpusetup.report.svg import element, text_at
+from gpusetup.report.topology import element, text_at
 
 ROOT = Path(__file__).resolve().parents[1]
 SESSION = (

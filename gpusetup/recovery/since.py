@@ -1,13 +1,14 @@
-"""When a line of the kernel's log was written, and whether a reset of that GPU came after it."""
+"""When a line of the kernel's log was written, whether a reset of that GPU came after it, and which lines are newer."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 GPU = re.compile(r"\b(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
 """A PCI address, as the kernel and the driver write it."""
@@ -43,3 +44,13 @@ def settled(line: str, resets: Mapping[str, Reset]) -> bool:
         return float(since[1]) <= reset.uptime
     clock = clock_of(line)
     return clock is not None and clock <= reset.time
+
+
+def newer_than(document: dict[str, Any], moment: float) -> dict[str, Any]:
+    """Return the observations without the lines of the kernel log up to a moment; a line without a time stays."""
+    quick = document.get("quick") or {}
+    log = quick.get("kernel_log")
+    if not moment or not isinstance(log, dict):
+        return document
+    lines = [line for line in log.get("lines") or () if (clock_of(line) or moment + 1) > moment]
+    return {**document, "quick": {**quick, "kernel_log": {**log, "lines": lines}}}

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.report.model import BLAME, GRAVITY, counted, duration, figure
 from gpusetup.report.page import page as framed
-from gpusetup.report.svg import curves_svg, grid_svg
 from gpusetup.report.text import WORDS
-from gpusetup.report.topology import picture
+from gpusetup.report.topology import curves_svg, grid_svg, picture
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Curves, Grid, Result

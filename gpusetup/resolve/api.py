@@ -11,12 +11,11 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
-from gpusetup.resolve import explain
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.reasons import reasons
+from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
 from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
@@ -128,22 +127,22 @@ def _resolved(request: Request, matrix: Matrix) -> Resolution:
 
 
 def _no_stack(space: Space) -> NoStackError:
-    conflict = explain.conflict(space, minimal_conflict(space.problem()))
-    if len(conflict) > _READABLE:
-        conflict = min((conflict, *_about_newest(space)), key=len)
+    shortest = conflict(space, minimal_conflict(space.problem()))
+    if len(shortest) > _READABLE:
+        shortest = min((shortest, *_about_newest(space)), key=len)
     ways_out = suggestions(space)
     document = {
         "schema": "gpusetup/stack/1",
         "ok": False,
         "matrix": {"date": space.matrix.date, "digest": space.matrix.digest},
-        "conflict": conflict,
+        "conflict": shortest,
         "suggestions": list(ways_out),
     }
     return NoStackError(
         "GS-210",
         "no stack fits: these requirements conflict",
         document=document,
-        note="\n  ".join(f"- {item['text']}" for item in conflict),
+        note="\n  ".join(f"- {item['text']}" for item in shortest),
         hint="; or ".join(ways_out),
     )
 
@@ -158,7 +157,7 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
         named = msgspec.structs.replace(wish, specifier=f"=={newest}")
         asked = tuple(named if item is wish else item for item in wishes)
         alone = build(space.matrix, msgspec.structs.replace(space.request, requirements=asked))
-        told = explain.conflict(alone, minimal_conflict(alone.problem()))
+        told = conflict(alone, minimal_conflict(alone.problem()))
         text = f"the newest {wish.component} is {newest}, and no older one fits either"
         yield [item | {"text": text} if item["text"] == f"{named} was asked for" else item for item in told]
 
@@ -178,4 +177,4 @@ def check_set(
         wanted.append(Requirement(component=component, specifier=f"=={version}", variant=variant))
     space = build(matrix, Request(requirements=tuple(wanted), gpus=gpus, driver=driver))
     problem = space.problem()
-    return [] if problem.satisfiable() else explain.conflict(space, minimal_conflict(problem))
+    return [] if problem.satisfiable() else conflict(space, minimal_conflict(problem))

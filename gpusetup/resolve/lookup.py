@@ -23,10 +23,10 @@ from gpusetup.resolve.domains import (
     Value,
     parsed,
 )
-from gpusetup.resolve.explain import conflict as conflict_of
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import cite
 from gpusetup.resolve.preferences import best
+from gpusetup.resolve.reasons import conflict as conflict_of
 from gpusetup.resolve.search import bits, minimal_conflict
 from gpusetup.versions import nv
 

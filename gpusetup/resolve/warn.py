@@ -16,8 +16,8 @@ from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
+from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.python_sentences import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 

@@ -30,9 +30,9 @@ from gpusetup.matrix.load import matrix as load
 from gpusetup.model.stack import MatrixStamp, Resolution
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.answer import stack_of
-from gpusetup.resolve.explain import conflict
+from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.python_sentences import python_warnings
+from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import minimal_conflict
 from gpusetup.resolve.warn import warnings_about
 from tests.lab.browser import browser

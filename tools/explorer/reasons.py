@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.resolve.domains import branch_of
-from gpusetup.resolve.explain import conflict
+from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv

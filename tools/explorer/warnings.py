@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.resolve.python_sentences import python_warnings
+from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.warn import warnings_about
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpusetup.health import service
-from gpusetup.health.kernel_log import newer_than
 from gpusetup.health.service import Kept, Look, Rule, Standing, counted
+from gpusetup.recovery.since import newer_than
 
 if TYPE_CHECKING:
     from pathlib import Path
