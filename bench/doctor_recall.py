@@ -7,8 +7,8 @@ when there is no root) that the doctor names; as wrong when the doctor names oth
 a cause count as wrong when any cause but a notice is named. --misses prints what went wrong, for a set that is made for
 tuning: on a held set it would spoil the measure.
 
-Without --set it measures the two halves of the messages by subject: with the open one the patterns were mended, of the
-held one only the score is looked at. tests/fixtures/doctor/SCORES.md tells what each set is worth.
+Without --set it measures the two halves of the messages labelled without the catalogue: with the open one the patterns
+were mended, of the held one only the score is looked at. tests/fixtures/doctor/SCORES.md tells what each set is worth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from gpusetup.doctor.findings import diagnose_text  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
-HALVES = (FIXTURES / "subjects_open.json", FIXTURES / "subjects_held.json")
+HALVES = (FIXTURES / "labels_open.json", FIXTURES / "labels_held.json")
 
 
 def measure(entries: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
