@@ -27,6 +27,12 @@ def test_the_open_half_is_right():
     assert [(wanted, said) for wanted, said, _text in told.missed] == [("None", "dkms-build-failed")]
 
 
+def test_the_half_labelled_without_the_catalogue_stays_named():
+    found = score("labels_open")
+    assert found.right >= 52, found.missed
+    assert found.wrong <= 2
+
+
 def test_the_halves_are_split_by_the_seeded_hash():
     for half, told in enumerate((OPEN, HELD)):
         for entry in told["entries"]:
@@ -43,6 +49,53 @@ def test_every_companion_is_known_in_every_wording(companion):
     for name in {companion.package, companion.package.replace("-", "_")}:
         assert first(f"  ERROR: Failed building wheel for {name}") == "nvcc-failed"
         assert first(f"ERROR: Failed building wheel for {name}x") is None
+
+
+CLASSES = [
+    ("apt-package-missing", ("error: target not found: {}", "No provider of '{}' found.", "Package '{}' not found."),
+     ("nvidia-open-dkms", "lib32-nvidia-utils", "cudnn", "python-cuda")),
+    ("apt-unmet-dependencies", (":: unable to satisfy dependency 'x=1' required by {}",
+     'warning: cannot resolve "x=1", a dependency of "{}"',
+     "Problem: nothing provides 'x = 1' needed by the to be installed {}-1.0.x86_64",
+     ":: installing x (2-1) breaks dependency '{}=1' required by y"),
+     ("nvidia-utils", "cuda-drivers", "nvidia-driver-G06-kmp-default")),
+    ("graphics-library-missing", ("{}.so.0: cannot open shared object file", "Could not get 'vkCreateInstance' for ICD {}.so.0"),
+     ("libGLX_nvidia", "libEGL_nvidia")),
+    ("imex-not-ready", ("{} failed: operation not permitted", "{} returned CUDA_ERROR_NOT_PERMITTED"),
+     ("cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle")),
+    ("nvlink-training-failed", ("[  9.1] NVRM: knvlink{}_IMPL: Failed to update the mask!",),
+     ("UpdatePostRxDetectLinkMask", "TrainLinks", "CoreInitLink")),
+    ("gds-compat-mode", ("cuFileDriverOpen failed: {}",), ("CU_FILE_DRIVER_NOT_INITIALIZED", "CU_FILE_NVFS_DRIVER_ERROR")),
+    ("gpu-lacks-feature", ("ptxas a.ptx, line 8; error   : {} not supported on .target 'sm_120a'",),
+     ("Feature '.multimem'", "Instruction 'wgmma.fence'", "Modifier '.cta_group'")),
+    ("container-driver-files-in-image",
+     (" unable to make backup link of './usr/lib/{}.so.1' before installing: Invalid cross-device link",),
+     ("libcuda", "libnvidia-ml")),
+    ("peermem-not-registered", ("NOTICE  cufio-rdma:175 {}.ko is not loaded.", "{} not loaded"),
+     ("nvidia_peermem", "nv_peer_mem")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "wordings", "words"), CLASSES, ids=lambda one: one if isinstance(one, str) else "")
+def test_a_rule_holds_for_its_whole_class(cause, wordings, words):
+    lines = [wording.format(word) for wording in wordings for word in words]
+    assert [(line, first(line)) for line in lines] == [(line, cause) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: target not found: firefox",
+        ":: unable to satisfy dependency 'qt6-base=6' required by kwin",
+        "libGLX_mesa.so.0: cannot open shared object file",
+        "cuMemCreate done",
+        "cp: cannot create hard link './a' to './b': Invalid cross-device link",
+        "nvidia_peermem is loaded",
+        "cc: fatal error: Killed signal terminated program cc1",
+    ],
+)
+def test_a_rule_leaves_what_is_not_its_own(line):
+    assert first(line) is None
 
 
 @pytest.mark.parametrize("module", ["zfs", "v4l2loopback", "rtl8852bu", "wireguard"])
