@@ -41,7 +41,7 @@ when:
 
 import os
 import re
-from typing import Dict, Sequence
+from typing import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
@@ -49,6 +49,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 UNIT = "/etc/systemd/system/gpusetup-resume.service"
+STARTS = "/etc/systemd/system/multi-user.target.wants/gpusetup-resume.service"
 _TEXT = """# Written by gpusetup: continues once after the reboot.
 [Unit]
 Description=gpusetup continues after a reboot
@@ -73,13 +74,13 @@ def quoted(word: str) -> str:
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))
 
 
-def stage(ledger: Ledger, resume: Sequence[str], env: Dict[str, str]) -> None:
-    """Write and enable the unit that goes on."""
+def stage(ledger: Ledger, resume: Sequence[str]) -> None:
+    """Write the unit that goes on, and the link that has it start with the system."""
     mark = os.path.join(ledger.folder, "resume")
     ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
     files.write_atomically(mark, "", 0o600)
-    for words in (["daemon-reload"], ["enable", os.path.basename(UNIT)]):
-        process.output(["systemctl", *words], env, 60)
+    os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
+    ledger.link(STARTS, UNIT)
 
 
 def main() -> None:
@@ -100,7 +101,7 @@ def main() -> None:
             raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +MINUTES or HH:MM")
         if not module.check_mode:
             if module.params["resume"]:
-                stage(ledger, module.params["resume"], env)
+                stage(ledger, module.params["resume"])
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())

@@ -15,10 +15,32 @@ OWNERS = {"journal.py", "ledger.py"}
 _CHANGES = {"update", "setdefault", "pop", "popitem", "clear", "append", "extend", "remove", "insert", "sort"}
 
 
+_CHANGING = {
+    "systemctl": {"enable", "disable", "mask", "unmask", "add-wants", "preset"},
+    "update-alternatives": {"--set", "--auto", "--install", "--remove"},
+    "alternatives": {"--set", "--auto"},
+    "grubby": {"--update-kernel=ALL"},
+    "pbl": {"--add-option", "--del-option"},
+    "apt-mark": {"hold", "unhold"},
+    "dpkg": {"--set-selections"},
+    "dnf": {"module", "versionlock"},
+    "zypper": {"addlock", "removelock"},
+}
+"""Calls that change what the record keeps, by program."""
+_DOORS = {"services", "alternatives", "boot_arguments", "apt", "dnf", "rpm", "zypper"}
+"""Where a thing of the journal, or the package manager that it asks, changes the host."""
+
+
 def _code() -> list[Path]:
     found = [*(ROOT / "plugins").rglob("*.py"), *PACKAGE.rglob("*.py")]
     theirs = [path for path in found if not (path.name in OWNERS and path.parent.name == "gpu_host")]
     return sorted(path for path in theirs if "_content" not in path.parts)
+
+
+def _on_hosts() -> list[Path]:
+    folders = ("module_utils/gpu_host", "modules")
+    found = [path for folder in folders for path in (ROOT / "plugins" / folder).glob("*.py")]
+    return sorted(path for path in found if path.stem not in _DOORS)
 
 
 def _is_state(node: ast.AST, names: set[str]) -> bool:
@@ -81,9 +103,42 @@ def writes(text: str) -> list[str]:
     return sorted(found)
 
 
+def changes(text: str) -> list[str]:
+    """Return the places in a module that change the host past the journal."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+        if isinstance(node, (ast.FunctionDef, ast.Module)):
+            continue
+        found += [
+            f"line {node.lineno}: {program} {verb}"
+            for program, verbs in _CHANGING.items()
+            for verb in sorted(verbs & words)
+            if program in words and isinstance(node, (ast.List, ast.For))
+        ]
+    return found
+
+
 @pytest.mark.parametrize("path", _code(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_nobody_else_writes_the_record(path: Path) -> None:
     assert writes(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", _on_hosts(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_nobody_changes_a_host_past_the_journal(path: Path) -> None:
+    assert changes(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "process.output(['systemctl', 'enable', '--now', unit], env)",
+        "for words in (['daemon-reload'], ['enable', unit]):\n        process.output(['systemctl', *words], env)",
+        "argv = ['update-alternatives', '--set', name, path]",
+    ],
+)
+def test_a_change_past_the_journal_would_be_seen(line: str) -> None:
+    assert changes("def act(unit, env):\n    " + line) != []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     owner,
     process,
     services,
+    systemd,
     transaction,
     venv,
 )
@@ -45,7 +47,9 @@ GPU = "0000:06:00.0"
 WAYS = ("before", "after", "full", "read-only", "fails")
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
-_LACKING = ("pbl",)
+_UNITS = "etc/systemd/system"
+_PACKAGED = ("theirs.service", "driver.service", "nvidia-imex.service", "nvidia-gridd.service")
+_READS = {"show", "--info=ALL", "--display", "--get-option"}
 _CHOICES = "".join(f"/usr/local/cuda-{release} - priority 1\n" for release in ("11.8", "12.8", "13.0"))
 _ERRORS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
 _FIRST = {"driver": "1", "unit": "first", "mig": 7, "cuda": "12.8", "requirements": ["numpy==1"]}
@@ -66,14 +70,27 @@ class Memory:
     arguments: dict[str, str] = field(default_factory=lambda: {"6.1": "quiet", "6.2": "quiet"})
     chosen: str = "/usr/local/cuda-11.8"  # by hand
     gpu: dict[str, Any] = field(default_factory=lambda: {"enabled": False, "instances": []})
+    read: dict[str, bytes] = field(default_factory=dict)  # units' files as systemd read them
+    since: dict[str, float] = field(default_factory=dict)  # when a unit started
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 class Host:
     """A host, and the commands that change it. `point` is the call at which `way` happens; 0 is none."""
 
+    what = ""
+    """What of a host is changed here, where it is not the usual."""
+    manager = "apt"
+    lacks = ("pbl",)
+    """Programs that are not there."""
+    wishes: tuple[dict[str, Any], dict[str, Any]] = (_FIRST, _SECOND)
+
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.state = root, str(root / "var/lib/gpusetup")
         self.memory = Memory()
+        self.programs: dict[str, Callable[[list[str]], tuple[int, str, str]]] = {
+            "systemctl": self._systemctl, "grubby": self._grubby, "update-alternatives": self._alternatives,
+        }  # fmt: skip
         self.seen = self.point = 0
         self.way = ""
         self.armed = self.dead = False
@@ -128,19 +145,18 @@ class Host:
         self, argv: Sequence[str], env: Any, _seconds: float = 0, text: str | None = None
     ) -> tuple[int, str, str]:
         words = list(argv)
-        program = {"systemctl": self._systemctl, "grubby": self._grubby, "update-alternatives": self._alternatives}
-        if words[0] in program:
-            reads = words[1] in {"show", "--info=ALL", "--display", "daemon-reload"}
-            act = lambda: program[words[0]](words[1:])  # noqa: E731
+        if words[0] in self.programs:
+            reads = words[1] in _READS or not set(words[1:]) - {"show", "-q"}
+            act = lambda: self.programs[words[0]](words[1:])  # noqa: E731
             return act() if reads else self._ran(words, act, (1, "", "it failed"))
         if words[0] in {"ldconfig", "journalctl"}:
             return 0, "", ""
         packages = self.memory.packages
         act = lambda: packages.output(words, env, text=text)  # noqa: E731
-        return self._ran(words, act, (2, "", "it failed")) if "--set-selections" in words else act()
+        return self._ran(words, act, (2, "", "it failed")) if _changes_packages(words) else act()
 
     def stream(self, argv: Sequence[str], env: Any, *more: Any, **named: Any) -> tuple[int, list[str]]:
-        if argv[0] == "grubby":
+        if argv[0] in self.programs:
             code, out, _error = self.output(argv, env)
             return code, [out]
         packages = self.memory.packages
@@ -149,21 +165,33 @@ class Host:
     def _systemctl(self, words: list[str]) -> tuple[int, str, str]:
         verb, now, units = words[0], "--now" in words, [word for word in words[1:] if not word.startswith("--")]
         memory = self.memory
+        if verb == "daemon-reload":
+            memory.read = {path.name: path.read_bytes() for path in (self.root / _UNITS).glob("*.*") if path.is_file()}
         for unit in units if verb != "show" else ():
             if verb in {"enable", "disable"}:
                 (memory.enabled.add if verb == "enable" else memory.enabled.discard)(unit)
-            if now or verb in {"start", "stop"}:
-                (memory.active.add if verb in {"enable", "start"} else memory.active.discard)(unit)
-        rows = [
-            f"Id={unit}\nLoadState={'loaded' if self._has(unit) else 'not-found'}\n"
+            starts = verb in {"enable", "start", "restart"}
+            if now or verb in {"start", "stop", "restart"}:
+                if starts and (verb == "restart" or unit not in memory.active):
+                    memory.since[unit] = time.time()
+                (memory.active.add if starts else memory.active.discard)(unit)
+        return 0, "\n".join(map(self._shown, units)) if verb == "show" else "", ""
+
+    def _shown(self, unit: str) -> str:
+        memory, known = self.memory, unit in {*_PACKAGED, *self.memory.read}
+        began = memory.since.get(unit, 1.0) - time.time() + time.monotonic()
+        return (
+            f"Id={unit}\nLoadState={'loaded' if known else 'not-found'}\n"
+            f"NeedDaemonReload={'yes' if unit in self._stale() else 'no'}\n"
             f"ActiveState={'active' if unit in memory.active else 'inactive'}\n"
             f"UnitFileState={'enabled' if unit in memory.enabled else 'disabled'}\n"
-            for unit in units
-        ]
-        return 0, "\n".join(rows) if verb == "show" else "", ""
+            f"ActiveEnterTimestampMonotonic={began * 1e6:.0f}\n"
+        )
 
-    def _has(self, unit: str) -> bool:
-        return unit in {"theirs.service", "driver.service"} or (self.root / "etc/systemd/system" / unit).exists()
+    def _stale(self) -> list[str]:
+        """Return the units whose files are no longer as systemd read them."""
+        there = {name: _text(self.root / _UNITS / name) for name in self.memory.read}
+        return sorted(name for name, text in self.memory.read.items() if text != there[name])
 
     def _grubby(self, words: list[str]) -> tuple[int, str, str]:
         for option in words:
@@ -200,7 +228,8 @@ class Host:
         monkeypatch.setattr(os, "fsync", lambda _handle: None)
         monkeypatch.setattr(process, "output", self.output)
         monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: None if name in _LACKING else "/usr/bin/" + name)
+        monkeypatch.setattr(process, "which", lambda name, _env: None if name in self.lacks else "/usr/bin/" + name)
+        monkeypatch.setattr(systemd, "FOLDER", str(self.root / _UNITS))
         monkeypatch.setattr(nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
         monkeypatch.setattr(transaction.locks, "holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
@@ -248,11 +277,14 @@ class Host:
     # commands
 
     def apply(self, wish: dict[str, Any]) -> None:
+        """Do what a play does."""
+        if not lifecycle.Lifecycle(self._request("begin", wish)).begin()["converged"]:
+            self.work(wish)
+            lifecycle.Lifecycle(self._request("finish", wish)).finish()
+
+    def work(self, wish: dict[str, Any]) -> None:
         """Do what the roles do, in their order."""
         env, etc = process.environment(), self.root / "etc"
-        request = self._request("begin", wish)
-        if lifecycle.Lifecycle(request).begin()["converged"]:
-            return
         ledger = Ledger(self.state)
         ledger.write(str(etc / "apt/sources.list.d/ours.sources"), f"# Written by gpusetup\n{wish['driver']}\n")
         ledger.delete(str(etc / "apt/sources.list.d/theirs.list"))
@@ -273,7 +305,6 @@ class Host:
              "find_links": "", "network": {}}
         )  # fmt: skip
         ledger.change(venv.Link(made.path, made), os.path.basename(made.folder))
-        lifecycle.Lifecycle(self._request("finish", wish)).finish()
 
     def remove(self, _wish: dict[str, Any]) -> None:
         """Do what the removal's tasks do."""
@@ -293,7 +324,7 @@ class Host:
     def _request(self, mode: str, wish: dict[str, Any]) -> dict[str, Any]:
         python = {"path": str(self.root / "opt/gpusetup"), "packages": {}}
         return {
-            "mode": mode, "state_dir": self.state, "simulated_root": "", "manager": "apt", "network": {}, "id": "",
+            "mode": mode, "state_dir": self.state, "simulated_root": "", "manager": self.manager, "network": {}, "id": "",
             "wanted": wish, "lock": {}, "keep": 5, "remove": [], "driver_version": "", "driver_module": "",
             "kernels": [], "pending": [], "python": python if wish else None, "environments": [],
         }  # fmt: skip
@@ -303,19 +334,24 @@ class Host:
 
     def run_packages(self, *wanted: tuple[str, str], **params: Any) -> None:
         plain: dict[str, Any] = {
-            "manager": "apt", "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
+            "manager": self.manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
             "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
             "auto_upgrades_block": True, "driver_packages": [], "driver_version": "", "driver_module": "",
             "kernels": [], "state_dir": self.state, "simulated_root": "",
             "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
         }  # fmt: skip
+        transaction.Transaction(self.job(), {**plain, **params}).run()
+
+    def job(self) -> _Job:
+        """Return a job with its folder."""
         folder = self.root / "var/job"
         folder.mkdir(parents=True, exist_ok=True)
-        transaction.Transaction(_Job(str(folder)), {**plain, **params}).run()
+        return _Job(str(folder))
 
     def wish(self, command: str) -> dict[str, Any]:
         """Return what a command is asked for."""
-        return copy.deepcopy({"apply": _FIRST, "update": _SECOND, "rollback": _FIRST, "remove": {}}[command])
+        first, second = self.wishes
+        return copy.deepcopy({"apply": first, "update": second, "rollback": first, "remove": {}}[command])
 
     def run(self, command: str, point: int = 0, way: str = "") -> BaseException | None:
         """Run a command, undisturbed or with something happening at one point; return what ended it."""
@@ -347,8 +383,9 @@ class Host:
         }  # fmt: skip
         return {
             "tree": tree, "record": copy.deepcopy(kept), "installed": dict(memory.packages.installed),
-            "held": set(memory.packages.held), "enabled": set(memory.enabled), "active": set(memory.active),
+            "held": set(memory.packages.seen[1]), "enabled": set(memory.enabled), "active": set(memory.active),
             "arguments": dict(memory.arguments), "chosen": memory.chosen, "gpu": copy.deepcopy(memory.gpu),
+            "stale": self._stale(), "more": copy.deepcopy(memory.more),
             "finished": bool(state.get("apply", {}).get("finished")), "digest": state.get("expect", {}).get("digest"),
         }  # fmt: skip
 
@@ -373,6 +410,11 @@ class _Job:
 
     def log(self, _text: str) -> None:
         pass
+
+
+def _changes_packages(words: list[str]) -> bool:
+    lock = "versionlock" in words and "--help" not in words
+    return "--set-selections" in words or lock or "module" in words
 
 
 def _build(environment: venv.Environment) -> None:
@@ -403,8 +445,8 @@ class Point:
 class Points:
     """All points of all commands, and what becomes of a host at each."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.host = Host(folder / "host", monkeypatch)
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Host] = Host) -> None:
+        self.host = kind(folder / "host", monkeypatch)
         self.untouched = self.host.snapshot()
         self.starts: dict[str, tuple[Path, Memory]] = {}
         self.ends: dict[str, dict[str, Any]] = {}

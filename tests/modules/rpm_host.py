@@ -54,6 +54,10 @@ class RpmHost:
         monkeypatch.setattr(dnf.Dnf, "_enabled_stream", lambda _self, module: self.enabled.get(module))
         monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
 
+    @property
+    def seen(self) -> tuple[dict[str, str], list[str]]:
+        return self.installed, self.locked
+
     def output(self, argv: Sequence[str], _env: Any, *_more: Any, **_named: Any) -> tuple[int, str, str]:
         words = list(argv)
         self.said.append(words)

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.modules.cuts import COMMANDS, Points, differences
+from tests.modules.cuts_beside import WORLDS
 
 ROOT = Path(__file__).parents[2]
-SAMPLE, SEED = 12, 20251125
+SAMPLE, SEED = 4, 20251125
 
 
-@pytest.fixture
-def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Points:
-    return Points(tmp_path, monkeypatch)
+@pytest.fixture(params=WORLDS, ids=lambda world: world.__name__)
+def points(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Points:
+    return Points(tmp_path, monkeypatch, request.param)
 
 
 def test_every_command_has_points_and_removal_leaves_nothing(points: Points) -> None:

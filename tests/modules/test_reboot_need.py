@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_reboot_stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WANTED = {"host": {"state_dir": "/var/lib/gpusetup"}, "version": "580.95.05", "flavour": "open", "kernels": ["6.1"]}
 
@@ -122,3 +127,19 @@ def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(
 ) -> None:
     failed, result = ask(None, with_secure_boot(SIGNED, *keys))
     assert (failed, result["needed"], result["console"]) == (False, True, console)
+
+
+def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit, starts = tmp_path / "system/gpusetup-resume.service", tmp_path / "system/multi-user.target.wants/it.service"
+    monkeypatch.setattr(gpu_reboot_stage, "UNIT", str(unit))
+    monkeypatch.setattr(gpu_reboot_stage, "STARTS", str(starts))
+    ledger = Ledger(str(tmp_path / "state"))
+    for _time in range(2):
+        gpu_reboot_stage.stage(ledger, ["gpusetup", "apply"])
+        assert starts.resolve() == unit
+        assert 'ExecStart="gpusetup" "apply"' in unit.read_text()
+    assert [ledger.restore(str(unit)), ledger.link(str(starts), None)] == [True, True]
+    assert not os.path.lexists(starts)
+    assert not unit.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,6 +67,7 @@ def _opens(site: things.Site, root: Path) -> dict[str, tuple[Thing, Any]]:
 @pytest.mark.parametrize("kind", ["unit", "link", "kernel argument"])
 def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host: Host, kind: str) -> None:
     (host.root / "etc/systemd/system/elsewhere.service").write_text("")
+    host.memory.read["elsewhere.service"] = b""
     site = things.Site(Ledger(host.state), None, Machine(), process.environment())
     thing, wanted = _opens(site, host.root)[kind]
     before, make = thing.look(), thing.make
@@ -81,6 +83,32 @@ def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host: Host
     assert host.run("apply") is None
     assert Ledger(host.state).unfinished() == []
     assert _opens(site, host.root)[kind][0].look() == before
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host: Host, cut: str) -> None:
+    path = host.root / "etc/elsewhere/password"
+    with pytest.MonkeyPatch.context() as patch:
+        real = os.rename
+
+        def rename(old: str, new: str) -> None:
+            if new == str(path) and cut == "before":
+                raise Cut
+            real(old, new)
+            if new == str(path):
+                raise Cut
+
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(Cut):
+            Ledger(host.state).write(str(path), "made once")
+    assert len(Ledger(host.state).unfinished()) == 1
+    assert host.run("apply") is None
+    ledger = Ledger(host.state)
+    assert ledger.unfinished() == []
+    assert path.exists() == (cut == "after") == (str(path) in ledger.state["files"])
+    assert path.parent.exists() == (cut == "after")
+    assert host.run("remove") is None
+    assert not path.parent.exists()
 
 
 def _kinds(above: type[Thing] = Thing) -> set[str]:

@@ -72,7 +72,9 @@ class Entries(boot_arguments.Argument):
         words = (text if text is not None else self._now()).split()
         if (self.name in words) != wanted or (text is None and wanted):
             words = [*words, self.name] if wanted else [word for word in words if word != self.name]
-            self.ledger.write(CMDLINE, " ".join(words) + "\n")
+            text = " ".join(words) + "\n"
+        if text is not None:
+            self.ledger.write(CMDLINE, text)
 
     def _settle(self) -> None:
         """Bring back the file as it was, once no entry is made from it any more: without one kernel-install takes what

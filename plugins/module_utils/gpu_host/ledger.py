@@ -83,6 +83,21 @@ class Ledger(Journal):
         self._close(FILE, path)
         self.save()
 
+    def close_file(self, path: str) -> None:
+        """Close the entry of a file that a cut left open: the file is what it was, or what it was to become."""
+        begun, entry, there = self.opened(FILE, path), self.state["files"].get(path), files.read_bytes(path)
+        if self.check or begun is None:
+            return
+        files.sweep(path)
+        if entry is not None and "sha256" not in entry and _digest(there) == begun["before"]:
+            self._drop_folders(path, entry)
+            self._forget_file(path)
+            return
+        if entry is not None and _digest(there) == begun["wanted"]:
+            entry.update({"sha256": begun["wanted"], "mode": _mode(path), "present": there is not None})
+        self._close(FILE, path)
+        self.save()
+
     def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
         """Note that somebody else changed a file of theirs since we wrote into it: the first content is out of date."""
         entry = self.state["files"][path]

@@ -80,20 +80,16 @@ def _revert(entries: Iterable[Dict[str, Any]], site: Site, back: Back) -> None:
 
 
 def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
-    """Bring back what a cut left open and nobody has asked for since, files last, and close it.
+    """Bring back what a cut left open and nobody has asked for since, and close it. A file needs only a look: it is one
+    or the other, and whoever finds it right may have left it alone.
 
     What cannot be brought back stays open: the record goes on naming it.
     """
-    ledger, files = site.ledger, []
-    for key in sorted(ledger.state["open"]):
+    for key in sorted(site.ledger.state["open"]):
         kind, _colon, name = key.partition(":")
         thing = of(key, site, kinds)
-        if thing is not None:
+        if kind == FILE:
+            site.ledger.close_file(name)
+        elif thing is not None:
             with contextlib.suppress(HostFailure):
-                ledger.give_up(thing)
-        elif kind == FILE:
-            files.append(name)
-    for path in files:
-        with contextlib.suppress(HostFailure):
-            ledger.restore(path)
-    _read_again(files, site)
+                site.ledger.give_up(thing)

@@ -4,6 +4,7 @@ file system, a command that fails. The host is in memory, so no root is needed; 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -12,15 +13,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.faults.row import Row
-from tests.modules.cuts import COMMANDS, Points
+from tests.modules.cuts import COMMANDS, Host, Points
+from tests.modules.cuts_beside import WORLDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def cut_at(command: str) -> str:
+def cut_at(command: str, world: type[Host]) -> str:
     """The name of a command's row."""
-    return f"{command} cut or failing at every call"
+    return " ".join(filter(None, [command, world.what, "cut or failing at every call"]))
+
+
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""A point writes some hundred files: on a disk that others use it takes ten times as long."""
+NAMES = tuple(cut_at(command, world) for world in WORLDS for command in COMMANDS)
 
 
 def every_cut(report: Callable[[Row], None]) -> None:
@@ -28,11 +35,16 @@ def every_cut(report: Callable[[Row], None]) -> None:
 
     It changes what the whole process does with files: nothing else may run beside it.
     """
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
-        points = Points(Path(folder), monkeypatch)
+    for world in WORLDS:
+        _every_cut_of(world, report)
+
+
+def _every_cut_of(world: type[Host], report: Callable[[Row], None]) -> None:
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        points = Points(Path(folder), monkeypatch, world)
         for command in COMMANDS:
             began = time.monotonic()
-            row = Row(cut_at(command))
+            row = Row(cut_at(command, world))
             mine = [point for point in points.all if point.command == command]
             for point in mine:
                 row.problems += [f"{point.way} {point.what}: {found}"[:300] for found in points.try_one(point)]

@@ -9,13 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
-from tests.lab.faults.cuts import cut_at
+from tests.lab.faults.cuts import NAMES
 from tests.lab.faults.machine import STEPS, killed_at
 from tests.lab.faults.row import Row
 from tests.lab.faults.seams import PREFIX
 from tests.lab.places import CHECKOUT, HOSTS, locked
 from tests.lab.process import run
-from tests.modules.cuts import COMMANDS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "faults.md"
 RESULTS = HOSTS.parent / "faults.json"
@@ -44,19 +43,13 @@ def kept() -> list[Row]:
     """The rows of all faults that were run, in the order of the table."""
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     seams = sorted(name for name in found if name.startswith(PREFIX))
-    return [
-        Row(**found[name])
-        for name in (*FAULTS, *map(killed_at, STEPS), *seams, *map(cut_at, COMMANDS))
-        if name in found
-    ]
+    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS), *seams, *NAMES) if name in found]
 
 
 def page(rows: list[Row]) -> str:
     """The page of the docs."""
     ran = {row.fault for row in rows}
-    not_run = {
-        name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS), *map(cut_at, COMMANDS)) if name not in ran
-    } | NOT_RUN
+    not_run = {name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS), *NAMES) if name not in ran} | NOT_RUN
     failed = sum(1 for row in rows if row.problems)
     seams = sum(1 for row in rows if row.fault.startswith(PREFIX))
     not_run |= {} if seams else {"everything cut at every seam": "not run yet"}

@@ -1,0 +1,197 @@
+"""More hosts to cut: what stands beside a driver on SUSE, and Red Hat's packages with a driver of a `.run` file under
+systemd-boot.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    boot_entries,
+    boot_image,
+    desktops,
+    followers,
+    licence,
+    lifecycle,
+    monitoring,
+    ports,
+    process,
+    rdma,
+    runfile,
+    runfile_install,
+)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, names
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
+
+from tests.modules.cuts import Host
+from tests.modules.rpm_host import RpmHost
+
+if TYPE_CHECKING:
+    import pytest
+
+KERNELS = ("6.1", "6.2")
+UNINSTALLER = "/usr/bin/nvidia-uninstall"
+
+
+class Beside(Host):
+    """RDMA, IMEX, a licence, figures, desktops; the kernel's argument by pbl."""
+
+    what = "of what stands beside a driver, on SUSE,"
+    lacks = ()
+    wishes = (
+        {"p2pdma": False, "nodes": ["127.0.0.1"], "channels": 1, "token": "one", "listen": "", "size": "1x1"},
+        {"p2pdma": True, "nodes": ["127.0.0.1", "x"], "channels": 2, "token": "two", "listen": "", "size": "2x2"},
+    )
+
+    def _stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super()._stand_in(monkeypatch)
+        self.programs.update({"pbl": self._pbl, "nvidia-smi": self._smi, "udevadm": lambda _words: (0, "", "")})
+        self.memory.more.update(line={"quiet": ""}, limit="8388608")
+        owned = (
+            (names, ("IMEX_NODES", "IMEX_UNIT")), (licence, ("TOKEN", "SETTINGS")), (monitoring, ("COLLECTOR", "WEB")),
+            (desktops, ("SYSTEMD", "FOLDER", "LAUNCHER", "XORG", "UDEV", "MODPROBE")),
+            (gpudirect, ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE")), (licence, ("TOKENS",)),
+        )  # fmt: skip
+        for module, constants in owned:
+            for name in constants:
+                monkeypatch.setattr(module, name, f"{self.root}{getattr(module, name)}")
+        monkeypatch.setattr(gpu_imex, "has_channels", lambda: True)
+        monkeypatch.setattr(gpu_imex, "addresses", lambda _env: set())
+        monkeypatch.setattr(followers, "_unlimited", lambda _pid: False)
+        monkeypatch.setattr(followers, "with_old_limit", lambda _env: [])
+        monkeypatch.setattr(rdma, "_load", lambda *_words: [])
+        monkeypatch.setattr(rdma, "_waits", list)
+        monkeypatch.setattr(ports, "listeners", lambda _place: [])
+        monkeypatch.setattr(desktops, "_obfuscated", lambda word, _env: word.encode())
+        monkeypatch.setattr(desktops.os, "urandom", lambda count: b"x" * count)
+        monkeypatch.setattr(desktops, "_await", lambda *_words: None)
+        monkeypatch.setattr(monitoring, "_prove", lambda *_words: None)
+
+    def _systemctl(self, words: list[str]) -> tuple[int, str, str]:
+        if words == ["show", "--property=DefaultLimitMEMLOCK"]:
+            return 0, "DefaultLimitMEMLOCK=" + self.memory.more["limit"], ""
+        if words == ["daemon-reexec"]:
+            self.memory.more["limit"] = "infinity" if os.path.exists(gpudirect.MANAGER) else "8388608"
+        return super()._systemctl(words)
+
+    def _pbl(self, words: list[str]) -> tuple[int, str, str]:
+        key, _equals, value = words[1].partition("=")
+        line = self.memory.more["line"]
+        if words[0] == "--get-option":
+            return 0, f"{key}={line[key]}\n" if key in line else "", ""
+        line.pop(key, None)
+        line.update({key: value} if words[0] == "--add-option" else {})
+        return 0, "", ""
+
+    def _smi(self, _words: list[str]) -> tuple[int, str, str]:
+        token = self.root / licence.TOKEN.lstrip("/") if not licence.TOKEN.startswith(str(self.root)) else licence.TOKEN
+        return 0, "        License Status                    : Licensed\n" if os.path.exists(token) else "", ""
+
+    def _files_of_others(self) -> None:
+        super()._files_of_others()
+        for name, text in (("etc/nvidia/gridd.conf", "# theirs\n"), ("etc/cufile.json", '{"properties": {}}\n')):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(text)
+        self.memory.active |= {"nvidia-gridd.service"}
+
+    def work(self, wish: dict[str, Any]) -> None:
+        """Do what the roles do, in their order."""
+        env = process.environment()
+        self._nouveau("present")._argument(True)
+        ledger = Ledger(self.state)
+        licence.write(ledger, wish["token"], 1)
+        if licence.is_behind(env) or not licence.granted(licence.state(env)):
+            licence.license_now(ledger, env, 0)
+        looks = monitoring.Asked("textfile", "", str(self.root / "var/figures"), "", "", "", "")
+        monitoring.set_up(ledger, looks, {"look.py": wish["token"]}, True, env)
+        rdma.configure("inbox", ["nvidia_peermem"], wish["p2pdma"], ledger, lifecycle.Machine())
+        gpu_imex.configure(wish["nodes"], wish["channels"], ledger, env, check=False)
+        told = {"users": ["root"], "size": wish["size"], "listen": "127.0.0.1", "port": 6080, "backend": "egl"}
+        desktops.configure(desktops.asked(told), ledger, env, check=False)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a command leaves, with the units that run since before their files were written."""
+        told, folder = super().snapshot(), self.root / "etc/systemd/system"
+        written = {path.name: path.stat().st_mtime for path in folder.glob("*.service")}
+        old = [unit for unit, at in written.items() if unit in self.memory.active and self.memory.since[unit] < at]
+        return {**told, "old": [unit for unit in old if unit != desktops.unit_of("root")]}  # its user works in it
+
+
+class RedHat(Host):
+    """Packages of dnf with a module stream, a driver of a `.run` file, boot entries of systemd-boot."""
+
+    what = "of packages of dnf, a driver of a .run file and boot entries"
+    lacks = ("pbl", "grubby")
+    wishes = ({"cuda": "12-1", "stream": "a", "driver": "1"}, {"cuda": "13-1", "stream": "b", "driver": "2"})
+    manager = "dnf"
+
+    def _stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rpms = RpmHost({"bash": "5-1"}, {"cuda": ["12-1", "13-1"]}, fresh=True)
+        rpms.stand_in(monkeypatch)
+        super()._stand_in(monkeypatch)
+        self.memory.packages = rpms  # type: ignore[assignment]
+        dnf = "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf"
+        monkeypatch.setattr(f"{dnf}.probe_packages.versionlocks", lambda _host: sorted(self.memory.packages.locked))
+        monkeypatch.setattr(f"{dnf}.Dnf._enabled_stream", lambda _self, name: self.memory.packages.enabled.get(name))
+        self.programs["kernel-install"] = self._kernel_install
+        self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
+        monkeypatch.setattr(boot_images, "ROOTS", (str(self.root / "efi"),))
+        monkeypatch.setattr(boot_entries, "CMDLINE", f"{self.root}{boot_entries.CMDLINE}")
+        monkeypatch.setattr(boot_image, "can_install", lambda *_words: True)
+        monkeypatch.setattr(boot_image, "_kernel_file", lambda kernel: "/boot/vmlinuz-" + kernel)
+        known = {"running": "6.1", "next": "6.1", "installed": [{"release": kernel} for kernel in KERNELS]}
+        monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: known)
+        monkeypatch.setattr(runfile, "uninstaller", lambda _env: UNINSTALLER if self.memory.more["driver"] else None)
+        monkeypatch.setattr(runfile, "_LEFT_OVERS", ())
+        monkeypatch.setattr(runfile_install, "prove", lambda *_words: None)
+        monkeypatch.setattr(runfile_install, "packaged", lambda _env: "")
+        monkeypatch.setattr(runfile_install.Installation, "install", self._install)
+        monkeypatch.setattr(runfile_install.Installation, "is_complete", lambda one: self.memory.more["driver"] == one.request["version"])
+        self.programs[UNINSTALLER] = self._uninstall
+
+    def _files_of_others(self) -> None:
+        super()._files_of_others()
+        for kernel in KERNELS:
+            self._kernel_install(["add", kernel, ""])
+
+    def _kernel_install(self, words: list[str]) -> tuple[int, str, str]:
+        path, kept = self.root / f"efi/loader/entries/{words[1]}.conf", boot_entries.CMDLINE
+        line = "root=1 quiet"
+        if os.path.exists(kept):
+            with open(kept, encoding="utf-8") as stream:
+                line = stream.read().strip()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"version {words[1]}\noptions {line}\nlinux /x/{words[1]}/linux\ninitrd /x/{words[1]}/initrd\n")
+        return 0, "", ""
+
+    def _install(self, path: str) -> None:
+        version = re.sub(r".*-", "", path)
+        failed = runfile_install.HostFailure("GS-477", "it cannot be installed")
+        answer = self._ran(["sh", path], lambda: self.memory.more.update(driver=version), failed)
+        if answer is failed:
+            raise failed
+
+    def _uninstall(self, _words: list[str]) -> tuple[int, str, str]:
+        self.memory.more["driver"] = ""
+        return 0, "", ""
+
+    def work(self, wish: dict[str, Any]) -> None:
+        """Do what the roles do, in their order."""
+        streams = [{"module": "nvidia", "stream": wish["stream"]}]
+        self.run_packages(("cuda", wish["cuda"]), hold=["cuda"], streams=streams)
+        request = {
+            "path": f"/root/driver-{wish['driver']}", "sha256": "", "version": wish["driver"], "flavour": "open",
+            "kernels": [], "dkms": True, "state_dir": self.state, "network": {},
+        }  # fmt: skip
+        job = self.job()
+        made = runfile_install.Installation(request, lifecycle.Machine(), Ledger(self.state), job.tell, job.log)
+        if not made.there():
+            made.run()
+        self._nouveau("present")._argument(True)
+
+
+WORLDS: tuple[type[Host], ...] = (Host, Beside, RedHat)
