@@ -150,7 +150,11 @@ class RedHat(Host):
         monkeypatch.setattr(runfile_install, "prove", lambda *_words: None)
         monkeypatch.setattr(runfile_install, "packaged", lambda _env: "")
         monkeypatch.setattr(runfile_install.Installation, "install", self._install)
-        monkeypatch.setattr(runfile_install.Installation, "is_complete", lambda one: self.memory.more["driver"] == one.request["version"])
+        monkeypatch.setattr(
+            runfile_install.Installation,
+            "is_complete",
+            lambda one: self.memory.more["driver"] == one.request["version"],
+        )
         self.programs[UNINSTALLER] = self._uninstall
 
     def _files_of_others(self) -> None:
