@@ -71,6 +71,13 @@ CLASSES = [
     ("container-driver-files-in-image",
      (" unable to make backup link of './usr/lib/{}.so.1' before installing: Invalid cross-device link",),
      ("libcuda", "libnvidia-ml")),
+    ("build-without-torch", ("Getting requirements to build wheel: {}",), ("ModuleNotFoundError: No module named 'torch'",)),
+    ("passthrough-not-ready", ("vfio 0000:01:00.0: {}",),
+     ("group 1 is not viable", "no iommu_group found: No such file", "failed to open /dev/vfio/9: No such file")),
+    ("module-wrong-kernel", ("modprobe: ERROR: could not insert '{}': Invalid argument",), ("nvidia", "nvidia_uvm", "nvidia-drm")),
+    ("rdma-memlock", ("{} failed: Cannot allocate memory",), ("ibv_create_qp", "ibv_reg_mr_iova2", "ibv_create_cq")),
+    ("nvcc-failed", ("subprocess.CalledProcessError: Command '['{}', '/tmp/main.c', '-lcuda', '-o', 'x.so']' returned",),
+     ("/usr/bin/gcc", "cc", "/usr/bin/clang")),
     ("peermem-not-registered", ("NOTICE  cufio-rdma:175 {}.ko is not loaded.", "{} not loaded"),
      ("nvidia_peermem", "nv_peer_mem")),
 ]  # fmt: skip
@@ -91,6 +98,9 @@ def test_a_rule_holds_for_its_whole_class(cause, wordings, words):
         "cuMemCreate done",
         "cp: cannot create hard link './a' to './b': Invalid cross-device link",
         "nvidia_peermem is loaded",
+        "ModuleNotFoundError: No module named 'torch'",
+        "group 1 is not viable",
+        "vkCreateInstance failed with VK_ERROR_INCOMPATIBLE_DRIVER",
         "cc: fatal error: Killed signal terminated program cc1",
     ],
 )
