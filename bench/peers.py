@@ -4,6 +4,7 @@ Others' work is fetched by whoever runs this; nothing of it is shipped. Say wher
   nvidia.nvidia_driver/   NVIDIA's role
   deepops/                DeepOps, with that role in roles/galaxy
   venv/                   the Ansible that DeepOps asks for, which has the community.general that the role asks for
+gpusetup and the role run on the same Ansible, DeepOps on its own: on a newer one its playbook fails.
 A part that is not there is left out, and the table says so. VERSION in a part says which one it is where git does not.
 """
 
@@ -94,7 +95,7 @@ def ours(folder: Path, host: Host, repositories: Repositories, reboots: Sequence
 
 
 def theirs(  # noqa: PLR0917 - one call, and the line says who is who
-    folder: Path, host: Host, repositories: Repositories, peers: Path, play: Path, reboots: Sequence[bool]
+    folder: Path, host: Host, repositories: Repositories, peers: Path, python: str, play: Path, reboots: Sequence[bool]
 ) -> list[Run]:
     """Bring it with a playbook of others; the package source is set up before, which gpusetup does itself."""
     _source(host, repositories)
@@ -109,6 +110,7 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_PIPELINING": "1", "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_ROLES_PATH": f"{peers}/deepops/roles:{peers}/deepops/roles/galaxy:{peers}",
+        "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, peers.glob("venv/lib/*/site-packages"))),
         "ANSIBLE_HOST_KEY_CHECKING": "0", **counted,
         "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "bench/ansible_callbacks"), "ANSIBLE_CALLBACKS_ENABLED": "bench_steps",
         "BENCH_STEPS": str(folder / "steps"),
@@ -125,7 +127,7 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
             "nvidia_driver_ubuntu_install_from_cuda_repo": True, "nvidia_driver_skip_reboot": not reboot,
         }  # fmt: skip
         (folder / "vars.yml").write_text(yaml.safe_dump(variables))
-        words = [_python(peers), "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
+        words = [python, "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)  # type: ignore[arg-type]
         calls = [float(line) for line in (folder / "operations").read_text().split()]
         events = [json.loads(line) for line in (folder / "steps").read_text().splitlines()]
@@ -135,7 +137,7 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
 
 
 def _python(peers: Path) -> str:
-    """Return the Python whose Ansible runs the work of others: what they ask for, else that of this checkout."""
+    """Return the Python whose Ansible DeepOps asks for, else that of this checkout."""
     told = peers / "venv/bin/python"
     return str(told) if told.exists() else sys.executable
 
@@ -192,14 +194,22 @@ def main() -> int:
         play.write_text("- hosts: all\n  become: true\n  roles: [nvidia.nvidia_driver]\n")
         runs = _on_hosts(scratch, "o", lambda *told: ours(told[0], told[1], repositories, told[2]))
         found = [Contender(name="gpusetup", version=__version__, ansible=_ansible(sys.executable), runs=runs)]
-        for name, part, book in (
-            ("NVIDIA's role", role, play),
-            ("DeepOps' driver playbook", deepops, deepops / "playbooks/nvidia-software/nvidia-driver.yml"),
-        ):
-            work = lambda folder, host, reboots, book=book: theirs(folder, host, repositories, peers, book, reboots)  # noqa: E731
+        for name, part, python, book in (
+            ("NVIDIA's role", role, sys.executable, play),
+            (
+                "DeepOps' driver playbook", deepops, _python(peers),
+                deepops / "playbooks/nvidia-software/nvidia-driver.yml",
+            ),
+        ):  # fmt: skip
+
+            def work(
+                folder: Path, host: Host, reboots: Sequence[bool], book: Path = book, python: str = python
+            ) -> list[Run]:
+                return theirs(folder, host, repositories, peers, python, book, reboots)
+
             runs = _on_hosts(scratch, name[0].lower(), work) if part.exists() else ()
             version = _version(part) if part.exists() else f"{part} is not there"
-            found.append(Contender(name=name, version=version, ansible=_ansible(_python(peers)), runs=runs))
+            found.append(Contender(name=name, version=version, ansible=_ansible(python), runs=runs))
     _METER.end()
     record = Record(date=date.today().isoformat(), driver=BRANCH, contenders=tuple(found))  # noqa: DTZ011 - a day
     out = ROOT / "build/bench"
