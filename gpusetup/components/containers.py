@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action, repository_at
 from gpusetup.components.judge import versions
-from gpusetup.components.record import record_of, runtimes_given_up
+from gpusetup.components.record import record_of
 from gpusetup.components.values import choice, given, texts, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
@@ -130,9 +130,17 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
         yield f"container toolkit {found[0]} is older than {toolkit.version}: {update}"
 
 
+def _given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
+    """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
+    ours, known = record_of(facts).files, judge.containers.SETTINGS
+    return tuple(
+        name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)
+    )
+
+
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     facts, asked = host.facts, wanted.settings.containers
-    gone = runtimes_given_up(facts, wanted.settings)
+    gone = _given_up(facts, wanted.settings)
     if gone:
         why = "gpusetup_containers names them no more"
         yield action("container", "given-up", f"settings of {', '.join(gone)} as before", why)
@@ -149,7 +157,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     settings = wanted.settings
     return {
         "gpu_container_runtimes": settings.containers,
-        "gpu_container_give_up": bool(runtimes_given_up(facts, settings)) or UNSET,
+        "gpu_container_give_up": bool(_given_up(facts, settings)) or UNSET,
         "gpu_container_restart": settings.containers_restart if settings.containers else UNSET,
     }
 

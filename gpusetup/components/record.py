@@ -20,7 +20,6 @@ from gpusetup.model.stack import Stack
 if TYPE_CHECKING:
     from gpusetup.model.applied import Apply
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.settings import Settings
 
 
 def read_applied(document: object) -> Applied:
@@ -107,14 +106,6 @@ def wish_on_record(facts: HostFacts, field: str) -> Any:
     """Return what the last apply that finished, or one that was cut, wanted of a component; None: nothing."""
     found = (getattr(lock.wanted, field) for lock in locks(facts) if lock.wanted is not None)
     return next((wish for wish in found if wish), None)
-
-
-def runtimes_given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
-    """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
-    ours, known = record_of(facts).files, judge.containers.SETTINGS
-    return tuple(
-        name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)
-    )
 
 
 def unfinished(facts: HostFacts) -> Apply | None:
