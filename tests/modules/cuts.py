@@ -230,6 +230,7 @@ class Host:
         monkeypatch.setattr(process, "stream", self.stream)
         monkeypatch.setattr(process, "which", lambda name, _env: None if name in self.lacks else "/usr/bin/" + name)
         monkeypatch.setattr(systemd, "FOLDER", str(self.root / _UNITS))
+        monkeypatch.setattr(systemd, "RUNNING", str(self.root))
         monkeypatch.setattr(nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
         monkeypatch.setattr(transaction.locks, "holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)

@@ -204,8 +204,8 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     for failure in obstacles(wish, env):
         raise failure
     wanted = wanted_files(wish, env)
-    units = [unit_of(user) for user in wish.users] + [page_of(user) for user in wish.users]
-    units = ([X_UNIT] if wish.backend == "x" else []) + units
+    pages = [page_of(user) for user in wish.users]
+    units = ([X_UNIT] if wish.backend == "x" else []) + [unit_of(user) for user in wish.users] + pages
     changed = forget(ledger, env, check, keep=[*units, *wanted, *_secrets(wish.users)])
     written = [path for path in sorted(wanted) if ledger.write(path, *wanted[path])]
     made = [user for user in wish.users if _password(ledger, user, env, check)]
@@ -213,15 +213,14 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
         return {"changed": bool(changed or written or made), "pending": []}
     systemd.read_again(units, env)
     _permissions(env)
-    again = [unit for unit in units if followers.Restart(unit, [_place(unit)], env).due()]
-    pages = [unit for unit in again if unit.startswith("gpusetup-desktop-page-")]
-    if pages:
-        process.output(["systemctl", "restart", *pages], env, 120)
+    again = {unit: followers.Restart(unit, [_place(unit)], env) for unit in units}
+    pending = [unit for unit, restart in again.items() if unit not in pages and restart.due()]
+    followers.settle([again[page] for page in pages], check)
     started = services.bring_up(ledger, units, True, env)
     for number, user in enumerate(wish.users):
         _await(f"127.0.0.1:{_VNC_PORT + number}", unit_of(user), b"RFB ", env)
         _await(_reached(wish, number), page_of(user), b"", env)
-    pending = [unit for unit in again if unit not in pages]  # a restart would end the programs of its user
+    # A restart of the others would end the programs of their users.
     return {"changed": bool(changed or written or made or started), "pending": pending}
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..gpu_judge import gpudirect, names
 from ..gpu_probe import initramfs
 from . import boot_image, files, kernel_module, process, systemd
+from .failure import HostFailure
 from .machine import Machine
 
 MENUS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
@@ -198,5 +199,8 @@ class Restart(Follower):
         return started is not None and any(files.changed_at(path) > started for path in self.paths)
 
     def run(self) -> None:
-        """Restart it; whether it runs then is for whoever set it up to prove."""
-        process.output(["systemctl", "restart", self.unit], self.env, 120)
+        """Restart it; whether it serves then is for whoever set it up to prove."""
+        code, _out, error = process.output(["systemctl", "restart", self.unit], self.env, 120)
+        if code:
+            said = systemd.last_words(self.unit, self.env)
+            raise HostFailure("GS-487", f"{self.unit} did not start", error.strip(), said, "journalctl -u " + self.unit)

@@ -26,6 +26,7 @@ from . import (
     runfile_install,
     services,
     streams,
+    systemd,
     things,
     venv,
 )
@@ -370,7 +371,7 @@ class Lifecycle:
         """Let the host forget what the files that went had told it, now or when an earlier call could not."""
         env = process.environment()
         if not self.check:
-            process.output(["systemctl", "daemon-reload"], env, 60)
+            systemd.read_all_again(env)
         images = [followers.BootImage(kernel, env, forgets=True) for kernel in self.machine.wanted_kernels([])]
         return followers.settle([*images, followers.LockedMemory(env)], self.check)
 

@@ -6,9 +6,10 @@ import time
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from . import process
+from .failure import HostFailure
 
 Env = Dict[str, str]
-FOLDER = "/etc/systemd/system"
+FOLDER, RUNNING = "/etc/systemd/system", "/run/systemd/system"
 _SECONDS = 120
 
 
@@ -35,7 +36,14 @@ def read_again(units: Sequence[str], env: Env) -> None:
     told = zip(units, re.split(r"\n\s*\n", text.strip()))
     new = any("LoadState=not-found" in block and os.path.exists(os.path.join(FOLDER, unit)) for unit, block in told)
     if new or "NeedDaemonReload=yes" in text:
-        process.output(["systemctl", "daemon-reload"], env, 60)
+        read_all_again(env)
+
+
+def read_all_again(env: Env) -> None:
+    """Have systemd read all its units again, where it runs."""
+    code, _out, error = process.output(["systemctl", "daemon-reload"], env, 60)
+    if code and os.path.isdir(RUNNING):
+        raise HostFailure("GS-487", "systemd does not read its units again", "systemctl daemon-reload", error.strip())
 
 
 def units_of(paths: Iterable[str]) -> List[str]:
