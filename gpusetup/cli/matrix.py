@@ -8,6 +8,7 @@ examples:
   gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
   gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
+  gpusetup matrix --age                              how old the data of each component is
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_requirements(parser)
     add_request(parser)
     parser.add_argument("--data", action="store_true", help="print where the matrix files are")
+    parser.add_argument(
+        "--age", action="store_true", help="show each component's newest version, and how old its data is"
+    )
     add_output(parser, ("text", "json", "csv", "md"))
 
 
@@ -63,14 +67,23 @@ def run(arguments: argparse.Namespace) -> Exit:
             arguments.out,
         )
         return Exit.DONE
+    if arguments.age and (arguments.requirements or arguments.gpu):
+        other = "REQ" if arguments.requirements else "--gpu"
+        raise not_together("--age", other, "it is about all components")
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
     conclusion = ""
-    if name:
+    beside: dict[str, list[str]] = {}
+    if arguments.age:
+        import datetime as dt
+
+        from gpusetup.cli.matrix_age import ages
+
+        name, rows = "age", ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date())
+    elif name:
         from gpusetup.resolve.tables import table_rows
 
         rows = table_rows(name, wanted, request, matrix)
-        beside: dict[str, list[str]] = {}
     else:
         from gpusetup.resolve.lookup import lead_of, lookup, newest_for_driver
 

@@ -87,6 +87,13 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("python", "Python"),
         ("archs", "GPUs"),
     ),
+    "age": (
+        ("component", "component"),
+        ("newest", "newest here"),
+        ("published", "published"),
+        ("read", "sources read"),
+        ("days", "days ago"),
+    ),
     "tensorflow": (
         ("tensorflow", "TensorFlow"),
         ("cuda", "CUDA"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from gpusetup.cli.main import main
-from gpusetup.matrix.load import Matrix
+from gpusetup.matrix.load import Matrix, package_files
 
 SHIPPED = Matrix()
 
@@ -193,3 +195,17 @@ def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(caps
     assert "B200 (10.0)" in told
     assert "or sm_120" in told
     assert main(["resolve", "torch", "--gpu", "gb"]) == 3
+
+
+def test_every_component_tells_its_newest_version_and_how_long_ago_its_sources_were_read(rows: Any, ask: Any) -> None:
+    found = {row["component"]: row for row in rows("--age")}
+    assert set(found) >= {"driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"}
+    assert {f"frameworks/{name}" for name in found} >= set(package_files())
+    torch = max(SHIPPED.torch.releases, key=lambda release: Version(release.version))
+    assert (found["torch"]["newest"], found["torch"]["published"]) == (torch.version, torch.date)
+    told = ask("--age")[1]
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    for row in found.values():
+        assert row["days"] == (today - dt.date.fromisoformat(row["read"])).days
+        assert row["newest"] in told
+    assert ask("torch", "--age")[0] == 3

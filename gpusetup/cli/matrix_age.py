@@ -1,0 +1,45 @@
+"""How old the matrix is: each component with its newest version, its day, and when its sources were read."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.matrix.load import package_files
+from gpusetup.resolve.domains import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.record import MatrixFile
+
+_RELEASED = ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
+
+
+def ages(matrix: Matrix, today: dt.date) -> list[dict[str, Any]]:
+    """Return a row for each component: nothing that was published since it was read can be in it."""
+    return [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+
+
+def _components(matrix: Matrix) -> Iterator[tuple[str, MatrixFile, Any]]:
+    yield "driver", matrix.driver, [one for one in matrix.driver.versions if one.platform == "linux"]
+    for name in _RELEASED:
+        file = getattr(matrix, name)
+        yield name, file, file.releases
+    for name in (name.rpartition("/")[2] for name in package_files()):
+        package = matrix.package(name)
+        yield name, package, package.releases
+
+
+def _row(name: str, file: MatrixFile, releases: Any, today: dt.date) -> dict[str, Any]:
+    newest = max(releases, key=lambda release: parsed(release.version))
+    return {
+        "component": name,
+        "newest": newest.version,
+        "published": getattr(newest, "date", "") or "unknown",
+        "read": file.date,
+        "days": (today - dt.date.fromisoformat(file.date)).days,
+        "confidence": newest.confidence,
+        "sources": [file.sources[key].url for key in newest.sources if key in file.sources and file.sources[key].url],
+    }
