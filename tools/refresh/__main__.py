@@ -18,8 +18,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpusetup.matrix import kept
-from gpusetup.matrix.load import Matrix, canonical
+from gpusetup.matrix.load import Matrix, canonical, struct_of
 from tools.refresh.asking import Contradiction
 from tools.refresh.judging import changed, new_breaches
 from tools.refresh.sources import PLACES, SOURCES, gather
@@ -84,13 +86,18 @@ def _unknown(names: Mapping[str, Any], arguments: argparse.Namespace, places: Ma
 def _files(before: Mapping[str, str], gathered: Gathering) -> dict[str, str]:
     """Return the files of the matrix with the new rows in them."""
     files = {
-        name: text if gathered.documents[name] == json.loads(text) else canonical(gathered.documents[name]).decode()
+        name: text if gathered.documents[name] == json.loads(text) else _printed(name, gathered.documents[name])
         for name, text in before.items()
     }
     if files != before:
         # The matrix is of the day of its drivers; one with newer rows is of today, whichever they are.
-        files["driver"] = canonical(gathered.documents["driver"] | {"date": str(gathered.today)}).decode()
+        files["driver"] = _printed("driver", gathered.documents["driver"] | {"date": str(gathered.today)})
     return files
+
+
+def _printed(name: str, document: dict[str, Any]) -> str:
+    """Return a file as the matrix prints it: fields in the order of its type, a diff shows what is new alone."""
+    return canonical(msgspec.convert(document, struct_of(name))).decode()
 
 
 def _release(files: dict[str, str]) -> kept.MatrixRelease:

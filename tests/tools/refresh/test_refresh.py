@@ -1,6 +1,7 @@
 """New drivers from NVIDIA's list: real in shape, and truncated, stale, hostile; a server that answers with each of them."""
 
 import datetime as dt
+import difflib
 import http.server
 import json
 import shutil
@@ -212,6 +213,16 @@ def test_copies_in_a_folder_do_as_well(refresh, tmp_path):
     assert code == 9
     assert "cudnn: 9.99.0.7" in out
     assert "cudnn 9.28.0.42 -> 9.99.0.7: " in out
+
+
+def test_what_is_written_is_a_diff_of_what_is_new(data, refresh, tmp_path):
+    manifest(tmp_path, "9.99.0.7")
+    before = {name: (data / f"{name}.json").read_text().splitlines() for name in ("cudnn", "driver")}
+    assert refresh("cudnn", "--from", f"cudnn={tmp_path}", "--write")[0] == 0
+    for name, lines in before.items():
+        after = (data / f"{name}.json").read_text().splitlines()
+        same = difflib.SequenceMatcher(None, lines, after, autojunk=False).get_matching_blocks()
+        assert len(lines) - sum(block.size for block in same) <= 2, name
 
 
 def test_rows_that_break_a_law_of_answers_are_refused(data, refresh, tmp_path, monkeypatch):
