@@ -1,8 +1,7 @@
-"""What each Ansible module costs a host: the files that it takes along, zipped, and the time to import them, cold.
+"""What an Ansible module costs a host beyond an empty one: what its task sends, and the processor's time to import it.
 
-Both are told beyond an empty module's, which takes along what Ansible itself needs. Ansible imports out of the archive,
-where no bytecode lies, so that a host compiles every file at every call: the more a module refers to, the slower each
-task. The runs are interleaved and the fastest of each counts; times are of the processor, as in the other benchmarks.
+A module whose code the host keeps sends what finds that code, and is compiled once. What a host is sent at its first
+task, and what one that can keep nothing is sent, is told by itself. The runs are interleaved and the fastest counts.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import io
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,20 +17,24 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.executor import module_common
 from ansible.plugins import loader
 
 from bench.found import Found, Row
-from gpusetup.content import COLLECTION, collections_path, content_path
+from gpusetup.content import COLLECTION, collections_path, content_path, host_code
 
 RUNS = 5
 KIB_BOUND, MS_BOUND = 30, 150
 EMPTY = "from ansible.module_utils.basic import AnsibleModule\n"
+SENT = "gpu_shared_code"
 _LOOK = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 began = time.process_time()
-__import__(sys.argv[2])
+module = __import__(sys.argv[2], fromlist=["main"])
+if sys.argv[3:]:
+    module.load(*sys.argv[3:]).main
 print(time.process_time() - began)
 """
 
@@ -74,37 +78,60 @@ def _archive(name: str, text: str) -> bytes:
     return packed.getvalue()
 
 
-def brought(packed: Path) -> list[str]:
-    """Return the files of the collection in an archive."""
-    inside = "ansible_collections/" + COLLECTION.replace(".", "/")
-    return [name for name in zipfile.ZipFile(packed).namelist() if name.startswith(inside)]
+def keeps_code(name: str) -> bool:
+    """Say whether a task of this name runs from code that the host keeps."""
+    routed = yaml.safe_load((content_path() / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
+    action = content_path() / f"plugins/action/{name}.py"
+    return name in routed or (action.exists() and "WithProgram" in action.read_text())
 
 
-def seconds(packed: Path, name: str) -> float:
-    """Import a module out of its archive in a new process and return the processor's time."""
-    argv = [sys.executable, "-I", "-B", "-c", _LOOK, str(packed), _full_name(name)]
+def sent(packed: dict[str, Path], name: str) -> float:
+    """Return the KiB that a task sends, beyond an empty module's."""
+    return float(packed[SENT if keeps_code(name) else name].stat().st_size - packed["empty"].stat().st_size) / 1024
+
+
+def seconds(packed: dict[str, Path], name: str, code: Path | None = None) -> float:
+    """Import a module in a new process, out of its archive or from kept code, and return the processor's time."""
+    archive, *more = (packed[SENT], str(code), name) if code else (packed[name],)
+    argv = [sys.executable, "-I", "-c", _LOOK, str(archive), _full_name(SENT if code else name), *more]
     return float(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+
+def kept_code(folder: Path) -> Path:
+    """Return the collection's code as a host keeps it."""
+    for part in ("modules", "module_utils"):
+        shutil.copytree(content_path() / "plugins" / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
 def main() -> Found:
     """Measure."""
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         packed = archives(Path(folder))
+        code = kept_code(Path(folder, "code"))
         taken: dict[str, list[float]] = {name: [] for name in packed}
         for _ in range(RUNS):
-            for name, path in packed.items():
-                taken[name].append(seconds(path, name))
-        bare, plain = packed["empty"].stat().st_size, min(taken["empty"])
+            for name, times in taken.items():
+                times.append(seconds(packed, name, code if keeps_code(name) else None))
+        plain = min(taken["empty"])
+        rows = [Row(what="code of all modules, once for a boot and version", value=_zipped(code), unit="KiB")]
         for name in modules():
-            size = (packed[name].stat().st_size - bare) / 1024
             slower = (min(taken[name]) - plain) * 1e3
-            files = len(brought(packed[name]))
             rows += [
-                Row(what=f"{name}, {files} files", value=size, unit="KiB", bound=KIB_BOUND),
+                Row(what=name, value=sent(packed, name), unit="KiB", bound=KIB_BOUND),
                 Row(what=f"{name}, import", value=slower, unit="ms", bound=MS_BOUND),
             ]
+        whole = {name: path.stat().st_size - packed["empty"].stat().st_size for name, path in packed.items()}
+        name = max(whole, key=lambda one: whole[one])
+        rows.append(
+            Row(what=f"{name}, to a host that can keep nothing (the largest)", value=whole[name] / 1024, unit="KiB")
+        )
     return Found(rows=tuple(rows))
+
+
+def _zipped(folder: Path) -> float:
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.py"))}
+    return len(host_code("programs").archive(files)) / 1024
 
 
 def _full_name(name: str) -> str:

@@ -6,10 +6,12 @@ Results of our own modules (`gpu_*`) travel whole; of all others only whether th
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,8 @@ class EventWriter:
         self._packed = place_of(os.environ, Path(release.__file__), release.__version__, overriding)
         if self._packed is not None:
             take(self._packed, Path(constants.DEFAULT_LOCAL_TMP))
+        with suppress(ImportError):  # a playbook without our collection; else each task would read all code anew
+            importlib.import_module("ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code")
         self._write("start", playbook=self._playbook)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.drive.handed import take_from_plugin
-from gpusetup.drive.packed import AHEAD, pack_ahead
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.parent import die_with_parent
 
@@ -38,9 +37,6 @@ _ALL_OF = ("connection", "shell", "become", "callback")
 """Kinds of plugins of which Ansible loads all before each playbook; those for variables it keeps in the order in which
 they were asked for, so that order stays its own."""
 _ONE_OF = (("strategy", "linear"), ("action", "normal"), ("inventory", "ini"), ("inventory", "yaml"))
-
-
-_AT_FIRST = dict(os.environ)
 
 
 def main() -> None:
@@ -102,23 +98,6 @@ def _serve(control: socket.socket) -> tuple[int, ...] | None:
             _tell(channels[0], pid)
             for descriptor in channels[1:]:
                 os.close(descriptor)
-            if os.environ.pop(AHEAD, None) and not os.fork():
-                for descriptor in (control.detach(), ended, *children.values()):
-                    os.close(descriptor)
-                _pack()
-
-
-def _pack() -> None:
-    """In a child that nobody waits for: pack modules ahead; what goes wrong is told by the playbook that sends them."""
-    os.setsid()
-    os.nice(10)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(Exception, KeyboardInterrupt):
-        if die_with_parent():
-            _of_its_own()
-            pack_ahead(_AT_FIRST)
-    _end(0)
 
 
 def _reap(children: dict[int, int]) -> None:

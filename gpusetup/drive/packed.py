@@ -8,7 +8,6 @@ taken, and Ansible packs as ever.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import shutil
@@ -21,14 +20,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AHEAD", "keep", "pack_ahead", "place_of", "take"]
+__all__ = ["keep", "place_of", "take"]
 
 _CACHE = "ansiballz_cache"
 """Ansible's own folder for them, in the temporary folder of each process."""
 _OURS = "ansible_collections.gpusetup.stack."
 _KEPT, _DAY = 3, 86400.0
-AHEAD = "GPUSETUP_PACK_AHEAD"
-"""Names the modules that a command will send, in the order in which it does."""
 
 
 def place_of(
@@ -100,40 +97,6 @@ def keep(place: Path, temporary: Path) -> None:
             shutil.copyfile(path, part)
             part.replace(place / path.name)
         _forget_old(place)
-
-
-def pack_ahead(environment: Mapping[str, str]) -> None:
-    """Inside Ansible: pack what later playbooks send and nobody has packed, while the first one waits for hosts."""
-    import inspect
-
-    from ansible import constants, release
-    from ansible.executor import module_common
-    from ansible.parsing.dataloader import DataLoader
-    from ansible.plugins.loader import init_plugin_loader, module_loader
-    from ansible.template import Templar
-
-    overriding = getattr(constants, "DEFAULT_MODULE_UTILS_PATH", None) or ()
-    place = place_of(environment, Path(release.__file__), release.__version__, overriding)
-    there = {path.name.partition("-")[0].rpartition(".")[2] for path in place.glob("*")} if place else set()
-    missing = [name for name in environment.get(AHEAD, "").split(",") if name and name not in there]
-    if place is None or not missing:
-        return
-    init_plugin_loader()
-    # Ansible reads the syntax of each file that modules share once for every module: most of the time of packing.
-    vars(module_common)["compile"] = functools.cache(compile)
-    variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # of no weight for what is packed
-    for name in missing:
-        found = module_loader.find_plugin_with_context(f"gpusetup.stack.{name}")
-        if not found.resolved:
-            continue
-        told = {
-            "module_name": found.resolved_fqcn, "module_path": found.plugin_resolved_path, "module_args": {},
-            "templar": Templar(loader=DataLoader(), variables=variables), "task_vars": variables,
-            "module_compression": constants.DEFAULT_MODULE_COMPRESSION, "environment": {}, "remote_is_local": False,
-        }  # fmt: skip
-        takes = inspect.signature(module_common.modify_module).parameters
-        module_common.modify_module(**{word: value for word, value in told.items() if word in takes})
-        keep(place, Path(constants.DEFAULT_LOCAL_TMP))
 
 
 def _only_ours(place: Path) -> bool:

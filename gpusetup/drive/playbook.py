@@ -18,7 +18,6 @@ from gpusetup.drive.handed import Handed
 from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
 from gpusetup.drive.inventory_file import examine
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
-from gpusetup.drive.packed import AHEAD
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.rundir import state_home
@@ -36,14 +35,9 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Channel
     from gpusetup.model.variables import RoleVariables
 
-__all__ = ["SENT_BY_APPLY", "Observer", "PlaybookRun", "Session", "run_playbook"]
+__all__ = ["Observer", "PlaybookRun", "Session", "run_playbook"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-SENT_BY_APPLY = (
-    "gpu_preview", "gpu_state", "gpu_repo_source", "gpu_packages", "gpu_kernel_module", "gpu_nouveau", "gpu_service",
-    "gpu_reboot_need",
-)  # fmt: skip
-"""What a first apply of a driver sends to hosts; one that is not among them is packed when it is sent."""
 
 
 class Observer(Protocol):
@@ -102,11 +96,10 @@ class Session:
         )
 
     def expect_playbooks(self) -> None:
-        """Have Ansible read while there is other work to do before the first playbook, and modules packed beside it."""
+        """Have Ansible read while there is other work to do before the first playbook."""
         if isinstance(self.engine, Ansible):
             handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
-            ahead = {AHEAD: ",".join(SENT_BY_APPLY)} if self.command == "apply" else {}
-            self.server.begin({**self.for_ansible(), **handed, **ahead}, descriptors)
+            self.server.begin({**self.for_ansible(), **handed}, descriptors)
 
 
 @dataclass(frozen=True)

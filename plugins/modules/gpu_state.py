@@ -150,10 +150,14 @@ left_over:
   type: dict
 """
 
+import shutil
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, lifecycle, params
+
+CODE = "/run/gpusetup-code"
+"""Where gpu_shared_code keeps what it is sent."""
 
 
 def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
@@ -228,6 +232,8 @@ def main() -> None:
         params.end(module, stop)
     if not module.check_mode:
         tell_the_log(module, result)
+        if module.params["mode"] == "clean":
+            shutil.rmtree(CODE, ignore_errors=True)
     module.exit_json(diff=state.ledger.diffs, **result)
 
 

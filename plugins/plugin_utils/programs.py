@@ -43,11 +43,16 @@ def texts(role: str, *entries: str) -> dict[str, str]:
 
 def packed(role: str, *entries: str) -> str:
     """Return the same as a module's argument; `gpu_host.programs` takes it apart."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-        for place, text in texts(role, *entries).items():
-            target.writestr(place, text)
-    return base64.b64encode(archive.getvalue()).decode("ascii")
+    return archive({place: text.encode() for place, text in texts(role, *entries).items()})
+
+
+def archive(files: dict[str, bytes]) -> str:
+    """Return files as an argument, the same for the same files."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, content in files.items():
+            target.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # ZipInfo has no time of today
+    return base64.b64encode(packed.getvalue()).decode("ascii")
 
 
 def _all(folder: str) -> Iterator[str]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpusetup.stack.plugins.plugin_utils import programs
+from ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code import SharedCode
 
 
-class WithProgram(ActionBase):  # type: ignore[misc]  # Ansible has no types
+class WithProgram(SharedCode):
     """An action whose module gets a program as its argument O(program)."""
 
-    TRANSFERS_FILES = False
     ENTRIES: tuple[str, ...] = ()
     """Where the program begins among the role's files; without one it is all of them."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None, program: str = "") -> dict[str, Any]:
         """Run the module of the action's name, whose role has the same."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        name = self._task.action.rpartition(".")[2]
-        arguments = dict(self._task.args, program=programs.packed(name, *self.ENTRIES))
-        result.update(
-            self._execute_module(module_name=f"gpusetup.stack.{name}", module_args=arguments, task_vars=task_vars)
-        )
+        role = self._task.action.rpartition(".")[2]
+        result = super().ask(arguments, task_vars, program or programs.packed(role, *self.ENTRIES))
         result.get("invocation", {}).get("module_args", {}).pop("program", None)
         return result

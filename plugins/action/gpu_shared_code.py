@@ -1,0 +1,9 @@
+"""Run a module from code that the host keeps; `meta/runtime.yml` names the modules."""
+
+from __future__ import annotations
+
+from ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code import SharedCode
+
+
+class ActionModule(SharedCode):
+    """The plugin."""

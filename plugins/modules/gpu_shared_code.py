@@ -1,0 +1,164 @@
+#!/usr/bin/python
+"""Ansible module: run another module of the collection from code that the host keeps until it boots again."""
+
+DOCUMENTATION = r"""
+module: gpu_shared_code
+short_description: Run a module of this collection from code that the host keeps
+description:
+  - How the collection's action plugin runs the other modules; name those in playbooks, never this one.
+  - The code of all modules lies in C(/run/gpusetup-code), in a folder per version that root alone can read or change.
+    A host without it asks for it; one that cannot keep it gets each module whole.
+options:
+  module:
+    description: The module to run.
+    type: str
+    required: true
+  arguments:
+    description: Its arguments.
+    type: dict
+    required: true
+  code:
+    description: SHA-256 of the code of all modules.
+    type: str
+    required: true
+  program:
+    description: SHA-256 of the program that the module takes as its argument O(program).
+    type: str
+    default: ""
+  sent:
+    description: What the host asked for, by its SHA-256; zip archives in base64.
+    type: dict
+    default: {}
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Look at the host from kept code (the task that you write is gpu_facts)
+  gpusetup.stack.gpu_facts:
+"""
+
+RETURN = r"""
+missing:
+  description: What the host asks for, by its SHA-256; empty where it cannot keep anything. Else the answer is the
+    module's.
+  returned: where the module did not run
+  type: list
+  elements: str
+"""
+
+import base64
+import hashlib
+import importlib
+import io
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import zipfile
+from typing import Any, Dict, List, Optional
+
+from ansible.module_utils import basic
+
+FOLDER = "/run/gpusetup-code"
+PACKAGE = "ansible_collections.gpusetup.stack.plugins"
+_DAY = 86400.0
+
+
+def _owned(path: str, closed: bool = True) -> bool:
+    """Say whether a path is a folder that this user alone can change; a closed one nobody else can even list."""
+    seen = os.lstat(path)
+    others = 0o077 if closed else 0o022
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & others
+
+
+def keep(place: str, digest: str, packed: str) -> None:
+    """Put files into their folder: all or none, and only if they are what was announced."""
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed))) as archive:
+        files = {name: archive.read(name) for name in sorted(archive.namelist())}
+    total = hashlib.sha256()
+    for name, content in files.items():
+        total.update(f"{name} {len(content)}\n".encode() + content)
+    if total.hexdigest() != digest:
+        raise ValueError("these are not the files that were announced")
+    if not os.path.lexists(FOLDER):
+        os.mkdir(FOLDER, 0o700)
+    if not _owned(FOLDER):
+        raise PermissionError(FOLDER)
+    for name in os.listdir(FOLDER):
+        if os.lstat(os.path.join(FOLDER, name)).st_mtime < time.time() - _DAY:
+            shutil.rmtree(os.path.join(FOLDER, name))
+    part = tempfile.mkdtemp(prefix=".part-", dir=FOLDER)
+    for name, content in files.items():
+        path = os.path.join(part, name)
+        if not os.path.isdir(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path))
+        with open(path, "wb") as stream:
+            stream.write(content)
+    try:
+        os.rename(part, place)
+    except OSError:  # a task beside this one was faster
+        shutil.rmtree(part)
+
+
+def held(digest: str, packed: Optional[str]) -> Optional[str]:
+    """Return the folder of what has this digest, None where the host lacks it; an error where it cannot keep it."""
+    if not _owned(os.path.dirname(FOLDER), closed=False):  # only root's /run is root's alone
+        raise PermissionError(FOLDER)
+    place = os.path.join(FOLDER, digest)
+    if packed:
+        keep(place, digest, packed)
+    if not os.path.lexists(place):
+        return None
+    if not (_owned(FOLDER) and _owned(place)):
+        raise PermissionError(place)
+    os.utime(place)
+    return place
+
+
+def load(place: str, module: str) -> Any:
+    """Import a module from the folder; code that is damaged is taken away and the host asks for it anew."""
+    for package, folder in ((PACKAGE, place), (PACKAGE + ".modules", os.path.join(place, "modules"))):
+        sys.modules[package].__path__ = [folder, *sys.modules[package].__path__]
+    try:
+        return importlib.import_module(PACKAGE + ".modules." + module)
+    except (ImportError, SyntaxError):
+        shutil.rmtree(place, ignore_errors=True)
+        return None
+
+
+def _ask_for(missing: List[str]) -> None:
+    sys.stdout.write(json.dumps({"changed": False, "missing": missing}) + "\n")
+    sys.exit(0)
+
+
+def main() -> None:
+    """Answer Ansible."""
+    told = json.loads(basic._ANSIBLE_ARGS)  # noqa: SLF001 - the other module is to find its own arguments there
+    request: Dict[str, Any] = told["ANSIBLE_MODULE_ARGS"]
+    wanted = [digest for digest in (request["code"], request["program"]) if digest]
+    try:
+        places = {digest: held(digest, request["sent"].get(digest)) for digest in wanted}
+    except (OSError, ValueError):
+        _ask_for([])
+    missing = [digest for digest in wanted if not places[digest]]
+    if missing:
+        _ask_for(missing)
+    code, arguments = places[request["code"]], dict(request["arguments"])
+    if request["program"]:
+        with open(os.path.join(str(places[request["program"]]), "program"), encoding="ascii") as stream:
+            arguments["program"] = stream.read()
+    module = load(str(code), request["module"])
+    if module is None:
+        _ask_for([request["code"]])
+    internal = {name: value for name, value in request.items() if name.startswith("_ansible_")}
+    internal["_ansible_module_name"] = "gpusetup.stack." + request["module"]
+    told["ANSIBLE_MODULE_ARGS"] = dict(arguments, **internal)
+    basic._ANSIBLE_ARGS = json.dumps(told).encode()  # noqa: SLF001
+    module.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Code that a host keeps between tasks: only root can put it there, it is what was announced, and tasks stay small."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import yaml
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code
+from ansible_collections.gpusetup.stack.plugins.plugin_utils import shared_code
+
+from bench import modules as sizes
+from gpusetup.content import collections_path, host_code
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "modules/__init__.py": b"",
+    "modules/gpu_part.py": b"main = 1\n",
+    "modules/gpu_small.py": b"from .gpu_part import main\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where code is kept, below a folder that is this user's alone."""
+    (tmp_path / "run").mkdir(mode=0o755)
+    monkeypatch.setattr(gpu_shared_code, "FOLDER", str(tmp_path / "run/gpusetup-code"))
+    return tmp_path / "run/gpusetup-code"
+
+
+@pytest.fixture
+def digest():
+    """The sum as the controller makes it."""
+    return shared_code.digest(FILES)
+
+
+def sent(files=FILES):
+    return host_code("programs").archive(files)
+
+
+def test_what_is_sent_is_kept_for_its_owner_alone(folder, digest):
+    assert gpu_shared_code.held(digest, None) is None
+    place = Path(gpu_shared_code.held(digest, sent()))
+    assert gpu_shared_code.held(digest, None) == str(place)
+    assert {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*.py")} == FILES
+    assert [path.stat().st_mode & 0o777 for path in (folder, place)] == [0o700, 0o700]
+    assert os.listdir(folder) == [digest], "nothing half remains"
+
+
+def test_other_files_than_announced_are_not_kept(folder, digest):
+    with pytest.raises(ValueError, match="announced"):
+        gpu_shared_code.held(digest, sent({**FILES, "modules/gpu_part.py": b"main = 2\n"}))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("which", ["above", "folder", "place"])
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_what_others_can_write_is_not_used(folder, digest, which, mode):
+    place = gpu_shared_code.held(digest, sent())
+    Path({"above": folder.parent, "folder": folder, "place": place}[which]).chmod(mode)
+    for packed in (None, sent()):
+        with pytest.raises(PermissionError):
+            gpu_shared_code.held(digest, packed)
+
+
+@pytest.mark.parametrize("which", ["folder", "place"])
+def test_a_link_in_its_place_is_not_followed(folder, digest, tmp_path, which):
+    place = Path(gpu_shared_code.held(digest, sent()))
+    moved = {"folder": folder, "place": place}[which].rename(tmp_path / "elsewhere")
+    {"folder": folder, "place": place}[which].symlink_to(moved)
+    with pytest.raises(PermissionError):
+        gpu_shared_code.held(digest, None)
+
+
+def test_somebody_elses_folder_is_not_used(folder, digest, monkeypatch):
+    gpu_shared_code.held(digest, sent())
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError):
+        gpu_shared_code.held(digest, None)
+
+
+def test_code_that_nobody_used_for_a_day_goes_when_other_code_comes(folder, digest):
+    folder.mkdir(mode=0o700)
+    for name, age in (("old", 2 * 86400), ("used", 3600)):
+        (folder / name).mkdir()
+        os.utime(folder / name, (time.time() - age,) * 2)
+    gpu_shared_code.held(digest, sent())
+    assert sorted(os.listdir(folder)) == sorted([digest, "used"])
+
+
+@pytest.mark.parametrize("damage", ["missing", "half"])
+def test_damaged_code_is_asked_for_anew(folder, digest, damage, monkeypatch):
+    monkeypatch.setattr(gpu_shared_code, "PACKAGE", f"kept_{damage}")
+    for name in (f"kept_{damage}", f"kept_{damage}.modules"):
+        package = ModuleType(name)
+        package.__path__ = []
+        monkeypatch.setitem(sys.modules, name, package)
+    part = Path(gpu_shared_code.held(digest, sent())) / "modules/gpu_part.py"
+    if damage == "missing":
+        part.unlink()
+    else:
+        part.write_text("main = (")
+    assert gpu_shared_code.load(gpu_shared_code.held(digest, None), "gpu_small") is None
+    assert gpu_shared_code.held(digest, None) is None
+    importlib.invalidate_caches()
+    assert gpu_shared_code.load(gpu_shared_code.held(digest, sent()), "gpu_small").main == 1
+
+
+def test_each_module_is_below_its_weight(tmp_path):
+    packed = sizes.archives(tmp_path)
+    assert {name: size for name in sizes.modules() if (size := sizes.sent(packed, name)) > sizes.KIB_BOUND} == {}
+
+
+def test_a_route_leads_to_a_module():
+    routed = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
+    assert set(routed) <= set(sizes.modules())
+    assert not {name for name in routed if (ROOT / f"plugins/action/{name}.py").exists()}
+
+
+class Controller(shared_code.SharedCode):
+    """The action beside a host that gives these answers."""
+
+    def __init__(self, *answers, later=0):
+        self._task = SimpleNamespace(action="gpusetup.stack.gpu_small", async_val=later)
+        self._connection = SimpleNamespace(has_native_async=False)
+        self.answers, self.asked = list(answers), []
+
+    def _execute_module(self, module_name, module_args, task_vars=None, wrap_async=False):
+        self.asked.append((module_name.rpartition(".")[2], module_args, bool(wrap_async)))
+        return self.answers.pop(0)
+
+
+def test_a_task_sends_no_code_to_a_host_that_has_it():
+    host = Controller({"changed": True})
+    assert host.ask({"a": 1}, {}, "text of a program") == {"changed": True}
+    ((name, request, _),) = host.asked
+    assert name == "gpu_shared_code"
+    assert (request["arguments"], request["sent"]) == ({"a": 1}, {})
+    options = yaml.safe_load(gpu_shared_code.DOCUMENTATION)["options"]
+    assert set(request) == set(options)
+
+
+def test_a_host_gets_what_it_asks_for_and_no_more():
+    host = Controller({"missing": [shared_code.digest({"program": b"text"})]}, {"changed": False})
+    host.ask({}, {}, "text")
+    request = host.asked[1][1]
+    assert list(request["sent"]) == [request["program"]] != [request["code"]]
+
+
+@pytest.mark.parametrize(
+    "answers", [[{"missing": []}], [{"missing": [shared_code.DIGEST]}] * 2], ids=["cannot", "again"]
+)
+def test_a_host_that_keeps_nothing_gets_the_module_whole(answers):
+    host = Controller(*answers, {"changed": True})
+    assert host.ask({"a": 1}, {}, "text") == {"changed": True}
+    assert host.asked[-1] == ("gpu_small", {"a": 1, "program": "text"}, False)
+
+
+def test_an_asynchronous_task_sends_the_module_whole():
+    host = Controller({"started": 1}, later=60)
+    assert host.ask({"a": 1}, {}) == {"started": 1}
+    assert host.asked == [("gpu_small", {"a": 1}, True)]
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - gpusetup.stack.gpu_facts:
+        candidates: false
+    - gpusetup.stack.gpu_service:
+        names: [{wrong}]
+        host: {{state_dir: {state}}}
+      check_mode: true
+    - gpusetup.stack.gpu_mig:
+        layout: nonsense
+      ignore_errors: true
+"""
+
+
+def test_tasks_answer_the_same_with_kept_code_and_without(tmp_path):
+    (tmp_path / "play.yml").write_text(PLAY.format(wrong="gpusetup-no-such", state=tmp_path / "state"))
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(collections_path()),
+    }  # fmt: skip
+    argv = [sys.executable, "-m", "ansible", "playbook", "-v", "-i", "localhost,", "-c", "local", "play.yml"]
+    argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
+    said = [
+        subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=300)
+        for _ in range(2)
+    ]
+    assert all("ok=3" in run.stdout and "failed=0" in run.stdout for run in said), said[0].stdout
+    assert '"missing"' not in said[0].stdout
