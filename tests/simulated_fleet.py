@@ -39,13 +39,15 @@ case $before in  # what comes without a module: a host that tells its boot id, a
   *random/boot_id*) echo 00000000-0000-4000-8000-000000000000; exit 0 ;;
   *"shutdown -r"*) exit 0 ;;
 esac
-if [ -d "{folder}/asked" ]; then
-  # ansible-core below 2.19 writes the parameters in another way
-  module=$(grep -aoE "^params=.*|ANSIBALLZ_PARAMS = ['\"].*|module_fqn='[a-z_.]+'" | tee -a "{folder}/asked/$host" | grep -a "^module_fqn" | tail -n1)
-else
-  module=$(grep -aoE "module_fqn='[a-z_.]+'" | tail -n1)
-fi
+# ansible-core below 2.19 writes the parameters in another way
+read=$(grep -aoE "^params=.*|ANSIBALLZ_PARAMS = ['\"].*|module_fqn='[a-z_.]+'")
+[ ! -d "{folder}/asked" ] || printf '%s\n' "$read" >> "{folder}/asked/$host"
+module=$(printf '%s\n' "$read" | grep -a "^module_fqn" | tail -n1)
 module=${{module##*.}} module=${{module%\'}}
+if [ "$module" = gpu_shared_code ]; then  # the host has the code already
+  module=$(printf '%s\n' "$read" | grep -aoE '"module": "gpu_[a-z_]+"' | head -n1)
+  module=${{module%\"}} module=${{module##*\"}}
+fi
 printf '%s\n' "$module" >> "{folder}/calls/$host"
 for answer in "{folder}/answers/$host/$module.json" "{folder}/answers/all/$module.json"; do
   [ -e "$answer" ] && exec sed "s/@HOST@/$host/g" "$answer"
@@ -107,8 +109,11 @@ class SimulatedFleet:
             what, _equals, value = line.partition("=")
             if what == "module_fqn":
                 name = value.strip("'").rpartition(".")[2]
-            elif name == module:
-                found.append(json.loads(ast.literal_eval(value.strip(" ,")))["ANSIBLE_MODULE_ARGS"])
+            else:
+                told = json.loads(ast.literal_eval(value.strip(" ,")))["ANSIBLE_MODULE_ARGS"]
+                called, told = (told["module"], told["arguments"]) if name == "gpu_shared_code" else (name, told)
+                if called == module:
+                    found.append(told)
         return found
 
     def break_every(self, step: int, faults: Iterable[str] = FAULTS) -> dict[str, str]:
