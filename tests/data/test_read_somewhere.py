@@ -9,7 +9,7 @@ from pathlib import Path
 import gpusetup
 
 PACKAGE = Path(gpusetup.__file__).parent
-MODELS = ("release", "platforms", "figures", "images", "kernels", "packages", "repos", "wheels")
+MODELS = ("release", "platforms", "packages", "repos", "tables")
 
 
 def _declared() -> dict[str, str]:
