@@ -226,18 +226,20 @@ def _copy(work: Callable[[Callable[[Any], None]], None], seconds: float) -> tupl
             code = 0
         os._exit(code)
     os.close(writing)
-    deadline, said = time.monotonic() + seconds, b""
+    deadline, said, status = time.monotonic() + seconds, b"", -1
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(reading, 1 << 16)
         if not part:
+            status = os.waitpid(child, 0)[1]  # the last word said, it ends
             break
         said += part
     os.close(reading)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    ended = os.waitpid(child, 0)[1] == 0
+    if status == -1:
+        status = os.waitpid(child, 0)[1]
     whole, _newline, _cut = said.decode().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()], ended
+    return [json.loads(line) for line in whole.splitlines()], status == 0
 
 
 class Group:
