@@ -38,7 +38,7 @@ REFUSED = {
     "matrix diff": "NOWHERE",
     "matrix history": "pandas",
     "matrix eol": "NOWHERE",
-    "matrix export": "--out NOWHERE/m.json",
+    "matrix export": "--out NOWHERE/a/file/m.json",
     "matrix import": "NOWHERE",
     "resolve": "pandas",
     "resolve why": "pandas",
