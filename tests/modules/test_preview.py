@@ -251,7 +251,9 @@ class TestTheWayBack:
         (tmp_path / "archives" / self.CACHED).unlink()
         (level, text), _other = self.seen(tmp_path)
         assert level == "refuse"
-        assert text.startswith("a failed transaction could not be undone; driver 1; neither a repository nor a package cache has")
+        assert text.startswith(
+            "a failed transaction could not be undone; driver 1; neither a repository nor a package cache has"
+        )
         (level, text), _other = self.seen(tmp_path, no_way_back=True)
         assert (level, text) == ("warn", "a failed transaction could not be undone: driver 1")
 
