@@ -104,3 +104,14 @@ def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger: Le
     ledger.delete(str(path))
     ledger.restore(str(path))
     assert files.attributes(str(path)) == {"user.label": b"site"}
+
+
+def test_whoever_went_back_to_the_first_content_edited_nothing(ledger: Ledger, path: Path) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(EDITED)
+    ledger.write(str(path), EDITED)
+    path.write_text(BEFORE)
+    assert ledger.write(str(path), OURS)
+    assert ledger.restore(str(path))
+    assert path.read_text() == BEFORE
+    assert not path.with_name("daemon.json.gpusetup-saved").exists()

@@ -99,9 +99,15 @@ class Ledger(Journal):
         self.save()
 
     def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
-        """Note that somebody else changed a file of theirs since we wrote into it: the first content is out of date."""
+        """Note that somebody else changed a file of theirs since we wrote into it: the first content is out of date,
+        unless they went back to it.
+        """
         entry = self.state["files"][path]
-        if entry.get("original") is not None and there is not None and not self._is_as_left(path, there):
+        if entry.get("original") is None or there is None or self._is_as_left(path, there):
+            return
+        if _digest(there) == entry["original"]["sha256"]:
+            entry.pop("edited", None)
+        else:
             entry["edited"] = True
 
     def _is_ours(self, path: str) -> bool:
