@@ -6,6 +6,7 @@ import fnmatch
 import operator
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from gpusetup.components.judge import versions
@@ -305,8 +306,11 @@ def repository_at(name: str, manager: Manager, uris: tuple[str, ...], key: Key) 
     return Source(name=name, kind=manager, uris=uris, key=key)
 
 
-def archive_sources(context: Context, codename: str, components: Iterable[str]) -> Origins:
-    """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
+def archive_sources(context: Context, needed: Iterable[Iterable[str]]) -> Origins:
+    """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's.
+    `needed`: the components that each row of packages lies in.
+    """
+    codename, components = context.facts.os.codename or "", dict.fromkeys(chain.from_iterable(needed))
     entries = []
     for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
         ours = f"/gpusetup-{suite}.sources"  # what an earlier apply added is still wanted

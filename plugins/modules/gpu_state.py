@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: gpu_state
-short_description: Open, record, revert and undo an apply
+short_description: Open, record and undo an apply
 description:
   - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step
     each.
@@ -12,14 +12,13 @@ description:
 options:
   mode:
     description:
-      - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed,
-        C(verified) keeps what the verification of this apply found.
+      - C(begin) opens an apply, C(finish) records it, C(verified) keeps what the verification of this apply found.
       - C(history) tells the applies on record.
       - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links
         and the Python environment, and forgets the host.
     type: str
     required: true
-    choices: [begin, finish, verified, revert, history, removal, stop, clean]
+    choices: [begin, finish, verified, history, removal, stop, clean]
   wanted:
     description: Everything that was asked for; its digest tells whether two applies want the same.
     type: dict
@@ -169,9 +168,6 @@ def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
     if mode == "verified":
         state.verified()
         return {"changed": False}
-    if mode == "revert":
-        restored = state.revert()
-        return {"changed": bool(restored), "restored": restored}
     if mode == "history":
         return dict(state.history(), changed=False)
     if mode == "removal":  # a host without a record has nothing to undo
@@ -201,7 +197,7 @@ def main() -> None:
             mode={
                 "type": "str",
                 "required": True,
-                "choices": ["begin", "finish", "verified", "revert", "history", "removal", "stop", "clean"],
+                "choices": ["begin", "finish", "verified", "history", "removal", "stop", "clean"],
             },
             manager={"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
             wanted={"type": "dict", "default": {}},

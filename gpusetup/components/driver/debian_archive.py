@@ -44,8 +44,7 @@ class DebianArchive:
 
     def sources(self, context: Context) -> Origins:
         """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
-        components = dict.fromkeys(item for row in _rows(context) for item in row.components)
-        return archive_sources(context, context.facts.os.codename or "", components)
+        return archive_sources(context, (row.components for row in _rows(context)))
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules, user space and headers."""

@@ -78,8 +78,7 @@ class UbuntuArchive:
 
     def sources(self, context: Context) -> Origins:
         """Restricted, from the mirror and with the key that the host uses already."""
-        components = dict.fromkeys(item for row in _rows(context) for item in row.components)
-        return archive_sources(context, context.facts.os.codename or "", components)
+        return archive_sources(context, (row.components for row in _rows(context)))
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Server branches; desktop ones are left to desktops."""

@@ -264,10 +264,6 @@ class Lifecycle:
             "simulated": self.machine.simulated is not None,
         }
 
-    def revert(self) -> List[str]:
-        """After a failure: bring back what this apply changed."""
-        return things.revert(self._site()).things
-
     def history(self) -> Dict[str, Any]:
         """Return the applies on record, as much of each as a choice among them needs."""
         apply = self.ledger.state["apply"]
