@@ -12,7 +12,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code, gpu_state
 from ansible_collections.gpusetup.stack.plugins.plugin_utils import shared_code
 
 from bench import modules as sizes
@@ -197,3 +198,16 @@ def test_tasks_answer_the_same_with_kept_code_and_without(tmp_path):
     ]
     assert all("ok=3" in run.stdout and "failed=0" in run.stdout for run in said), said[0].stdout
     assert '"missing"' not in said[0].stdout
+
+
+def test_removal_takes_the_code_away(run_module, tmp_path, monkeypatch):
+    assert gpu_state.CODE == gpu_shared_code.FOLDER, "a module cannot import another one"
+    kept = tmp_path / "code"
+    (kept / "digest").mkdir(parents=True)
+    monkeypatch.setattr(gpu_state, "CODE", str(kept))
+    folder = str(tmp_path / "state")
+    token = owner.take(folder, {"controller": "here", "user": "anna", "run": "1", "home": ""}, "digest")
+    monkeypatch.setattr(gpu_state.lifecycle.Lifecycle, "clean", lambda _self: {"changed": True})
+    failed, result = run_module(gpu_state, host={"state_dir": folder, "owner": token}, manager="apt", mode="clean")
+    assert not failed, result
+    assert not kept.exists()

@@ -103,7 +103,7 @@ class Layouts(Thing):
 
     def aim(self, _wanted: Any) -> str:
         """Say that they change."""
-        return "be cut anew"
+        return "get another layout"
 
     def first(self, state: State) -> Any:
         """Return the layouts before us."""
