@@ -67,12 +67,20 @@ def passes(status: int) -> bool:
     return status >= 500 or status in {408, 425, 429}
 
 
-def fetch(url: str, *, limit: int, patience: float, pause: float = _FIRST_PAUSE, timeout: float = _TIMEOUT) -> bytes:
+def fetch(
+    url: str,
+    *,
+    limit: int,
+    patience: float,
+    pause: float = _FIRST_PAUSE,
+    timeout: float = _TIMEOUT,
+    accept: str = "*/*",
+) -> bytes:
     """Return what is at an address, at most `limit` bytes of it; what does not come whole is asked for again."""
     end = time.monotonic() + patience
     while True:
         try:
-            return _once(url, limit, timeout, max(end, time.monotonic() + timeout))
+            return _once(url, limit, timeout, max(end, time.monotonic() + timeout), accept)
         except _Refused:
             raise
         except Unfetched:
@@ -86,8 +94,8 @@ class _Refused(Unfetched):
     """The server has said no: the same question gets the same answer."""
 
 
-def _once(url: str, limit: int, timeout: float, end: float) -> bytes:
-    with session() as opened, opened.get(url, timeout=timeout, stream=True) as answer:
+def _once(url: str, limit: int, timeout: float, end: float, accept: str) -> bytes:
+    with session() as opened, opened.get(url, timeout=timeout, stream=True, headers={"Accept": accept}) as answer:
         if answer.status_code >= 400:
             trouble = Unfetched if passes(answer.status_code) else _Refused
             raise trouble(f"{answer.status_code} {answer.reason} for {url}")

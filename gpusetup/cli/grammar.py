@@ -49,7 +49,7 @@ _MEASURING = "--python --cuda-home --when-idle --budget --textfile"
 _RARE = {
     "": "--debug --quiet --forks --private-key --ask-vault-pass --vault-password-file --extra-vars"
     " --engine --engine-option",
-    "matrix": "--data --allow-builds",
+    "matrix": "--data --allow-builds --newer --forward",
     "apply": f"{_DRAINING} --resume --no-way-back --stage --keep-driver --recorded --verify",
     "rollback": _DRAINING,
     "verify": f"{_MEASURING} --observations",

@@ -9,6 +9,7 @@ examples:
   gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
   gpusetup matrix --age                              how old the data of each component is
+  gpusetup matrix --newer                            what publishers have beyond it today
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.cli.options import add_output, add_request, add_requirements, not_together
+from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--age", action="store_true", help="show each component's newest version, and how old its data is"
     )
+    add_newer(parser)
     add_output(parser, ("text", "json", "csv", "md"))
 
 
@@ -67,19 +69,22 @@ def run(arguments: argparse.Namespace) -> Exit:
             arguments.out,
         )
         return Exit.DONE
-    if arguments.age and (arguments.requirements or arguments.gpu):
+    if (arguments.age or arguments.newer) and (arguments.requirements or arguments.gpu):
         other = "REQ" if arguments.requirements else "--gpu"
-        raise not_together("--age", other, "it is about all components")
+        raise not_together("--newer" if arguments.newer else "--age", other, "it is about all components")
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
     conclusion = ""
     beside: dict[str, list[str]] = {}
-    if arguments.age:
+    if arguments.age or arguments.newer:
         import datetime as dt
 
         from gpusetup.cli.matrix_age import ages
 
-        name, rows = "age", ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date())
+        name, rows = (
+            "newer" if arguments.newer else "age",
+            ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date(), newer=arguments.newer),
+        )
     elif name:
         from gpusetup.resolve.tables import table_rows
 

@@ -17,9 +17,29 @@ if TYPE_CHECKING:
 _RELEASED = ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
 
 
-def ages(matrix: Matrix, today: dt.date) -> list[dict[str, Any]]:
-    """Return a row for each component: nothing that was published since it was read can be in it."""
-    return [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+def ages(matrix: Matrix, today: dt.date, *, newer: bool = False) -> list[dict[str, Any]]:
+    """Return a row for each component: nothing that was published since it was read can be in it.
+
+    With `newer`, each publisher is asked, and the row tells its first release that the matrix lacks.
+    """
+    rows = [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+    return _compared(rows, today) if newer else rows
+
+
+def _compared(rows: list[dict[str, Any]], today: dt.date) -> list[dict[str, Any]]:
+    from gpusetup.cli.newer import published_of
+
+    lists = published_of(row["component"] for row in rows)
+    for row in rows:
+        listed = lists[row["component"]]
+        if isinstance(listed, str):
+            row |= {"publisher": "not reached", "behind": None}
+            continue
+        lacking = [release for release in listed if release.version > parsed(row["newest"])]
+        first = min((release.date for release in lacking if release.date), default="")
+        behind = (today - dt.date.fromisoformat(first)).days if first else 0 if not lacking else None
+        row |= {"publisher": str(lacking[-1].version) if lacking else row["newest"], "behind": behind}
+    return rows
 
 
 def _components(matrix: Matrix) -> Iterator[tuple[str, MatrixFile, Any]]:

@@ -94,6 +94,12 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("read", "sources read"),
         ("days", "days ago"),
     ),
+    "newer": (
+        ("component", "component"),
+        ("newest", "newest here"),
+        ("publisher", "at its publisher"),
+        ("behind", "days behind"),
+    ),
     "tensorflow": (
         ("tensorflow", "TensorFlow"),
         ("cuda", "CUDA"),

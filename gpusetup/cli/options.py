@@ -73,6 +73,15 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     rules.add_argument("--forward", action="store_true", help="allow forward compatibility (cuda-compat packages)")
 
 
+def add_newer(parser: argparse.ArgumentParser) -> None:
+    """Add `--newer`."""
+    parser.add_argument(
+        "--newer",
+        action="store_true",
+        help="ask PyPI and NVIDIA's list of drivers about releases newer than the matrix",
+    )
+
+
 def add_inventory(parser: argparse.ArgumentParser) -> None:
     """INVENTORY, and what is passed on to Ansible for reaching its hosts."""
     parser.add_argument(

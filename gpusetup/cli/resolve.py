@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.install_text import WAYS, copied, ending
-from gpusetup.cli.options import add_output, add_request, add_requirements, not_together
+from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of
 from gpusetup.errors import Exit
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_requirements(parser)
     add_request(parser)
+    add_newer(parser)
     parser.add_argument("--lock", metavar="FILE", help="also write a lock for plan and apply")
     parser.add_argument(
         "--install",
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Resolve and print."""
-    from gpusetup.resolve.api import resolve
+    from gpusetup.cli.newer import resolve
 
     if arguments.install is not None and (arguments.format != "text" or arguments.facts is not None):
         other = f"--format {arguments.format}" if arguments.format != "text" else "--from"
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     if arguments.facts is not None:
         return _run_classes(arguments, matrix)
-    resolution = resolve(request_of(arguments, matrix), matrix)
+    resolution = resolve(request_of(arguments, matrix), matrix, newer=arguments.newer)
     age = age_warning(matrix)
     if arguments.lock is not None:
         from gpusetup.cli.lock import write_lock

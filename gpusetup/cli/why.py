@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.cli.options import add_output, add_request
+from gpusetup.cli.options import add_newer, add_output, add_request
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import BadInputError, Exit, NoStackError
@@ -124,6 +124,7 @@ def _chosen_text(resolution: Resolution, component: str) -> str:
 def add_why_not_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_subject(parser, "NAME=VERSION")
+    add_newer(parser)
 
 
 def run_why_not(arguments: argparse.Namespace) -> Exit:
@@ -133,7 +134,7 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
       gpusetup why-not cuda=13.1 --gpu v100
       gpusetup why-not torch=2.6.0 --gpu 'rtx 5090'
     """
-    from gpusetup.resolve.api import resolve
+    from gpusetup.cli.newer import resolve
 
     matrix = load_matrix()
     wish = split_subject(arguments)
@@ -147,7 +148,9 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     try:
-        resolution = resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
+        resolution = resolve(
+            msgspec.structs.replace(request, requirements=(*others, wish)), matrix, newer=arguments.newer
+        )
     except NoStackError as error:
         found = error.to_document()
         conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])

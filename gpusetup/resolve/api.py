@@ -14,6 +14,7 @@ from gpusetup.model.stack import Resolution
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
+from gpusetup.resolve.naming import last_before, published_versions
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
@@ -160,6 +161,18 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
         told = conflict(alone, minimal_conflict(alone.problem()))
         text = f"the newest {wish.component} is {newest}, and no older one fits either"
         yield [item | {"text": text} if item["text"] == f"{named} was asked for" else item for item in told]
+
+
+def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
+    """Return the wishes for releases newer than the matrix, each with the newest release that the matrix knows."""
+    space = build(matrix, request)
+    found = []
+    for wish in request.requirements:
+        bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
+        if bounds and wish.component != "python":
+            last = last_before(published_versions(space, wish.component), wish.component, bounds)
+            found += [(wish, last)] if last else []
+    return found
 
 
 def fits(request: Request, matrix: Matrix) -> bool:

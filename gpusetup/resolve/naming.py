@@ -12,6 +12,8 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from packaging.version import Version
+
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import MatrixFile, Record, Rule
@@ -57,6 +59,16 @@ def published_versions(space: Space, component: str) -> list[str]:
     if component == "driver":
         return sorted((item.version for item in space.matrix.driver.versions if item.platform == "linux"), key=nv)
     return sorted({value.version for value in space.values[component]}, key=parsed)
+
+
+def last_before(published: list[str], component: str, wanted: list[Version]) -> str:
+    """Return the newest known release when all wanted ones are newer: for a driver, also that of its branch alone."""
+    branch = [text for text in published if parsed(text).major == wanted[0].major] if component == "driver" else []
+    same = all(bound.major == wanted[0].major for bound in wanted)
+    for known in (published, branch if same else []):
+        if known and all(bound > parsed(known[-1]) for bound in wanted):
+            return known[-1]
+    return ""
 
 
 def nearest(published: list[str], wanted: str) -> list[str]:

@@ -10,7 +10,7 @@ from gpusetup.model.request import LibraryCandidates
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
-from gpusetup.resolve.naming import label, listed, nearest, only_module, published_versions, span, title
+from gpusetup.resolve.naming import label, last_before, listed, nearest, only_module, published_versions, span, title
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -81,12 +81,9 @@ def _limit_of_matrix(published: list[str], bounds: list[str], component: str) ->
     wanted = [parsed(bound) for bound in bounds]
     if all(bound < parsed(published[0]) for bound in wanted):
         return f"{title(component)} older than {published[0]}"
-    if all(bound > parsed(published[-1]) for bound in wanted):
-        return f"{title(component)} newer than {published[-1]}"
-    branch = [text for text in published if component == "driver" and parsed(text).major == wanted[0].major]
-    if branch and all(bound.major == wanted[0].major and bound > parsed(branch[-1]) for bound in wanted):
-        return f"driver of R{wanted[0].major} newer than {branch[-1]}"
-    return ""
+    last = last_before(published, component, wanted)
+    of_branch = f" of R{wanted[0].major}" if last and last != published[-1] else ""
+    return f"{title(component)}{of_branch} newer than {last}" if last else ""
 
 
 def _builds_of(context: Context, release: str) -> list[str]:

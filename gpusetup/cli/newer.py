@@ -1,0 +1,177 @@
+"""Releases newer than the matrix: what their publishers list (`--newer`), and an answer that is marked unconfirmed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import DecodeError, json
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+
+from gpusetup.cli.output import say
+from gpusetup.errors import NoStackError
+from gpusetup.model.request import Requirement
+from gpusetup.resolve.domains import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packaging.version import Version
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import Resolution
+
+_DRIVERS = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
+_DISTRIBUTIONS = {
+    "cuda": ("cuda-toolkit",),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x"),
+}
+"""What a component is called on PyPI, where it is called otherwise there."""
+_JSON = "application/vnd.pypi.simple.v1+json"
+_LIMIT, _PATIENCE, _AT_ONCE = 64 << 20, 20.0, 8
+
+
+class Release(NamedTuple):
+    """A release as its publisher lists it."""
+
+    version: Version
+    date: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.version}" + (f" of {self.date}" if self.date else "") + f" ({self.where})"
+
+
+def published(component: str) -> list[Release]:
+    """Return the releases that the publisher of a component lists, oldest first; Unfetched when it cannot be asked."""
+    if component == "driver":
+        found = _drivers()
+    else:
+        names = _DISTRIBUTIONS.get(component, (component,))
+        found = [release for name in names for release in _on_index(name)]
+    return sorted(found)
+
+
+def published_of(components: Iterable[str]) -> dict[str, list[Release] | str]:
+    """Return the releases of several components, or why the publisher of one cannot be asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from gpusetup.bootstrap.web import Unfetched
+
+    def one(component: str) -> list[Release] | str:
+        try:
+            return published(component)
+        except Unfetched as error:
+            return str(error)
+
+    components = list(components)
+    say(f"asking the publishers of {len(components)} components")
+    with ThreadPoolExecutor(_AT_ONCE) as workers:
+        return dict(zip(components, workers.map(one, components), strict=True))
+
+
+def _read(url: str, accept: str) -> Any:
+    from gpusetup.bootstrap import web
+    from gpusetup.bootstrap.web import Unfetched
+
+    try:
+        return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_PATIENCE, accept=accept))
+    except DecodeError as error:
+        raise Unfetched(f"{url} did not answer in JSON") from error
+    except Unfetched as error:
+        status = str(error) if str(error)[:3].isdigit() else f"{urlsplit(url).hostname} did not answer"
+        raise Unfetched(status) from error
+
+
+def _drivers() -> list[Release]:
+    from gpusetup.bootstrap.web import Unfetched
+
+    listed = _read(_DRIVERS, "application/json")
+    try:
+        return [
+            Release(parsed(one["release_version"]), one.get("release_date", ""), _DRIVERS)
+            for branch in listed.values()
+            for one in branch["driver_info"]
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unfetched(f"{_DRIVERS} is not NVIDIA's list of drivers: {error!r}") from error
+
+
+def _on_index(name: str) -> list[Release]:
+    """Return the final releases of a distribution that nobody withdrew, each with the day of its first file."""
+    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+    from packaging.version import InvalidVersion
+
+    unread = (AttributeError, KeyError, TypeError, InvalidSdistFilename, InvalidVersion, InvalidWheelFilename)
+    url = f"{os.environ.get('PIP_INDEX_URL', 'https://pypi.org/simple').rstrip('/')}/{name}/"
+    listed = _read(url, _JSON)
+    days: dict[Version, str] = {}
+    for file in listed.get("files", ()) if isinstance(listed, dict) else ():
+        try:
+            of = parse_wheel_filename if file["filename"].endswith(".whl") else parse_sdist_filename
+            version = of(file["filename"])[1]
+        except unread:
+            continue  # a form of file that no installer takes any more
+        if not (version.is_prerelease or file.get("yanked")):
+            day = str(file.get("upload-time") or "")[:10]
+            days[version] = min(day, days.get(version, day))
+    return [Release(version, day, f"{name} on the package index") for version, day in days.items()]
+
+
+def resolve(request: Request, matrix: Matrix, *, newer: bool) -> Resolution:
+    """Resolve; with `newer`, a release that only its publisher knows counts as the nearest one that the matrix knows.
+
+    Without it, the conflict names `--newer` where the matrix ends before what was asked for.
+    """
+    from gpusetup.resolve import api
+
+    try:
+        return api.resolve(request, matrix)
+    except NoStackError as error:
+        beyond = api.beyond(request, matrix)
+        if not beyond:
+            raise
+        if not newer:
+            raise _with_suggestion(error, "ask its publisher: the same command with --newer") from error
+        wishes, told = list(request.requirements), list[str]()
+        for wish, last in beyond:
+            taken, text = _taken_for(wish, last, matrix)
+            if taken is None:
+                raise _with_suggestion(error, text) from error
+            wishes[wishes.index(wish)] = taken
+            told.append(text)
+    found = api.resolve(replace(request, requirements=tuple(wishes)), matrix)
+    return replace(found, warnings=(*told, *found.warnings))
+
+
+def _taken_for(wish: Requirement, last: str, matrix: Matrix) -> tuple[Requirement | None, str]:
+    from gpusetup.bootstrap.web import Unfetched
+
+    say(f"asking the publisher of {wish.component}")
+    try:
+        known = published(wish.component)
+    except Unfetched as error:
+        return None, f"try --newer again later: the publisher of {wish.component} could not be asked ({error})"
+    wanted = SpecifierSet(wish.specifier)
+    found = [release for release in known if release.version in wanted]
+    if not found:
+        newest = f"; its newest release is {known[-1]}" if known else ""
+        return None, f"wait for it: the publisher does not list {wish} either{newest}"
+    return Requirement(component=wish.component, specifier=f"=={last}"), (
+        f"unconfirmed: {wish.component} {found[-1]} is newer than the matrix of {matrix.date}; "
+        f"this answer is that for {wish.component} {last}, its nearest known release"
+    )
+
+
+def _with_suggestion(error: NoStackError, text: str) -> NoStackError:
+    document = error.to_document()
+    suggestions = (*document.get("suggestions", ()), text)
+    hint = "; or ".join(suggestions) if document.get("suggestions") else text
+    return NoStackError(
+        error.reference, error.message, document={**document, "suggestions": suggestions}, note=error.note, hint=hint
+    )
