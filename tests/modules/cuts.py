@@ -415,7 +415,7 @@ class _Job:
 
 def _changes_packages(words: list[str]) -> bool:
     lock = "versionlock" in words and "--help" not in words
-    return "--set-selections" in words or lock or "module" in words
+    return lock or any(word in words for word in ("--set-selections", "module", "addlock", "removelock"))
 
 
 def _build(environment: venv.Environment) -> None:

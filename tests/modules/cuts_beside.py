@@ -1,5 +1,5 @@
-"""More hosts to cut: what stands beside a driver on SUSE, and Red Hat's packages with a driver of a `.run` file under
-systemd-boot.
+"""More hosts to cut: SUSE's packages and what stands beside a driver there, and Red Hat's packages with a driver of a
+`.run` file under systemd-boot.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     rdma,
     runfile,
     runfile_install,
+    zypper,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, names
@@ -29,6 +30,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
 
 from tests.modules.cuts import Host
 from tests.modules.rpm_host import RpmHost
+from tests.modules.zypper_host import ZypperHost
 
 if TYPE_CHECKING:
     import pytest
@@ -38,17 +40,22 @@ UNINSTALLER = "/usr/bin/nvidia-uninstall"
 
 
 class Beside(Host):
-    """RDMA, IMEX, a licence, figures, desktops; the kernel's argument by pbl."""
+    """Packages of zypper, RDMA, IMEX, a licence, figures, desktops; the kernel's argument by pbl."""
 
-    what = "of what stands beside a driver, on SUSE,"
+    what = "of packages of zypper and what stands beside a driver"
+    manager = "zypper"
     lacks = ()
     wishes = (
-        {"p2pdma": False, "nodes": ["127.0.0.1"], "channels": 1, "token": "one", "listen": "", "size": "1x1"},
-        {"p2pdma": True, "nodes": ["127.0.0.1", "x"], "channels": 2, "token": "two", "listen": "", "size": "2x2"},
+        {"p2pdma": False, "nodes": ["127.0.0.1"], "channels": 1, "token": "one", "size": "1x1", "cuda": "0:12-1"},
+        {"p2pdma": True, "nodes": ["127.0.0.1", "x"], "channels": 2, "token": "two", "size": "2x2", "cuda": "0:13-1"},
     )
 
     def _stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rpms = ZypperHost({"bash": "0:5-1"}, {"cuda": ["0:12-1", "0:13-1"], "libx": ["0:1-1"]})
+        rpms.stand_in(monkeypatch)
         super()._stand_in(monkeypatch)
+        self.memory.packages = rpms  # type: ignore[assignment]
+        monkeypatch.setattr(zypper.probe_packages, "zypper_locks", lambda *_words: sorted(self.memory.packages.locked))
         self.programs.update({"pbl": self._pbl, "nvidia-smi": self._smi, "udevadm": lambda _words: (0, "", "")})
         self.memory.more.update(line={"quiet": ""}, limit="8388608")
         owned = (
@@ -101,6 +108,7 @@ class Beside(Host):
     def work(self, wish: dict[str, Any]) -> None:
         """Do what the roles do, in their order."""
         env = process.environment()
+        self.run_packages(("cuda", wish["cuda"]), ("libx", ""), hold=["cuda"])
         self._nouveau("present")._argument(True)
         ledger = Ledger(self.state)
         licence.write(ledger, wish["token"], 1)

@@ -1,4 +1,4 @@
-"""The host in memory answers as dnf 4 and rpm themselves do, and zypper comes to the same where it is asked the same."""
+"""The hosts in memory answer as dnf 4, zypper and rpm themselves do; both come to the same where they are asked the same."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.zypper imp
 
 from tests.modules import real_rpm
 from tests.modules.rpm_host import RpmHost, wish
+from tests.modules.zypper_host import ZypperHost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +32,12 @@ class Case:
     then: dict[str, str | None] = field(default_factory=dict)
     """What is different after the transaction, planned or not; None: is gone."""
     installed: dict[str, str] = field(default_factory=lambda: dict(THERE))
-    zypper: bool = True
-    """Whether zypper does the same."""
+    by: tuple[type[RpmHost], ...] = (RpmHost, ZypperHost)
+    """Who does this."""
+    locked: tuple[str, ...] = ()
 
-    def stand_in(self) -> RpmHost:
-        return RpmHost(
+    def stand_in(self, kind: type[RpmHost] = RpmHost) -> RpmHost:
+        return kind(
             dict(self.installed), {name: list(several) for name, several in OFFERED.items()}, uninstallable={"broken"}
         )
 
@@ -58,22 +60,28 @@ CASES = [
     Case("a removal alone", [], ["old"], then={"old": None}),
     Case(
         "install and remove in one script, of which one is not offered: the rest is done all the same",
-        [wish("cuda"), wish("driver", "0:3-1")], ["old"], planned=False, then={"cuda": "0:12-1", "old": None}, zypper=False,
+        [wish("cuda"), wish("driver", "0:3-1")], ["old"], planned=False, then={"cuda": "0:12-1", "old": None}, by=(RpmHost,),
     ),
     Case(
         "install and remove in one script, and what would come lacks something: nothing is done",
-        [wish("broken")], ["old"], planned=False, zypper=False,
+        [wish("broken")], ["old"], planned=False, by=(RpmHost,),
     ),
     Case(
         "install and remove in one script, and of what would come one lacks something: nothing is done either",
-        [wish("cuda"), wish("broken")], ["old"], planned=False, zypper=False,
+        [wish("cuda"), wish("broken")], ["old"], planned=False, by=(RpmHost,),
     ),
+    Case("what is locked", [wish("driver", "0:2-1"), wish("cuda")], locked=("driver",), by=(ZypperHost,)),
+    Case("what is locked goes", [wish("cuda")], ["driver"], locked=("driver",), by=(ZypperHost,)),
+    Case("beside what is locked", [wish("cuda")], ["old"], then={"cuda": "0:12-1", "old": None}, locked=("driver",), by=(ZypperHost,)),
 ]  # fmt: skip
+OF_DNF = [case for case in CASES if RpmHost in case.by]
+OF_ZYPPER = [case for case in CASES if ZypperHost in case.by]
 
 
 def outcome(case: Case, host: Any) -> bool:
     """Plan it and do it; say whether the plan led to all of it."""
     before = host.installed()
+    host.hold(case.locked)
     try:
         planning.plan_for(host, case.install, case.remove, before)
         planned = True
@@ -83,15 +91,22 @@ def outcome(case: Case, host: Any) -> bool:
     return planned
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", OF_DNF, ids=lambda case: case.name)
 def test_of_the_stand_in(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     host = case.stand_in()
     host.stand_in(monkeypatch)
     assert (outcome(case, Dnf()), host.installed) == (case.planned, case.expected())
 
 
+@pytest.mark.parametrize("case", OF_ZYPPER, ids=lambda case: case.name)
+def test_of_the_stand_in_for_zypper(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = case.stand_in(ZypperHost)
+    host.stand_in(monkeypatch)
+    assert (outcome(case, Zypper()), host.installed) == (case.planned, case.expected())
+
+
 @real_rpm.NEEDED
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", OF_DNF, ids=lambda case: case.name)
 def test_of_dnf(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     host = real_rpm.RealRpm(tmp_path, case.stand_in())
     host.use(monkeypatch)
@@ -99,7 +114,7 @@ def test_of_dnf(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @real_rpm.NEEDED
-@pytest.mark.parametrize("case", [case for case in CASES if case.zypper], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", OF_ZYPPER, ids=lambda case: case.name)
 def test_of_zypper(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     host = real_rpm.RealRpm(tmp_path, case.stand_in())
     host.use(monkeypatch)

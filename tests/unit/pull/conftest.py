@@ -59,6 +59,14 @@ def report(host, number=1, state="done", **fields):
     return told | {"kind": "h100", "state": state} | fields
 
 
+@pytest.fixture(autouse=True, scope="package")
+def threads():
+    """Refuse a thread that outlives the tests: a lease that nobody gave back, a server that nobody stopped."""
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
 @pytest.fixture
 def collector(tmp_path):
     asked = Asked(tmp_path)

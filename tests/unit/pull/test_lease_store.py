@@ -94,7 +94,9 @@ def test_a_member_that_dies_while_hosts_ask_is_passed_over_and_nothing_is_overdr
             one.join()
         assert sum(isinstance(lease, Lease) for lease in got.values()) >= 1
         assert most[0] <= 3
-        assert isinstance(patiently(budget, "after", ""), Lease), "two of three go on"
+        after = patiently(budget, "after", "")
+        assert isinstance(after, Lease), "two of three go on"
+        after.give_back()
         processes[1].kill()
         leases_timeout = leases._TIMEOUT
         leases._TIMEOUT = 3.0
@@ -200,7 +202,9 @@ def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, co
     stopped = take(budget, "gpu99", "", None, locks[1].digest)
     assert isinstance(stopped, Refused)
     assert "the fleet stops" in stopped.text
-    assert isinstance(take(replace(budget, failures=2), "gpu99", "", None, locks[1].digest), Lease)
+    allowed = take(replace(budget, failures=2), "gpu99", "", None, locks[1].digest)
+    assert isinstance(allowed, Lease)
+    allowed.give_back()
 
 
 def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, collector, keys, locks, store, tmp_path):  # noqa: F811
