@@ -140,7 +140,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             driver, pins = _as_applied(applied), applied.pins
         elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
-            pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" else ()
+            pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" and driver.hold else ()
         if driver is not None:
             notes, persistence = driver.notes, driver.persistence and settings.persistence
             signer, reasons = driver.signer, _built_reasons(driver)

@@ -31,7 +31,7 @@ written:
 import os
 import re
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -111,26 +111,6 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
     return found
 
 
-def obsolete(ledger: Ledger, wanted: sources.Written) -> List[str]:
-    """Return our own source, key and preference files that nobody wants any more."""
-    layout = sources.Layout()
-    folders = (
-        layout.apt_sources, layout.apt_keys, layout.apt_logins, layout.dnf_repos, layout.zypper_repos,
-        layout.zypper_logins, layout.rpm_keys,
-    )  # fmt: skip
-    mine = [
-        path
-        for path, entry in (ledger.state["files"] or {}).items()
-        if entry.get("original") is None and entry.get("present", True)
-    ]
-    mine = [
-        path
-        for path in mine
-        if os.path.dirname(path) in folders or path == os.path.join(layout.apt_preferences, "gpusetup")
-    ]
-    return sorted(path for path in mine if path not in wanted)
-
-
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
@@ -147,7 +127,7 @@ def main() -> None:
         for path, text in sorted(changes.items()):
             if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)
-        written += [path for path in obsolete(ledger, wanted) if ledger.restore(path)]
+        written += [path for path in sources.obsolete(ledger.state["files"], wanted) if ledger.restore(path)]
         if not module.check_mode:
             local_repository.sweep(request["state_dir"], request["sources"])
     except (failure.HostFailure, OSError) as stop:

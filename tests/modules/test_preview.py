@@ -12,6 +12,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     runfile,
     space,
 )
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
@@ -122,6 +123,31 @@ def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path: Path, m
 
     monkeypatch.setattr(preview.sources, "preferences", read_only)
     assert "/etc/x" in refusals(look(tmp_path, "dnf", ("driver", "2-1")))["GS-472"]
+
+
+def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, root, seen = DebHost({"bash": "5"}, {"driver": ["1"]}), tmp_path / "root", []
+    host.stand_in(monkeypatch)
+    monkeypatch.setattr(preview.sources.Layout.__init__, "__defaults__", (str(root),))
+    pins = root / "etc/apt/preferences.d"
+    pins.mkdir(parents=True)
+    (pins / "theirs").write_text("Package: *\nPin: origin x\nPin-Priority: 1\n")
+    Ledger(str(tmp_path / "state")).write(
+        str(pins / "gpusetup"), "# Written by gpusetup.\nPackage: \nPin: version 1*\n"
+    )
+
+    def refresh(_self: Any) -> list[str]:
+        (folder,) = tmp_path.glob("gpusetup-preview-*")
+        seen.extend(os.listdir(folder / "etc/apt/preferences.d"))
+        return []
+
+    monkeypatch.setattr(preview.planning.Apt, "refresh", refresh)
+    assert not look(tmp_path, "apt", ("driver", "1"), pins=[{"packages": [], "version": "1*", "priority": 1001}])[
+        "refused"
+    ]
+    assert seen == ["theirs"]
 
 
 def test_a_look_that_breaks_off_looks_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

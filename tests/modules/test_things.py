@@ -6,7 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_entries, lifecycle, process, things
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    boot_entries,
+    lifecycle,
+    process,
+    things,
+    transaction,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.journal import Journal, Thing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import FILE, Ledger
@@ -48,6 +54,27 @@ def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(
     assert list(differences(before, seen(host), "")) != []
     with pytest.raises(HostFailure):
         host.run_packages(("nowhere", "1"))
+    assert list(differences(before, seen(host), "")) == []
+
+
+def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert host.run("apply") is None
+    before, packages = seen(host), host.memory.packages
+    change = packages.stream
+
+    def switches_off(*words: Any, **named: Any) -> Any:
+        installed = dict(packages.installed)
+        answer = change(*words, **named)
+        if packages.installed != installed:
+            host.memory.enabled.discard("driver.service")
+            host.memory.active.discard("driver.service")
+        return answer
+
+    monkeypatch.setattr(packages, "stream", switches_off)
+    monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "it does not compile")
+    assert isinstance(host.run("update"), HostFailure)
     assert list(differences(before, seen(host), "")) == []
 
 

@@ -151,6 +151,8 @@ class Journal:
         self.state = _filled(_kept(self.path))
         self._seen = files.digest(files.read_bytes(self.path) or b"")
         self._swept = False
+        self.goes_back = False
+        """Whether what changes from here on only comes back: no change of the apply under way, which `revert` ends."""
 
     def save(self) -> None:
         """Write the state in one step, if there is anything new in it."""
@@ -292,7 +294,7 @@ class Journal:
     def _keep_for_revert(self, key: str, before: Any, noted: List[Any]) -> None:
         """Keep what this apply found, and what was on record, before its first change of a thing."""
         apply = self.state["apply"]
-        if apply.get("id") is None or apply.get("finished"):
+        if apply.get("id") is None or apply.get("finished") or self.goes_back:
             return
         if self.state["previous"].get("apply") != apply["id"]:
             self.state["previous"] = {"apply": apply["id"], "things": []}

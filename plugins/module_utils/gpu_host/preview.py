@@ -53,6 +53,7 @@ class Preview:
         self.folder = ""
         self.fetched: Optional[List[str]] = None
         self.way = way_back.NOTHING
+        self.leaving: List[str] = []
 
     def find(self, level: str, identity: str, text: str, hint: str = "", reference: str = "") -> None:
         """Add a finding: refuse, warn or info."""
@@ -102,7 +103,8 @@ class Preview:
         plain.require()
         installed = plain.installed()
         wishes, removals = planning.wanted(self.params, installed, plain.architecture())
-        wishes += planning.lost(self.params, installed, self._record(plain), wishes)
+        record = self._record(plain)
+        wishes += planning.lost(self.params, installed, record, wishes)
         todo = packages.unmet(wishes, installed)
         answer["installed"] = {
             packages.key(wish): versions.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
@@ -114,7 +116,7 @@ class Preview:
             hint = "set gpu_driver_replace_runfile to remove it first with its own uninstaller; this cannot be undone"
             self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
         asked = self.params["candidates"]
-        host = self._repositories(answer) if todo or removals or asked else None
+        host = self._repositories(answer, record["files"]) if todo or removals or asked else None
         if host is not None and (wishes or removals):
             try:
                 self._simulate(host, wishes, removals, installed, answer)
@@ -153,7 +155,7 @@ class Preview:
 
     # repositories
 
-    def _repositories(self, answer: Dict[str, Any]) -> Optional[planning.Manager]:
+    def _repositories(self, answer: Dict[str, Any], kept: Dict[str, Any]) -> Optional[planning.Manager]:
         """Build the throw-away state, fetch the metadata with signatures checked; None when a source is refused."""
         layout = sources.Layout(self.folder)
         known = probe_sources.collect(self.machine.host)
@@ -178,8 +180,10 @@ class Preview:
             for path, (content, mode) in written.items():
                 files.write_atomically(path, content, mode)
             signers.update(path.replace(self.folder, "", 1) for path in written)
-        for path, (content, mode) in sources.preferences(self.params["pins"], layout).items():
+        pins = sources.preferences(self.params["pins"], layout)
+        for path, (content, mode) in pins.items():
             files.write_atomically(path, content, mode)
+        self.leaving = sources.obsolete(kept, signers | {path.replace(self.folder, "", 1) for path in pins})
         for entry in (
             sources.conflicts(ours, known, self.params["replace"], signers) if self.params["manager"] == "apt" else []
         ):
@@ -223,14 +227,14 @@ class Preview:
                 self.find("info", "other-repository", line)
 
     def _copy_host_sources(self, origin: str, target: str, suffixes: Tuple[str, ...]) -> None:
-        """Copy the host's own sources, without the entries that are to be switched off; ours win over the same file
-        name.
+        """Copy the host's own sources, without the entries that are to be switched off and what an apply takes away;
+        ours win over the same file name.
         """
         for name in sorted(os.listdir(origin)) if os.path.isdir(origin) else []:
             place = os.path.join(target, name)
-            if not name.endswith(suffixes) or os.path.exists(place):
-                continue
             path = os.path.join(origin, name)
+            if not name.endswith(suffixes) or os.path.exists(place) or path in self.leaving:
+                continue
             text = files.read_text(path) or "" if os.path.isfile(path) else ""
             replaced = self.params["replace"] if name.endswith((".list", ".sources", ".repo")) else []
             kept = sources.without(name, text, replaced) if replaced else text

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union
 
 from . import fetch, files, logins, openpgp
 from .failure import HostFailure
@@ -25,6 +25,7 @@ class Layout:
         self.apt_keys = os.path.join(root, "etc/apt/keyrings")
         self.apt_logins = os.path.join(root, "etc/apt/auth.conf.d")
         self.apt_preferences = os.path.join(root, "etc/apt/preferences.d")
+        self.apt_pins = os.path.join(self.apt_preferences, "gpusetup")
         self.dnf_repos = os.path.join(root, "etc/yum.repos.d")
         self.zypper_repos = os.path.join(root, "etc/zypp/repos.d")
         self.zypper_logins = os.path.join(root, "etc/zypp/credentials.d")
@@ -228,18 +229,34 @@ def _repo_file(
 
 def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
     """Return {path: (content, mode)} of apt's preferences."""
-    if not pins:
-        return {}
     stanzas = []
     for pin in pins:
+        if not pin["packages"]:
+            continue  # apt reads no preference at all where one is of no package
         rule = next((f"{kind} {pin[kind]}" for kind in ("version", "release") if pin.get(kind)), None)
         rule = rule or 'origin "{}"'.format(pin.get("origin") or "")
         values = [" ".join(pin["packages"]), rule, str(int(pin["priority"]))]
         if any(re.search(r"[\x00-\x1f]", value) for value in values):
             raise HostFailure("GS-444", "a package pin has control characters in it")
         stanzas.append("Package: {}\nPin: {}\nPin-Priority: {}\n".format(*values))
-    path = os.path.join(layout.apt_preferences, "gpusetup")
-    return {path: ("# Written by gpusetup.\n" + "\n".join(stanzas), 0o644)}
+    return {layout.apt_pins: ("# Written by gpusetup.\n" + "\n".join(stanzas), 0o644)} if stanzas else {}
+
+
+def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> List[str]:
+    """Return our own source, key and preference files on record that nobody wants any more."""
+    layout = Layout()
+    folders = (
+        layout.apt_sources, layout.apt_keys, layout.apt_logins, layout.dnf_repos, layout.zypper_repos,
+        layout.zypper_logins, layout.rpm_keys,
+    )  # fmt: skip
+    return sorted(
+        path
+        for path, entry in kept.items()
+        if entry.get("original") is None
+        and entry.get("present", True)
+        and (os.path.dirname(path) in folders or path == layout.apt_pins)
+        and path not in wanted
+    )
 
 
 def conflicts(

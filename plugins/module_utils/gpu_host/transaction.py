@@ -302,6 +302,7 @@ class Transaction:
 
     def _roll_back(self, before: Installed, failure: HostFailure) -> NoReturn:
         """Bring the packages back to what they were, then fail with the first cause."""
+        self.ledger.goes_back = True
         failure = self._with_build_error(failure)
         log = files.read_bytes((failure.result.get("build") or {}).get("log", "/nonexistent"))
         if log:

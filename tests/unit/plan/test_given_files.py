@@ -78,6 +78,7 @@ def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(planne
     assert variables.gpu_driver_runfile == RUN
     assert variables.gpu_driver_runfile_sha256 == "a" * 64
     assert variables.gpu_driver_packages == ()
+    assert variables.gpu_repo_pins == (), "a preference of no package ends every apt command"
     assert {"dkms", "linux-headers-amd64"} <= {item.name for item in variables.gpu_packages_prerequisites}
     assert plan.stack is not None
     assert plan.stack.driver is not None
