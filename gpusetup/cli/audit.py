@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise BadInputError("GS-942", f"there is no audit log in {home}", path="DIR", hint="give a collector's folder")
     found = read(home, arguments.head or "")
     wanted = tuple(line for line in found.lines if _wanted(line, arguments))[-arguments.last :]
+    if not wanted and not found.troubles and (arguments.host or arguments.run):
+        raise _nothing_of(arguments, found.lines)
     audit = Audit(
         ok=not found.troubles, path=str(home / FILE), head=found.head, lines=wanted, troubles=found.troubles,
         notes=found.notes,
@@ -55,6 +57,21 @@ def run(arguments: argparse.Namespace) -> Exit:
     text = output.json_text(audit) if arguments.format == "json" else _text(audit, proves=arguments.verify)
     output.write_answer(text, arguments.out)
     return Exit.VERIFY_FAILED if arguments.verify and not audit.ok else Exit.DONE
+
+
+def _nothing_of(arguments: argparse.Namespace, lines: tuple[AuditLine, ...]) -> BadInputError:
+    import difflib
+
+    option, asked = ("--host", arguments.host) if arguments.host else ("--run", arguments.run)
+    if arguments.host:
+        known = dict.fromkeys(name for line in lines for group in line.groups for name in unfolded(group.hosts))
+    else:
+        known = dict.fromkeys(line.run for line in lines)
+    near = difflib.get_close_matches(asked, known, n=3)
+    return BadInputError(
+        "GS-942", f"the audit log has nothing of {asked}", path=option,
+        hint=f"did you mean {', '.join(near)}?" if near else "gpusetup fleet audit shows what the log has",
+    )  # fmt: skip
 
 
 def _wanted(line: AuditLine, arguments: argparse.Namespace) -> bool:

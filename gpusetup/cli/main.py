@@ -116,7 +116,10 @@ def _run(argv: list[str]) -> Exit:
 def _told(error: GpuSetupError, form: str = "text") -> Exit:
     """Print a failure, and return its exit code."""
     from gpusetup.cli.output import print_error
+    from gpusetup.doctor.references import explained
 
+    if not error.hint and (known := explained(error.reference)):
+        error.hint = known.fix
     try:
         print_error(error, form)
         sys.stdout.flush()

@@ -109,6 +109,8 @@ ROWS = [
     ("plan --batch nine", 3, "is not a batch size"),
     ("lock --hashes torch", 3, "hashes need one Python version"),
     ("resolve torch --lock bytes.ini/x", 3, "cannot write"),
+    ("bundle --verify .", 3, "cannot read the manifest"),
+    ("fleet audit --host gpu99", 3, "has nothing of gpu99"),
 ]
 
 
@@ -119,6 +121,7 @@ def test_bad_input_is_refused_in_words(words: str, code: int, told: str, tmp_pat
     found = shell(f"{GPUSETUP} {words}", tmp_path)
     assert found[0] == code, found
     assert told in found[2], found
+    assert "error: " not in found[2] or "\nhint: " in found[2], found
 
 
 @pytest.mark.parametrize(

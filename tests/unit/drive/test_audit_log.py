@@ -197,6 +197,24 @@ def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(
     assert main(["fleet", "audit", str(log / "nowhere")]) == 3
 
 
+@pytest.mark.parametrize(("option", "asked"), [("--host", "nope"), ("--run", "nope")])
+def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(
+    log: Path, capsys: pytest.CaptureFixture[str], option: str, asked: str
+) -> None:
+    assert main(["fleet", "audit", str(log), option, asked]) == 3
+    assert f"the audit log has nothing of {asked}" in capsys.readouterr().err
+    write(log, lines(log)[:-1])
+    assert main(["fleet", "audit", str(log), option, asked, "--verify"]) == 8
+
+
+def test_a_name_with_a_slip_brings_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with on_record(_session(tmp_path), "apply", {"gpu07": "driver 580"}, dict, lambda _text: None):
+        pass
+    assert main(["fleet", "audit", str(tmp_path), "--host", "gpu07"]) == 0
+    assert main(["fleet", "audit", str(tmp_path), "--host", "gpu08"]) == 3
+    assert "did you mean gpu07?" in capsys.readouterr().err
+
+
 def test_a_collectors_tokens_and_offers_are_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "collector"
     assert main(["fleet", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
