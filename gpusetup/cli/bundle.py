@@ -16,6 +16,7 @@ examples:
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,9 @@ from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
+    from gpusetup.model.bundle import BundledSystem
     from gpusetup.model.documents import SystemWanted
     from gpusetup.supply.choosing import Supply
 
@@ -162,8 +165,8 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     if key is None:
         from gpusetup.model.documents import BundleWanted
 
-        json = arguments.format == "json"
-        text = output.json_text(BundleWanted(systems=tuple(wanted))) if json else "\n".join(map(_in_full, wanted))
+        as_json = arguments.format == "json"
+        text = output.json_text(BundleWanted(systems=tuple(wanted))) if as_json else "\n".join(map(_in_full, wanted))
         output.write_answer(text, None)
     return key is not None
 
@@ -254,14 +257,29 @@ def _told(folder: Path, arguments: argparse.Namespace) -> Exit:
         f"manifest sha256 {digest}",
     ]
     if not arguments.check and manifest.systems:
-        keys = {key: 0 for system in manifest.systems.values() for key in (system.fingerprint,)}
-        keys |= {key: 0 for system in manifest.systems.values() for key in system.vendors}
-        lines += ["", "copy the folder to each host or serve it, and say in the inventory:",
-                  "gpusetup_source=/srv/bundle            # or https://…",
-                  f"gpusetup_source_fingerprints={','.join(keys)}",
-                  "gpusetup_python_links=/srv/bundle/python   # or https://…/python/"]  # fmt: skip
+        lines += ["", "copy the folder to each host or serve it, and say in the inventory:"]
+        lines += _variables(manifest.systems)
     elif not arguments.check:
         lines += ["", "serve the folder, then:",
                   f"gpusetup cloud-init … --source URL --manifest {folder / MANIFEST} > user-data"]  # fmt: skip
     output.write_answer("\n".join(lines), None)
     return Exit.DONE
+
+
+def _variables(systems: Mapping[str, BundledSystem]) -> list[str]:
+    """Return the lines of an inventory; a distribution's own packages are one more repository."""
+    from gpusetup.supply.choosing import ARCHIVE
+
+    own = {name: system for name, system in systems.items() if system.repository.startswith(f"{ARCHIVE}/")}
+    others = [system for name, system in systems.items() if name not in own]
+    keys = dict.fromkeys(key for system in others for key in (system.fingerprint, *system.vendors))
+    lines = ["gpusetup_source=/srv/bundle            # or https://…", f"gpusetup_source_fingerprints={','.join(keys)}"]
+    lines = lines if others else []
+    for name, system in own.items():
+        place = f"/srv/bundle/{system.repository}"
+        extra = {
+            "name": "gpusetup-bundle", "urls": [f"file://{place}"], "fingerprints": [system.fingerprint],
+            "key": f"{place}/{system.fingerprint[-8:].lower()}.pub",
+        }  # fmt: skip
+        lines += [f"# {name}", "gpusetup_source=distro", f"gpusetup_extra_sources={json.dumps([extra])}"]
+    return [*lines, "gpusetup_python_links=/srv/bundle/python   # or https://…/python/"]

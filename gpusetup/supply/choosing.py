@@ -120,6 +120,10 @@ def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
 _NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
+ARCHIVE = "archive"
+"""Where the repositories are that hold a distribution's own driver packages: NVIDIA's layout is not theirs."""
+
+
 class Asked(NamedTuple):
     """What one kind of hosts of a release and CPU is to get."""
 
@@ -131,6 +135,11 @@ class Asked(NamedTuple):
     """One of that kind; None: nobody was looked at, and a host is imagined."""
     names: tuple[str, ...] = ()
     """Of the hosts."""
+
+    @property
+    def place(self) -> str:
+        """`debian12/x86_64`."""
+        return f"{self.request.os}/{self.request.arch or 'x86_64'}"
 
 
 class Supply(NamedTuple):
@@ -207,7 +216,8 @@ class _Roots:
 
     def of(self, sources: Iterable[Source]) -> Root:
         """Return the root with these sources beside the archives, its lists fetched."""
-        sources = tuple(sources)
+        # What is switched on of a host's own suites, the archives of a root have anyway.
+        sources = tuple(source for source in sources if not source.like_suite)
         key = msgspec.json.encode(sources)
         if key not in self.made:
             request = self.asked.request
@@ -241,10 +251,10 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     request, settings = asked.request, asked.settings
     facts = _facts_of(asked, matrix)
     repository = repository_of(matrix.repos, facts, settings)
-    if repository is None:
+    if repository is None and settings.source != "distro":
         raise BadInputError(
-            "GS-769", f"bundles are made of NVIDIA's repositories; {settings.source} for {request.os} is none",
-            path="--os", hint="use a mirror of your distribution (gpusetup_source=distro, or the URL of the mirror)",
+            "GS-769", f"bundles are made of repositories; {settings.source} for {request.os} is none", path="--os",
+            hint="--set gpusetup_source=distro takes the distribution's own driver packages, where it has some",
         )  # fmt: skip
     plan, wished, root = _planned(roots, facts, asked, matrix)
     entries: tuple[Entry, ...] = ()
@@ -267,7 +277,7 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
             wheels |= {item.name: item for item in found}
             environments[name] = tuple(item.name for item in found)
     environments.pop("", None)
-    place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
+    place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}" if repository else f"{ARCHIVE}/{asked.place}"
     return Supply(
         asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), beside, environments,
         _controllers_python(request, matrix),

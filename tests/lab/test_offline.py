@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
+BUILD = 3600
+"""Seconds that a test waits for a compiled driver."""
 OLDER, NEWER = "570.211.01", "580.142"
 RPM_SYSTEMS = {
     "rocky9-like": ("rocky9", "/etc/yum.repos.d", OLDER, NEWER),
@@ -38,9 +40,9 @@ def bundle(
     return bundle_by(words, out, repositories, home)
 
 
-def bundle_by(words: list[str], out: Path, repositories: Repositories, home: Path) -> dict[str, str]:
+def bundle_by(words: list[str], out: Path, repositories: Repositories | None, home: Path) -> dict[str, str]:
     argv = [sys.executable, "-m", "gpusetup", "bundle", *words]
-    for name, value in repositories.variables.items():
+    for name, value in (repositories.variables if repositories is not None else {}).items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
     done = subprocess.run(
@@ -114,6 +116,31 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
+    assert asked_by(host) == asked, "the host asked somebody"
+
+
+@pytest.mark.slow
+def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Debian's real packages, compiled by DKMS; only the GPU is simulated."""
+    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
+    without_sources(host)
+    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
+    asked = asked_by(host)
+    words = ["driver", "cupy", "--gpu", "t4", "--os", "debian12", "--kernel", kernel, "--set", "gpusetup_source=distro"]
+    made = bundle_by(words, tmp_path / "own", None, tmp_path)
+    assert made["gpusetup_source"] == "distro"
+    carry(host, tmp_path / "own")
+    inventory = lab_inventory([host], {**made, "gpusetup_components": '["driver", "cupy"]'})
+
+    done = apply(tmp_path, inventory, timeout=BUILD)
+    assert done.code == 0, done.out + done.err
+    driver = host_of(done)["stack"]["driver"]["version"]
+    assert f"version:        {driver}" in host.ssh("modinfo", "-k", kernel, "nvidia-current").stdout
+    again = apply(tmp_path, inventory)
+    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+    assert drift(tmp_path, inventory)[1] == {}
     assert asked_by(host) == asked, "the host asked somebody"
 
 

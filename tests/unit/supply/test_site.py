@@ -37,7 +37,7 @@ from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.apt_repository import AptRoot, entries_of
 from gpusetup.supply.choosing import Asked, Supply, choose, wheels_of
-from gpusetup.supply.fetching import Wanted, path_of
+from gpusetup.supply.fetching import Pool, Wanted, path_of
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import signer
@@ -363,3 +363,63 @@ def test_what_an_older_bundle_lacks(
         assert "python/cupy-1.0-py3-none-any.whl" in told
         assert told[-2:] == ["manifest.json", "manifest.json.asc"]
         assert not [name for name in told if name.endswith(".deb")]
+
+
+_OWN = {
+    "debian12": ("535.309.01-0+deb12u1", ["nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "firmware-nvidia-gsp"]),
+    "ubuntu24.04": (
+        "580.178.04-0ubuntu1",
+        [
+            "nvidia-dkms-580-server-open", "nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server",
+            "nvidia-compute-utils-580-server",
+        ],
+    ),
+}  # fmt: skip
+"""A distribution → a version of its own driver, and packages of it."""
+_TOOLS = ("dkms", "gcc", "make", "linux-headers-amd64", "linux-headers-generic", "linux-headers-6.1.0-9-amd64")
+
+
+@pytest.mark.parametrize("system", _OWN)
+def test_a_distributions_own_driver_packages_become_one_more_repository_of_its_hosts(
+    system: str, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stub packages with the distribution's names in an archive of their own."""
+    monkeypatch.setattr(site, "controller_wheels", _no_wheels)
+    version, names = _OWN[system]
+    debs = tmp_path / "debs"
+    debs.mkdir()
+    paths = [deb(debs, name, "dkms", version) for name in names] + [deb(debs, name) for name in _TOOLS]
+    entries = [described(path) for path in paths]
+    pool = Pool(tmp_path / "pool", {entry.file.sha256: path for entry, path in zip(entries, paths, strict=True)})
+    apt_repository.publish(tmp_path / "archive", entries, pool, key)
+    archive = f"deb [signed-by={tmp_path}/archive/{key.key_file}] file:{tmp_path}/archive ./"
+    words = ["driver", "--gpu", "t4", "--os", system, "--set", "gpusetup_source=distro", "--archive", archive]
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    assert main(["bundle", *words, "--out", str(tmp_path / "out")]) == 0
+    lines = [line.partition("   ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("gpusetup_")]
+    told = dict(line.split("=", 1) for line in lines)
+    place = f"archive/{system}/x86_64"
+    packages = {entry.name: entry.version for entry in apt_repository.read(tmp_path / "out" / place)}
+    assert {name: version for name in names if "persist" not in name}.items() <= packages.items()
+    assert "dkms" in packages
+    check_bundle(tmp_path / "out")
+    settings = settings_for({}, {}, read_level(told, "inventory", prefix="gpusetup_"), ())
+    assert settings.source == "distro"
+    (extra,) = settings.extra_sources
+    assert extra.uris == (f"file:///srv/bundle/{place}",)
+    (told_key,) = [item["key"] for item in json.loads(told["gpusetup_extra_sources"])]
+    assert (tmp_path / "out" / told_key.removeprefix("/srv/bundle/")).is_file()
+
+
+def test_a_source_that_is_no_repository_makes_no_bundle(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "driver",
+        "--gpu",
+        "t4",
+        "--os",
+        "debian12",
+        "--set",
+        "gpusetup_source=/srv/NVIDIA-Linux-x86_64-580.142.run",
+    ]
+    assert main(["bundle", *words, "--dry-run"]) == 3
+    assert "--set gpusetup_source=distro" in capsys.readouterr().err
