@@ -6,12 +6,11 @@ Each host that has it is labelled too: the operator leaves out a part on a node 
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.components.record import record_of
-from gpusetup.handover.text import yaml_text
+from gpusetup.handover.files import rendered, yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +30,8 @@ class Handover:
     values: dict[str, Any]
     labels: dict[str, tuple[str, ...]]
     """By node."""
-    runtime_class: dict[str, Any] | None
+    toolkit: bool
+    """Whether a host has the container toolkit: then a RuntimeClass is of use."""
     twice: tuple[str, ...]
     """What host and operator would both do, and how it is kept from happening."""
     warnings: tuple[str, ...]
@@ -64,7 +64,7 @@ def handover(hosts: Mapping[str, HostFacts]) -> Handover:
     return Handover(
         values=values,
         labels={name: found for name, found in labels.items() if found},
-        runtime_class=_runtime_class() if toolkit else None,
+        toolkit=bool(toolkit),
         twice=tuple(_twice(gpus, driver, toolkit, mig)),
         warnings=tuple(_warnings(hosts, gpus, driver, toolkit)),
     )
@@ -93,15 +93,6 @@ def _strategy(gpus: Mapping[str, HostFacts]) -> str:
         if on and (len(kinds) != 1 or len(on) != len(facts.gpus)):
             return "mixed"
     return "single"
-
-
-def _runtime_class() -> dict[str, Any]:
-    return {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": _HANDLER},
-        "handler": _HANDLER,
-    }
 
 
 def _twice(gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str], mig: set[str]) -> Iterator[str]:
@@ -153,43 +144,12 @@ def _named(names: set[str]) -> str:
     return ", ".join(few) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def label_script(labels: Mapping[str, tuple[str, ...]]) -> str:
-    """Return a script that labels the nodes, with the commands that take it back."""
-    lines = ["#!/bin/sh", "# What the GPU Operator leaves out on each node, because the host has it.", "set -eu"]
-    for node, found in sorted(labels.items()):
-        lines.append(f"kubectl label node {shlex.quote(node)} --overwrite {' '.join(found)}")
-    for node, found in sorted(labels.items()):
-        bare = " ".join(label.partition("=")[0] + "-" for label in found)
-        lines.append(f"# back: kubectl label node {shlex.quote(node)} {bare}")
-    return "\n".join(lines) + "\n"
-
-
-_MADE = "# Written by gpusetup from the hosts' facts.\n"
-
-
 def kubernetes_files(found: Handover) -> dict[str, str]:
     """Return what is written, by name."""
-    files = {"gpu-operator-values.yaml": yaml_text(found.values, made=_MADE), "README.md": _page(found)}
-    if found.labels:
-        files["label-nodes.sh"] = label_script(found.labels)
-    if found.runtime_class is not None:
-        files["runtimeclass.yaml"] = yaml_text(found.runtime_class, made=_MADE)
-    return files
-
-
-def _page(found: Handover) -> str:
-    lines = ["# Hand-over to Kubernetes", "", "```bash"]
-    if found.labels:
-        lines.append("sh label-nodes.sh")
-    lines += [
-        "helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace \\",
-        "    -f gpu-operator-values.yaml",
-        "```",
-        "",
-        "## What host and operator would both do",
-        "",
-        *(f"- {text}" for text in found.twice or ("nothing: the hosts have no part of it yet",)),
-    ]
-    if found.warnings:
-        lines += ["", "## To look at", "", *(f"- {text}" for text in found.warnings)]
-    return "\n".join(lines) + "\n"
+    files = rendered("kubernetes", found=found, labels=sorted(found.labels.items()))
+    unused = {
+        name for name, used in (("label-nodes.sh", found.labels), ("runtimeclass.yaml", found.toolkit)) if not used
+    }
+    made = "# Written by gpusetup from the hosts' facts.\n"
+    files["gpu-operator-values.yaml"] = yaml_text(found.values, made=made)
+    return {name: text for name, text in files.items() if name not in unused}

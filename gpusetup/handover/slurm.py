@@ -6,77 +6,18 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gpusetup.handover.files import rendered
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpusetup.model.facts import HostFacts
 
-_MADE = "# Written by `gpusetup export handover slurm`: run that again rather than editing this.\n"
-_WAIT = r"""#!/bin/sh
-# Written by `gpusetup export handover slurm`.
-# Waits until each NVIDIA GPU of this host has its device file, at most SECONDS.
-# usage: gpusetup-wait-for-gpus [SECONDS [ROOT]]
-# slurmd counts GPUs when it starts and drains the node if one is missing. It starts in any case: Slurm says why.
-root=${2:-}
-wanted=0
-for device in "$root"/sys/bus/pci/devices/*; do
-    [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
-    case "$(cat "$device/class")" in 0x0300*|0x0302*) wanted=$((wanted + 1)) ;; esac
-done
-left=$((${1:-120} * 2))
-while :; do
-    there=0
-    for file in "$root"/dev/nvidia[0-9]*; do [ -e "$file" ] && there=$((there + 1)); done
-    [ "$there" -ge "$wanted" ] && exit 0
-    # Without a display server or a persistence daemon nobody made them.
-    [ -n "$root" ] || ! command -v nvidia-smi >/dev/null || timeout 20 nvidia-smi -L >/dev/null 2>&1
-    left=$((left - 1))
-    [ "$left" -gt 0 ] || break
-    sleep 0.5
-done
-echo "$there of $wanted GPUs have a device file; slurmd starts without the others" >&2
-"""
-_DROP_IN = (
-    _MADE
-    + """[Unit]
-Wants=nvidia-persistenced.service
-After=nvidia-persistenced.service
-
-[Service]
-ExecStartPre=/usr/local/sbin/gpusetup-wait-for-gpus 120
-TimeoutStartSec=300
-"""
-)
-_PAGE = """# Hand-over to Slurm
-
-On each node with GPUs, as root:
-
-```bash
-install -m 0755 gpusetup-wait-for-gpus /usr/local/sbin/
-install -D -m 0644 slurmd-gpus.conf /etc/systemd/system/slurmd.service.d/gpusetup.conf
-systemctl daemon-reload
-```
-
-`gres.conf` goes beside `slurm.conf`, the same on all nodes; its lines for other hosts stay. The lines of
-`slurm.conf.example` go into `slurm.conf`: `Gres=` belongs to the `NodeName` line that the node has there already.
-Then run `scontrol reconfigure` and restart slurmd.
-
-A node that goes bad: `gpusetup fleet health --hooks slurm` on the node writes the health program, the
-prolog and the epilog, with the lines for them.
-Changes of drivers: `gpusetup apply inventory.ini --engine slurm`.
-"""
-
 
 def slurm_files(hosts: Mapping[str, HostFacts]) -> dict[str, str]:
     """Return what is written, by name; the hosts' names are those of their nodes."""
     nodes = {name: _types(facts) for name, facts in hosts.items() if _countable(facts)}
-    return {
-        "gres.conf": _MADE + "".join(f"{line}\n" for line in _gres(nodes)),
-        "slurm.conf.example": _conf(nodes),
-        "slurmd-gpus.conf": _DROP_IN,
-        "gpusetup-wait-for-gpus": _WAIT,
-        "README.md": _PAGE,
-    }
+    return rendered("slurm", gres=list(_gres(nodes)), lines=list(_conf(nodes)))
 
 
 def slurm_warnings(hosts: Mapping[str, HostFacts]) -> tuple[str, ...]:
@@ -126,19 +67,7 @@ def _gres(nodes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
             yield f"NodeName={names} Name=gpu Type={kind} File=/dev/nvidia{numbers}"
 
 
-def _conf(nodes: Mapping[str, tuple[str, ...]]) -> str:
-    lines = [
-        f"# NodeName={names} Gres=" + ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
-        for names, types in _alike(nodes)
-    ]
-    return _MADE + "\n".join(
-        [
-            "GresTypes=gpu",
-            "# For `scontrol reboot` and `gpusetup apply --engine slurm`; how many seconds a boot may take.",
-            "RebootProgram=/sbin/reboot",
-            "ResumeTimeout=900",
-            "# To be added to the line that each node has already:",
-            *lines,
-            "",
-        ]
-    )
+def _conf(nodes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for names, types in _alike(nodes):
+        kinds = ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
+        yield f"NodeName={names} Gres={kinds}"

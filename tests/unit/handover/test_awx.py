@@ -17,7 +17,6 @@ import yaml
 from gpusetup.cli.handover import files_for_awx as files
 from gpusetup.cli.main import main
 from gpusetup.content import content_path
-from gpusetup.handover.awx import TEMPLATES, execution_environment
 from gpusetup.handover.awx_survey import ASKED, survey
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.settings import RebootPolicy
@@ -33,6 +32,17 @@ ROOT = Path(__file__).resolve().parents[3]
 def tasks() -> dict[str, dict[str, Any]]:
     (play,) = yaml.safe_load(files()["awx/configure.yml"])
     return {task["name"]: next(value for key, value in task.items() if key != "name") for task in play["tasks"]}
+
+
+def playbooks() -> dict[str, dict[str, Any]]:
+    """Variables of each playbook of the project."""
+    texts = {name: text for name, text in files().items() if name.startswith("project/") and name.endswith(".yml")}
+    return {name[8:-4]: yaml.safe_load(text)[0]["vars"] for name, text in texts.items()}
+
+
+def execution_environment() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(files()["execution-environment/execution-environment.yml"])
+    return document
 
 
 def questions() -> dict[str, dict[str, Any]]:
@@ -76,7 +86,7 @@ def test_the_playbook_names_every_option_that_its_plugin_takes() -> None:
     (play,) = yaml.safe_load((content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8"))
     told = play["tasks"][0]["gpusetup.stack.gpu_front_end"]["options"]
     assert set(told) == {name for names in OPTIONS.values() for name in names}
-    assert {template.command for template in TEMPLATES.values()} == set(OPTIONS)
+    assert {told["gpu_front_end_command"] for told in playbooks().values()} == set(OPTIONS)
 
 
 def test_each_option_exists_on_its_command() -> None:
@@ -94,9 +104,9 @@ def test_each_option_exists_on_its_command() -> None:
 
 
 def test_only_approved_plans_are_carried_out_in_the_workflow() -> None:
-    for name, template in TEMPLATES.items():
-        (play,) = yaml.safe_load(files()[f"project/{name}.yml"])
-        assert play["vars"].get("gpu_front_end_planned", False) is template.planned
+    assert {name for name, told in playbooks().items() if told.get("gpu_front_end_planned")} == {"apply_planned"}
+    run = {task["playbook"] for task in tasks().values() if "playbook" in task}
+    assert run == {f"{name}.yml" for name in playbooks()}
     nodes = {node["identifier"]: node for node in tasks()["The workflow"]["workflow_nodes"]}
     assert "gpusetup: apply" not in {node["unified_job_template"]["name"] for node in nodes.values()}
     assert nodes["approval"]["unified_job_template"]["type"] == "workflow_approval"

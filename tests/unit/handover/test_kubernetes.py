@@ -67,15 +67,13 @@ def test_hosts_that_have_all_of_it_need_nothing_from_the_operator() -> None:
     assert found.labels == dict.fromkeys(
         "ab", ("nvidia.com/gpu.deploy.driver=false", "nvidia.com/gpu.deploy.container-toolkit=false")
     )
-    assert found.runtime_class == {
-        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia",
-    }  # fmt: skip
+    assert yaml.safe_load(kubernetes_files(found)["runtimeclass.yaml"])["handler"] == "nvidia"
 
 
 def test_hosts_that_have_none_of_it_get_all_from_the_operator() -> None:
     found = told(a=bare())
     assert found.values == {"driver": {"enabled": True}, "toolkit": {"enabled": True}, "mig": {"strategy": "single"}}
-    assert (found.labels, found.runtime_class, found.twice) == ({}, None, ())
+    assert (found.labels, found.toolkit, found.twice) == ({}, False, ())
 
 
 def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others() -> None:
