@@ -33,7 +33,7 @@ _DISTRIBUTIONS = {
 }
 """What a component is called on PyPI, where it is called otherwise there."""
 _JSON = "application/vnd.pypi.simple.v1+json"
-_LIMIT, _PATIENCE, _AT_ONCE = 64 << 20, 20.0, 8
+_LIMIT, _PATIENCE, _TIMEOUT, _AT_ONCE = 64 << 20, 5.0, 20.0, 8
 
 
 class Release(NamedTuple):
@@ -80,7 +80,7 @@ def _read(url: str, accept: str) -> Any:
     from gpusetup.bootstrap.web import Unfetched
 
     try:
-        return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_PATIENCE, accept=accept))
+        return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_TIMEOUT, accept=accept))
     except DecodeError as error:
         raise Unfetched(f"{url} did not answer in JSON") from error
     except Unfetched as error:
