@@ -160,5 +160,5 @@ def _text(comparison: Comparison) -> str:
         if lines:
             text += "\n" + output.table(COLUMNS, lines)
         parts.append(text + (f"\n{trailer(group)}\n" if len(group.hosts) > 1 else ""))
-    told = [f"{name}: {failure.message} [{failure.reference}]" for name, failure in comparison.failures.items()]
+    told = [f"{name}: {failure}" for name, failure in comparison.failures.items()]
     return "\n".join([*parts, *told]) or "no hosts\n"

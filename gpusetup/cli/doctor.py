@@ -260,7 +260,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         from gpusetup.cli.session import open_session
 
         looks, told, _track = doctor_hosts.hosts(open_session(arguments), _lookup())
-        failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
+        failures = {name: str(failure) for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
         looks = {LOCAL_NAME: _probed(_look(arguments.root)) if arguments.probe else _look(arguments.root)}

@@ -43,6 +43,7 @@ _MEANT_BY_OPTION = {
     "--cpu": "--arch",
     "--silent": "--quiet",
     "--version": "gpusetup --version",
+    "--lock": "gpusetup apply --lock FILE --check",
 }
 _DRAINING = "--drain-via --drain-wait --undrain --busy-wait --max-fail --max-fail-domain"
 _MEASURING = "--python --cuda-home --when-idle --budget --textfile"
@@ -208,6 +209,8 @@ class Parser(argparse.ArgumentParser):
         option = next((word for word in words if word.startswith("-")), "").partition("=")[0]
         if not option:
             return "it takes no " + " ".join(repr(word) for word in words)
+        if option in {"--yes", "-y", "--assume-yes"}:
+            return f"no option is called {option}: `{self.prog}` asks no questions"
         known = [name for name in self._option_string_actions if name.startswith("--")]
         meant = _MEANT_BY_OPTION.get(option, "")
         if meant.startswith("--") and meant.split()[0] not in known:

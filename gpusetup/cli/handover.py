@@ -96,7 +96,7 @@ def _slurm(arguments: argparse.Namespace) -> _Written:
             hint="bring nodes to a lock: gpusetup apply inventory.ini --lock gpu.lock.json --engine slurm",
         )  # fmt: skip
     facts = _facts(arguments)
-    failed = (f"{name}: {failure.message}" for name, failure in facts.failures.items())
+    failed = (f"{name}: {failure}" for name, failure in facts.failures.items())
     code = gravest([Exit(item.exit) for item in facts.failures.values()])
     return slurm_files(facts.hosts), (), (*slurm_warnings(facts.hosts), *failed), code
 
@@ -109,7 +109,7 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
         return nodes, (), (), Exit.DONE
     facts = _facts(arguments)
     found = handover(facts.hosts)
-    warnings = (*found.warnings, *(f"{name}: {failure.message}" for name, failure in facts.failures.items()))
+    warnings = (*found.warnings, *(f"{name}: {failure}" for name, failure in facts.failures.items()))
     return (
         kubernetes_files(found) | nodes,
         found.twice,

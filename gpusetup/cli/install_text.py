@@ -22,7 +22,7 @@ def ending(resolution: Resolution, matrix: Matrix) -> str:
     from gpusetup.plan.install import install_of
 
     install = install_of(resolution, matrix)
-    told = [_folded(head, command) for head, command in _ways(resolution, install)]
+    told = [_folded(head, command) for head, command in _ways(install)]
     more = [way for way in WAYS[1:] if install.lines(way)]
     if more:
         told.append(f"more ways:    --install {', '.join(more[:-1])}{' or ' if more[1:] else ''}{more[-1]}")
@@ -31,18 +31,12 @@ def ending(resolution: Resolution, matrix: Matrix) -> str:
     return "\n".join(told) + "\n"
 
 
-def _ways(resolution: Resolution, install: Install) -> Iterator[tuple[str, str]]:
-    """Return each line and what stands before it; where the Python is known, pip's line is for that one."""
+def _ways(install: Install) -> Iterator[tuple[str, str]]:
+    """Return each line and what stands before it."""
     for line in install.apply:
         yield "install:", line
-    python = resolution.stack.python
-    if install.pip and python is not None and python.version:
-        yield "without root:", install.pip[0]
-        yield from (("", line) for line in install.pip[1:])
-    elif install.pip:
-        heads = ("without root:", *("" for _ in install.pip[2:]))
-        for head, line in zip(heads, install.pip[1:], strict=True):
-            yield head, line.replace(".venv/bin/python -m pip", "pip")
+    for number, line in enumerate(install.pip):
+        yield "" if number else "without root:", line
 
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         text = output.csv_text(columns, rows) if arguments.format == "csv" else output.table(columns, rows)
         output.write_answer(text if rows else "no host has a driver of NVIDIA's", arguments.out)
     for name, failure in facts.failures.items():
-        output.warn(f"{name}: {failure.message}")
+        output.warn(f"{name}: {failure}")
     near = any(end.state in {"ended", "ends soon"} for end in found)
     return failures or (Exit.PENDING if near and arguments.exit_code else Exit.DONE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ def _failure(progress: HostProgress, inventory: str) -> Failure:
             hint=_way_out(message).format(inventory=shlex.quote(inventory or "INVENTORY")),
             exit=int(Exit.UNREACHABLE),
         )
+    message = re.sub(r".*?((?:pyenv|asdf): .*?command not found).*", r"\1", message)
     return Failure(
         reference="GS-309", message=f"could not be examined: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
     )

@@ -31,7 +31,7 @@ def described(facts: Facts) -> Iterator[tuple[str, list[tuple[str, str]], HostFa
     for names in group(facts.hosts).values():
         yield _title(names), list(_lines(facts.hosts[names[0]])), facts.hosts[names[0]]
     for name, failure in facts.failures.items():
-        yield name, [("no answer", f"{failure.message} [{failure.reference}]")], None
+        yield name, [("no answer", str(failure))], None
 
 
 def _title(names: tuple[str, ...]) -> str:

@@ -180,6 +180,10 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hint: str = ""
     exit: int
 
+    def __str__(self) -> str:
+        """Return what happened, and what to do about it."""
+        return f"{self.message} [{self.reference}]" + (f"; {self.hint}" if self.hint else "")
+
 
 class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document: hosts that were looked at, and those that could not be."""
