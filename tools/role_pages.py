@@ -41,7 +41,7 @@ def _rows(options: Mapping[str, Any], inside: str = "") -> Iterator[str]:
     for name, option in options.items():
         kind = f"list of {option['elements']}" if "elements" in option else option["type"]
         if "choices" in option:
-            kind += f" ({', '.join(str(choice) or '“”' for choice in option['choices'])})"
+            kind += " ({})".format(", ".join(str(choice) or '""' for choice in option["choices"]))
         default = "required" if option.get("required") else f"`{json.dumps(option['default'])}`"
         shown = f"{inside}{name}"
         yield f"| `{shown}` | {kind}, {default} | {option['description'].replace('|', chr(92) + '|')} |"

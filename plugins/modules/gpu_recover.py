@@ -35,7 +35,7 @@ options:
     type: str
     default: ""
   controller:
-    description: Who changes the host, as O(owner) of C(gpu_state).
+    description: Who changes the host, as C(owner) of C(gpu_state).
     type: dict
     default: {}
 extends_documentation_fragment:

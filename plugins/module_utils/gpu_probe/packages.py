@@ -15,7 +15,8 @@ RELEVANT = re.compile(
     r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:uek|rt|64k|default|azure|hwe|drivers-gpu|core|devel|headers|modules))|kernel\d|"
     r"libgl1-nvidia|libegl|libgles|"
     r"dkms$|gcc(?:-\d+)?$|make$|dracut$|initramfs-tools(?:-core)?$|mokutil$|shim-signed$|grub-efi|docker|containerd|podman|cri-o$|"
-    r"unattended-upgrades$|dnf-automatic$|ubuntu-drivers-common$|python3(?:\.?\d+)?(?:-venv|-apt|-pip)?$|python3-dnf|epel-release$|zstd$|prometheus-node-exporter$|node-exporter$|golang-github-prometheus-node[-_]exporter$)"
+    r"unattended-upgrades$|dnf-automatic$|ubuntu-drivers-common$|python3(?:\.?\d+)?(?:-venv|-apt|-pip)?$|python3-dnf|epel-release$"
+    r"|zstd$|prometheus-node-exporter$|node-exporter$|golang-github-prometheus-node[-_]exporter$)"
 )
 _SANE = ("installed", "config-files", "not-installed")
 
