@@ -14,6 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent
 ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "tests/changes.py", "tests/conftest.py")
 """What every stage stands on."""
 TOUCH: dict[str, tuple[str, ...]] = {
+    "drive": (
+        "gpusetup/drive/", "gpusetup/rollout/", "gpusetup/handover/", "gpusetup/cli/", "gpusetup/callback_plugins/", "gpusetup/inventory_plugins/", "playbooks/",
+        "plugins/action/", "plugins/plugin_utils/", "plugins/modules/", "tests/drive/", "tests/awx_api.py",
+    ),
+    "tools": ("tools/", "gpusetup/matrix/", "gpusetup/model/", "gpusetup/components/", "roles/", "tests/tools/"),
+    "lab-long": (
+        "plugins/", "roles/", "playbooks/", "gpusetup/components/", "gpusetup/plan/", "gpusetup/rollout/", "gpusetup/drive/", "tests/lab/",
+    ),
     "site": (
         "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/", "tools/", "gpusetup/matrix/", "gpusetup/resolve/", "gpusetup/doctor/",
         "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "tests/site/", "tests/lab/browser.py",

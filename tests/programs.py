@@ -79,8 +79,11 @@ STAGES: dict[str, dict[str, str]] = {
     "vm": {**HOSTS, **VIRTUAL},
 }
 STAGES |= {
+    "drive": STAGES["unit"],
+    "tools": STAGES["unit"],
     "fuzz": STAGES["unit"],
     "sanity": STAGES["package"],
+    "lab-long": STAGES["lab"],
     "lab-slow": STAGES["lab"],
     "faults": STAGES["lab"],
     "vm-faults": STAGES["vm"],

@@ -22,12 +22,10 @@ QUICK = (
     "cli",
     "crosscheck",
     "data",
-    "drive",
     "golden",
     "hosts",
     "modules",
     "property",
-    "tools",
     "unit",
 )
 
@@ -106,6 +104,16 @@ def fuzz() -> Outcome:
     return _pytest("fuzz", "-n", str(min(4, os.cpu_count() or 1)), "-m", "fuzz", "tests/unit")
 
 
+def drive() -> Outcome:
+    """The command line through real Ansible, AWX's modules, ssh and git servers on this machine."""
+    return _pytest("drive", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not fuzz", "tests/drive")
+
+
+def tools() -> Outcome:
+    """What maintainers run: the refresh of the matrix, releases, pictures."""
+    return _pytest("tools", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not fuzz", "tests/tools")
+
+
 def package() -> Outcome:
     """Build the sdist, the wheel from that sdist, install it alone, and use it away from the checkout; then the collection
     with the Ansible that came along and without gpusetup."""
@@ -167,9 +175,16 @@ def _needs_root(stage: str) -> Outcome | None:
 
 def lab() -> Outcome:
     """Throw-away hosts on which everything is installed, changed and removed."""
-    side_by_side = ("-n", "2", "--dist", "loadfile")
-    wanted = ("-m", "lab and not slow", "tests/lab")
+    side_by_side = ("-n", str(max(2, min(4, os.cpu_count() or 1))), "--dist", "loadfile")
+    wanted = ("-m", "lab and not slow and not long", "tests/lab")
     return _needs_root("lab") or _pytest("lab", *side_by_side, "--durations=12", *wanted)
+
+
+def lab_long() -> Outcome:
+    """A driver compiled for real, dnf 5, a canary: minutes each, and they rarely break."""
+    return _needs_root("lab-long") or _pytest(
+        "lab-long", "-n", "2", "--dist", "loadfile", "-m", "lab and long", "tests/lab"
+    )
 
 
 def lab_slow() -> Outcome:
@@ -273,12 +288,15 @@ def gpu() -> Outcome:
 STAGES = {
     "lint": lint,
     "unit": unit,
+    "drive": drive,
+    "tools": tools,
     "fuzz": fuzz,
     "package": package,
     "pages": pages,
     "site": site,
     "sanity": sanity,
     "lab": lab,
+    "lab-long": lab_long,
     "lab-slow": lab_slow,
     "faults": faults,
     "vm": vm,
@@ -317,14 +335,15 @@ def _prepared(names: list[str]) -> None:
 
 def _all_of(names: list[str]) -> list[Outcome]:
     """Run stages one after the other, the lab beside the others: it waits most of the time. What it printed comes at the end."""
-    others = [name for name in names if name != "lab"]
-    if len(others) == len(names) or not others:
+    beside_them = [name for name in names if name in ("lab", "lab-long")]
+    others = [name for name in names if name not in beside_them]
+    if not beside_them or not others:
         return [STAGES[name]() for name in names]
     with tempfile.TemporaryDirectory() as folder:
         told, printed = Path(folder) / "outcome", Path(folder) / "printed"
         environment = {**os.environ, "GPUSETUP_OUTCOME": str(told)}
         with printed.open("w") as stream:
-            argv = [sys.executable, "-m", "tests.stages", "lab"]
+            argv = [sys.executable, "-m", "tests.stages", *beside_them]
             beside = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
         try:
             os.nice(5)  # the lab's hosts have deadlines
@@ -335,7 +354,8 @@ def _all_of(names: list[str]) -> list[Outcome]:
             beside.wait()
             print(f"\nthe lab, which ran beside these:\n{printed.read_text(errors='replace')}", flush=True)
         ended = json.loads(told.read_text()) if told.exists() else []
-    return outcomes + [Outcome(*item) for item in ended or [("lab", "failed", 0.0, 0, 1, 0, "it ended early")]]
+    early = [(name, "failed", 0.0, 0, 1, 0, "it ended early") for name in beside_them]
+    return outcomes + [Outcome(*item) for item in ended or early]
 
 
 def main(names: list[str]) -> int:

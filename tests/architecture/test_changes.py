@@ -23,8 +23,9 @@ def test_each_slow_stage_is_one_and_names_what_is_there() -> None:
     ("path", "stages_run"),
     [
         ("docs/guides/apply.md", {"site"}),
-        ("gpusetup/rollout/waves.py", set()),
-        ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule"}),
+        ("gpusetup/rollout/waves.py", {"drive", "lab-long"}),
+        ("gpusetup/report/html.py", set()),
+        ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule", "lab-long", "tools"}),
         ("tests/stages.py", set(changes.TOUCH)),
         ("tests/unit/test_versions.py", set()),
         ("docs-of-others.md", set()),

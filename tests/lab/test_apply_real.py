@@ -37,6 +37,7 @@ def kernel_of(host: Host) -> str:
     return release
 
 
+@pytest.mark.long
 def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
     lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
 ) -> None:

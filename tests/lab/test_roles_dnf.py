@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 
-@pytest.mark.parametrize(("flavour", "holds_itself"), [("rocky9-like", False), ("rocky9-dnf5-like", True)])
+@pytest.mark.parametrize(
+    ("flavour", "holds_itself"),
+    [
+        ("rocky9-like", False),
+        pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long),
+    ],
+)
 def test_apply_upgrade_downgrade_remove(
     flavour: str,
     holds_itself: bool,

@@ -19,6 +19,7 @@ def states(answer):
     return {name: outcome["state"] for name, outcome in answer.hosts.items()}
 
 
+@pytest.mark.long
 def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory, wishes, tmp_path):
     """One host, then the rest; drained and given back by a command of our own."""
     like = {"flavour": "ubuntu2404-like", "machine": "t4"}
