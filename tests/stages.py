@@ -86,7 +86,12 @@ def _commands(stage: str, *commands: tuple[str, ...]) -> Outcome:
 
 
 def lint() -> Outcome:
-    commands: list[tuple[str, ...]] = [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)]
+    commands: list[tuple[str, ...]] = [
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "."),
+        ("mypy",),
+        (sys.executable, "-m", "tools.house"),
+    ]
     if (ROOT / ".yamllint").exists():
         commands.append(("yamllint", "--strict", "."))
     if (ROOT / ".ansible-lint").exists():

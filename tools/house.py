@@ -1,0 +1,77 @@
+"""How large the project is, against limits that may only fall: `python -m tools.house [--lower]`.
+
+tools/house.json has of each figure the limit, and the goal that it is to fall to. Exit 9 when a figure is above its
+limit. `--lower` makes today's figures the limits where they are lower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from gpusetup.cli.commands import COMMANDS, first_words
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS = Path(__file__).with_name("house.json")
+DONE, PENDING = 0, 9
+
+
+def tracked(*places: str) -> list[Path]:
+    """Return the files that git knows in these places and that are there."""
+    listed = subprocess.run(["git", "ls-files", "--", *places], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def lines(paths: list[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8", errors="replace").splitlines()) for path in paths)
+
+
+def is_python(path: Path) -> bool:
+    """Whether a file is Python, by its name or, for a program without a suffix, by its first line."""
+    if path.suffix == ".py":
+        return True
+    with path.open("rb") as file:
+        return not path.suffix and bool(re.match(rb"#!.*python", file.readline()))
+
+
+def figures() -> dict[str, int]:
+    """Return what counts, each by the name that its limit has."""
+    program = [path for path in tracked("gpusetup", "plugins") if path.suffix == ".py"]
+    shipped = [path for path in tracked("gpusetup", "plugins", "roles", "playbooks") if is_python(path)]
+    pages = [path for path in tracked("docs", "README.md", "CONTRIBUTING.md") if path.suffix == ".md"]
+    return {
+        "Python lines in gpusetup and plugins": lines(program),
+        "shipped Python lines, with the roles' files": lines(shipped),
+        "modules": len([path for path in program if path.name != "__init__.py"]),
+        "lines of tests": lines([path for path in tracked("tests") if path.suffix == ".py"]),
+        "first words of the command line": len(first_words()),
+        "commands": len(COMMANDS),
+        "words of documentation": sum(len(path.read_text(encoding="utf-8").split()) for path in pages),
+        "decision records": len(tracked("docs/decisions/*.md")),
+    }
+
+
+def main(argv: list[str] | None = None, limits: Path = LIMITS) -> int:
+    """Print each figure with its limit; write lower limits where asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tools.house", description=__doc__.partition("\n")[0])
+    parser.add_argument("--lower", action="store_true", help="make today's figures the limits where they are lower")
+    arguments = parser.parse_args(argv)
+    bounds, found = json.loads(limits.read_text(encoding="utf-8")), figures()
+    above = [name for name, figure in found.items() if figure > bounds[name]["limit"]]
+    for name, figure in found.items():
+        limit, goal = bounds[name]["limit"], bounds[name]["goal"]
+        more = f"  {figure - limit:+,} too many" if name in above else ""
+        print(f"{name:<44}{figure:>8,}  limit {limit:>8,}  goal {goal:>8,}{more}")
+    if arguments.lower:
+        lower = {name: {**bounds[name], "limit": min(figure, bounds[name]["limit"])} for name, figure in found.items()}
+        limits.write_text(json.dumps(lower, indent=1) + "\n", encoding="utf-8")
+    if above:
+        print("\nmake it smaller, or say in the commit that raises tools/house.json why the project needs more")
+    return PENDING if above else DONE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
