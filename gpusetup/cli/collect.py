@@ -88,12 +88,18 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
         help="hours during which the old token stays valid; default: 0",
     )
     parser.add_argument("--remove", action="store_true", help="revoke the token")
+    store = parser.add_argument_group("the host's user of the lease store, which writes the keys of that host alone")
+    store.add_argument("--leases", metavar="URL", help="etcd, members separated by commas")
+    store.add_argument("--lease-login", metavar="FILE", help="NAME:PASSWORD of an etcd administrator; mode 0600")
+    store.add_argument("--lease-out", metavar="FILE", help="write the host's NAME:PASSWORD to FILE")
+    store.add_argument("--ca", metavar="FILE", help="certificate authority of the lease store")
+    store.add_argument("--lease-certificate", metavar="FILE", help="your certificate and key for it (PEM)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
 
 
 def run_token(arguments: argparse.Namespace) -> Exit:
-    """Make the token of a host that reports, or of a reader.
+    r"""Make the token of a host that reports, or of a reader.
 
     A new token replaces the old one, at once or after --overlap hours.
 
@@ -104,6 +110,8 @@ def run_token(arguments: argparse.Namespace) -> Exit:
       gpusetup fleet token /srv/gpusetup prometheus --reader --out prometheus.token
       gpusetup fleet token /srv/gpusetup gpu07 --days 90 --overlap 24 --out gpu07.token
       gpusetup fleet token /srv/gpusetup gpu07 --remove
+      gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token \
+          --leases https://etcd.example:2379 --lease-login root.login --lease-out gpu07.login
     """
     from gpusetup.model.pull import TokenMade
     from gpusetup.pull.offers import checked_name
@@ -113,15 +121,21 @@ def run_token(arguments: argparse.Namespace) -> Exit:
         raise BadInputError("GS-984", "a time cannot be negative", path="--days" if arguments.days < 0 else "--overlap")
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
+    _check_store(arguments)
     path = database(arguments.folder)
     put_on_record(path.parent, "token", "fleet token", f"{role} {name}{': taken back' if arguments.remove else ''}")
     if arguments.remove:
+        if arguments.leases:
+            _at_store(arguments, name, remove=True)
         if not remove_token(path, name, role):
             raise BadInputError("GS-984", f"there is no {role} {name} here", path="NAME")
         said = f"{name}: its token is worth nothing from now on"
+        said += ", and its user of the lease store is removed" if arguments.leases else ""
     else:
         if arguments.format == "json" and not arguments.out:
             raise BadInputError("GS-984", "an answer in a file must not hold a token", path="--out", hint="--out FILE")
+        if arguments.leases:
+            _at_store(arguments, name, remove=False)
         token = make_token(path, name, role, days=arguments.days, overlap=arguments.overlap)
         if not arguments.out:
             output.write_answer(token, None)
@@ -133,6 +147,41 @@ def run_token(arguments: argparse.Namespace) -> Exit:
     else:
         output.say(said)
     return Exit.DONE
+
+
+def _check_store(arguments: argparse.Namespace) -> None:
+    """Refuse half of what a host's user of the lease store needs."""
+    given = [name for name in ("lease_login", "lease_out", "ca", "lease_certificate") if getattr(arguments, name)]
+    needed = ["lease_login"] if arguments.remove else ["lease_login", "lease_out"]
+    if given and not arguments.leases:
+        lacking = "--leases"
+    elif arguments.leases and arguments.reader:
+        raise BadInputError("GS-984", "a reader takes no lease", path="--leases", hint="leave out --leases")
+    else:
+        lacking = next((f"--{name.replace('_', '-')}" for name in needed if name not in given), "")
+        lacking = lacking if arguments.leases else ""
+    if lacking:
+        raise BadInputError("GS-984", f"a host's user of the lease store needs {lacking}", path=lacking)
+
+
+def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None:
+    """Make or remove a host's user of the lease store."""
+    from gpusetup.bootstrap.web import Unfetched
+    from gpusetup.errors import UnreachableError
+    from gpusetup.pull.client import login
+    from gpusetup.pull.leases import Access, make_user, remove_user
+
+    access = Access(arguments.ca or True, arguments.lease_certificate or "", "", login(Path(arguments.lease_login)))
+    try:
+        if remove:
+            remove_user(arguments.leases, access, name)
+        else:
+            _write(arguments.lease_out, f"{name}:{make_user(arguments.leases, access, name)}")
+    except Unfetched as error:
+        raise UnreachableError(
+            "GS-988", "the lease store did not do it", path="--leases", note=str(error),
+            hint="the token is as before; run the same command again",
+        ) from error  # fmt: skip
 
 
 def _write(out: str, token: str) -> None:

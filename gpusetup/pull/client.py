@@ -185,7 +185,7 @@ def _change(
     """Apply the offer's lock under a lease; without one, where one is asked for, nothing is changed."""
     lease = None
     if offer.budget.leases:
-        access = Access(settings.ca, settings.certificate, settings.key, _login(settings.login))
+        access = Access(settings.ca, settings.certificate, settings.key, login(settings.login))
         got = take(offer.budget, settings.host, settings.domain, access, offer.lock.digest)
         if isinstance(got, Refused):
             return _Outcome("waiting", "GS-988" if got.away else "", got.text, "the next pull asks again"), kept, 0
@@ -223,11 +223,12 @@ def _leave(lease: Lease, offer: Offer, outcome: _Outcome | None) -> list[str]:
     else:
         lease.give_back()
     if lease.lost:
-        notes.append("the lease could not be kept alive to the end of the change")
+        notes.append(f"the lease was lost before the end of the change, others may have changed too: {lease.lost}")
     return notes
 
 
-def _login(path: Path | None) -> tuple[str, str] | None:
+def login(path: Path | None) -> tuple[str, str] | None:
+    """Return a user of the lease store and its password, out of a file that only its owner reads."""
     if path is None:
         return None
     name, colon, password = _secret(path, "the lease store's login").partition(":")

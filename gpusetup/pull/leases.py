@@ -1,13 +1,15 @@
 """Permission to change now: a lease in etcd, asked for through its JSON gateway. Who counts is etcd, never a host.
 
-A host that changes is one key, PREFIX/DOMAIN/HOST, that lives as long as its lease. It is written by a transaction that
+A host that changes is one key, PREFIX/HOST/DOMAIN, that lives as long as its lease. It is written by a transaction that
 fails when any other key below the prefix was written since the keys were counted, so two hosts never take one place.
+Each key begins with its host: a user of etcd for each host writes its own keys alone, and a host counts once.
 """
 
 from __future__ import annotations
 
 import base64
 import random
+import secrets
 import threading
 import time
 from contextlib import suppress
@@ -18,9 +20,10 @@ from gpusetup.bootstrap.web import Unfetched, session
 if TYPE_CHECKING:
     from gpusetup.model.pull import Budget
 
-PREFIX = "gpusetup/changing/"
-FAILED = "gpusetup/failed/"
-"""Below it, for each lock, the hosts on which it failed: LOCK/HOST. They say it themselves and take it back."""
+_TOP = "gpusetup/"
+PREFIX = f"{_TOP}changing/"
+FAILED = f"{_TOP}failed/"
+"""Below it, for each host, the locks that failed there: HOST/LOCK. The host writes it and deletes it."""
 _LIFE = 900
 """Seconds that a place stays taken after its host was cut off."""
 _TRIES = 12
@@ -53,8 +56,8 @@ class Lease:
     def __init__(self, store: _Etcd, number: str, host: str, domain: str) -> None:
         self.store, self.number, self.host, self.domain = store, number, host, domain
         self.ended = threading.Event()
-        self.lost = False
-        """It could not be kept alive for the time it lives: others may have taken the place."""
+        self.lost = ""
+        """Why others may have taken the place: etcd said so, or did not answer for the time that the lease lives."""
         self.keeper = threading.Thread(target=self._keep, daemon=True)
         self.keeper.start()
 
@@ -69,8 +72,8 @@ class Lease:
         """Leave the place taken for so long, though this process ends; tell whether it is."""
         self.ended.set()
         self.keeper.join()
-        with suppress(Unfetched, KeyError):
-            longer = str(self.store.ask("lease/grant", TTL=seconds)["ID"])
+        with suppress(Unfetched):
+            longer = self.store.granted(seconds)
             key, value = _coded(_place(self.host, self.domain)), _coded(self.host)
             self.store.ask("kv/put", key=key, value=value, lease=longer)
             with suppress(Unfetched):
@@ -80,7 +83,7 @@ class Lease:
 
     def tell(self, lock: str, *, failed: bool) -> bool:
         """Say that a lock failed here, or take that back; tell whether the store knows."""
-        key = _coded(f"{FAILED}{lock}/{self.host}")
+        key = _coded(f"{FAILED}{self.host}/{lock}")
         with suppress(Unfetched):
             if failed:
                 self.store.ask("kv/put", key=key, value=_coded(self.host))
@@ -92,10 +95,14 @@ class Lease:
     def _keep(self) -> None:
         alive = time.monotonic()
         while not self.ended.wait(_LIFE / 6):
-            with suppress(Unfetched):
-                if int(self.store.ask("lease/keepalive", ID=self.number).get("result", {}).get("TTL", 0)) > 0:
-                    alive = time.monotonic()
-            self.lost = self.lost or time.monotonic() - alive > _LIFE
+            try:
+                if not self.store.kept_alive(self.number):
+                    self.lost = "the lease store ended it"
+                    return
+                alive = time.monotonic()
+            except Unfetched as error:  # noqa: PERF203 - each is another moment
+                if time.monotonic() - alive > _LIFE:
+                    self.lost = f"the lease store did not answer: {error}"
 
 
 def take(budget: Budget, host: str, domain: str, access: Access | None = None, lock: str = "") -> Lease | Refused:
@@ -104,10 +111,10 @@ def take(budget: Budget, host: str, domain: str, access: Access | None = None, l
     try:
         if budget.failures and (stopped := _stopped(store, budget, host, lock)):
             return Refused(False, stopped)
-        number = str(store.ask("lease/grant", TTL=_LIFE)["ID"])
+        number = store.granted(_LIFE)
         full = ""
         for attempt in range(_TRIES):
-            counted, others = store.changing(_place(host, domain))
+            counted, others = store.changing(host)
             full = _full(budget, others, domain)
             if full:
                 break
@@ -118,27 +125,32 @@ def take(budget: Budget, host: str, domain: str, access: Access | None = None, l
             store.ask("lease/revoke", ID=number)
     except Unfetched as error:
         return Refused(True, f"the lease store does not answer: {error}")
-    except (KeyError, TypeError, ValueError) as error:
-        return Refused(True, f"the lease store does not answer as etcd does: {error!r}")
     return Refused(False, full or "others took the places while this host asked")
 
 
 def _place(host: str, domain: str) -> str:
-    return f"{PREFIX}{domain or _NO_DOMAIN}/{host}"
+    return f"{PREFIX}{host}/{domain or _NO_DOMAIN}"
+
+
+def _parts(key: str, prefix: str) -> tuple[str, str]:
+    """Return the host of a key, and what it says of it."""
+    host, _, text = key.removeprefix(prefix).partition("/")
+    return host, text
 
 
 def _stopped(store: _Etcd, budget: Budget, host: str, lock: str) -> str:
     """Return why nobody begins any more: enough hosts failed. One of those may try again, or nobody could mend it."""
-    failed = [key.rpartition("/")[2] for key in store.keys(f"{FAILED}{lock}/")[1]]
+    failed = {name for name, other in (_parts(key, FAILED) for key in store.keys(FAILED)[1]) if other == lock}
     if len(failed) < budget.failures or host in failed:
         return ""
     return f"lock {lock[:12]} failed on {len(failed)} hosts, and after {budget.failures} the fleet stops"
 
 
-def _full(budget: Budget, others: list[str], domain: str) -> str:
-    near = [key for key in others if key.startswith(f"{PREFIX}{domain or _NO_DOMAIN}/")]
-    if budget.at_a_time and len(others) >= budget.at_a_time:
-        return f"{len(others)} hosts change now, as many as the budget allows"
+def _full(budget: Budget, others: list[tuple[str, str]], domain: str) -> str:
+    hosts = {name for name, _ in others}
+    near = {name for name, place in others if place == domain}
+    if budget.at_a_time and len(hosts) >= budget.at_a_time:
+        return f"{len(hosts)} hosts change now, as many as the budget allows"
     if domain and budget.of_a_domain and len(near) >= budget.of_a_domain:
         return f"{len(near)} hosts of {domain} change now, as many as the budget allows"
     return ""
@@ -156,7 +168,7 @@ class _Etcd:
         """Return an answer."""
         if self.access.login is not None and not self.token:
             name, password = self.access.login
-            self.token = str(self._asked("auth/authenticate", {"name": name, "password": password})["token"])
+            self.token = _told(self._asked("auth/authenticate", {"name": name, "password": password}), "token")
         return self._asked(what, fields)
 
     def _asked(self, what: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -183,19 +195,33 @@ class _Etcd:
                 raise Unfetched(f"{answer.status_code} {answer.reason} for {address}/v3/{what}: {said}")
             found = answer.json()
         if not isinstance(found, dict):
-            raise TypeError(found)
+            raise Unfetched(f"{address} does not answer as etcd does: {str(found)[:80]!r}")
         return found
+
+    def granted(self, seconds: int) -> str:
+        """Return a new lease that lives so long."""
+        return _told(self.ask("lease/grant", TTL=seconds), "ID")
+
+    def kept_alive(self, number: str) -> bool:
+        """Renew a lease; tell whether it was still there."""
+        result = self.ask("lease/keepalive", ID=number).get("result")
+        if not isinstance(result, dict):
+            raise Unfetched(f"the lease store does not answer as etcd does: {str(result)[:80]!r}")
+        return _number(result.get("TTL", 0)) > 0
 
     def keys(self, prefix: str) -> tuple[int, list[str]]:
         """Return the revision at which was counted, and the keys below a prefix."""
         found = self.ask("kv/range", key=_coded(prefix), range_end=_coded(_after(prefix)), keys_only=True)
-        keys = [base64.b64decode(one["key"]).decode() for one in found.get("kvs", ())]
-        return int(found["header"]["revision"]), keys
+        try:
+            keys = [base64.b64decode(one["key"]).decode() for one in found.get("kvs", ())]
+            return int(found["header"]["revision"]), keys
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Unfetched(f"the lease store does not answer as etcd does: {error!r}") from error
 
-    def changing(self, own: str) -> tuple[int, list[str]]:
-        """Return the revision at which was counted, and the keys of the other hosts that change."""
+    def changing(self, own: str) -> tuple[int, list[tuple[str, str]]]:
+        """Return the revision at which was counted, and the other hosts that change, each with its domain."""
         counted, keys = self.keys(PREFIX)
-        return counted, [key for key in keys if key != own]
+        return counted, [(name, place) for name, place in (_parts(key, PREFIX) for key in keys) if name != own]
 
     def put(self, key: str, value: str, lease: str, counted: int) -> bool:
         """Write a key unless any of the keys that were counted was written since."""
@@ -205,6 +231,51 @@ class _Etcd:
         }  # fmt: skip
         put = {"request_put": {"key": _coded(key), "value": _coded(value), "lease": lease}}
         return bool(self.ask("kv/txn", compare=[untouched], success=[put]).get("succeeded"))
+
+
+def make_user(addresses: str, access: Access, host: str) -> str:
+    """Make a host's user of etcd, which reads all keys and writes its own alone; return its new password."""
+    store, password = _Etcd(addresses, access), secrets.token_urlsafe(24)
+    _asked_unless(store, "already exists", "auth/role/add", name=host)
+    for kind, prefix in (("READ", _TOP), ("READWRITE", f"{PREFIX}{host}/"), ("READWRITE", f"{FAILED}{host}/")):
+        permission = {"permType": kind, "key": _coded(prefix), "range_end": _coded(_after(prefix))}
+        store.ask("auth/role/grant", name=host, perm=permission)
+    if not _asked_unless(store, "already exists", "auth/user/add", name=host, password=password):
+        store.ask("auth/user/changepw", name=host, password=password)
+    store.ask("auth/user/grant", user=host, role=host)
+    return password
+
+
+def remove_user(addresses: str, access: Access, host: str) -> None:
+    """Remove a host's user of etcd and its role."""
+    store = _Etcd(addresses, access)
+    _asked_unless(store, "not found", "auth/user/delete", name=host)
+    _asked_unless(store, "not found", "auth/role/delete", role=host)
+
+
+def _asked_unless(store: _Etcd, state: str, what: str, **fields: str) -> bool:
+    """Ask for a change; tell whether it was made, or etcd answers that it is in this state already."""
+    try:
+        store.ask(what, **fields)
+    except Unfetched as error:
+        if state not in str(error):
+            raise
+        return False
+    return True
+
+
+def _told(found: dict[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not value:
+        raise Unfetched(f"the lease store does not answer as etcd does: no {name}")
+    return value
+
+
+def _number(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise Unfetched(f"the lease store does not answer as etcd does: {value!r} is no number") from None
 
 
 def _coded(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import shutil
 import socket
@@ -13,9 +14,12 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.bootstrap.web import Unfetched
+from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
 from gpusetup.model.pull import Budget
 from gpusetup.pull import leases
+from gpusetup.pull.client import login
 from gpusetup.pull.leases import Access, Lease, Refused, take
 from tests.certificates import Authority
 from tests.unit.pull.test_pull import host, offer, went  # noqa: F401 - a fixture
@@ -147,6 +151,105 @@ def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path,
         assert isinstance(lease, Lease), lease
         assert lease.tell("lock", failed=True)
         lease.give_back()
+
+
+def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys):
+    with members(tmp_path, 1) as ((address,), _):
+        patiently(Budget(leases=address, at_a_time=1), "first", "").give_back()
+
+        def etcdctl(*words):
+            subprocess.run(
+                ["etcdctl", "--endpoints", address, *words], check=True, capture_output=True,
+                env={"ETCDCTL_API": "3", "PATH": "/usr/bin"},
+            )  # fmt: skip
+
+        for words in (("user", "add", "root:r00t"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
+            etcdctl(*words)
+        (tmp_path / "root.login").write_text("root:r00t")
+        (tmp_path / "root.login").chmod(0o600)
+        administrator = ["--leases", address, "--lease-login", str(tmp_path / "root.login")]
+        (tmp_path / "site").mkdir()
+        for name in ("gpu07", "gpu08", "gpu07"):  # a second call makes a new password
+            words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
+            assert main([*words, *administrator, "--lease-out", str(tmp_path / f"{name}.login")]) == 0
+        logins = {name: login(tmp_path / f"{name}.login") for name in ("gpu07", "gpu08")}
+        assert all(password not in capsys.readouterr().err for _, password in logins.values())
+        budget = Budget(leases=address, at_a_time=1, of_a_domain=1, failures=1)
+        own = take(budget, "gpu07", "rack1", Access(login=logins["gpu07"]), "lock")
+        assert isinstance(own, Lease), own
+        full = take(budget, "gpu08", "rack1", Access(login=logins["gpu08"]), "lock")
+        assert isinstance(full, Refused)
+        assert not full.away
+        mine = leases._Etcd(address, Access(login=logins["gpu07"]))
+        for key in ("gpusetup/changing/gpu08/rack1", "gpusetup/failed/gpu08/lock", "gpusetup/other", "else"):
+            with pytest.raises(Unfetched, match="permission denied"):
+                mine.ask("kv/put", key=leases._coded(key), value="")
+        assert own.tell("lock", failed=True)
+        own.give_back()
+        stopped = take(budget, "gpu08", "rack1", Access(login=logins["gpu08"]), "lock")
+        assert isinstance(stopped, Refused)
+        assert "failed on 1 hosts" in stopped.text
+        assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--remove", *administrator]) == 0
+        assert isinstance(take(budget, "gpu07", "rack1", Access(login=logins["gpu07"]), "lock"), Refused)
+
+
+@pytest.mark.parametrize(
+    "more", [["--leases", "http://e:2379"], ["--lease-out", "x"], ["--reader", "--leases", "http://e:2379"]]
+)
+def test_half_of_what_a_user_of_the_store_needs_makes_no_token(tmp_path, more):
+    (tmp_path / "site").mkdir()
+    assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--out", str(tmp_path / "token"), *more]) == 3
+    assert not (tmp_path / "token").exists()
+
+
+def test_a_lease_that_the_store_ended_is_known_at_the_next_renewal(store, monkeypatch):
+    monkeypatch.setattr(leases, "_LIFE", 6)
+    lease = take(Budget(leases=store, at_a_time=9), "gpu07", "")
+    assert isinstance(lease, Lease)
+    lease.store.ask("lease/revoke", ID=lease.number)
+    lease.keeper.join(30)
+    assert lease.lost == "the lease store ended it"
+    lease.give_back()
+
+
+@pytest.mark.parametrize(
+    "answer", ["[]", "5", "not json", "{}", '{"result": 5}', '{"result": {"TTL": "x"}}', '{"result": null}']
+)
+def test_an_answer_that_is_none_is_an_error_with_a_reason_and_ends_no_thread(answer, monkeypatch):
+    granting: list[bool] = []
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            grants = self.path.endswith("grant") and granting[-1]
+            text = ('{"ID": "7"}' if grants else answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        for grants in (False, True):
+            granting.append(grants)
+            refused = take(Budget(leases=address, at_a_time=1, failures=1), "gpu07", "")
+            assert isinstance(refused, Refused)
+            assert refused.away
+            assert refused.text
+        monkeypatch.setattr(leases, "_LIFE", 0.6)
+        held = Lease(leases._Etcd(address, Access()), "7", "gpu07", "")
+        time.sleep(1.5)
+        assert held.keeper.is_alive()
+        assert held.lost.startswith("the lease store did not answer: ")
+        held.give_back()
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture(scope="module")
