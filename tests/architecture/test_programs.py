@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import programs, stages
 from tests.architecture.imports import PACKAGE
+from tests.lab import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,3 +102,11 @@ def test_nothing_that_is_installed_starts_a_service(tmp_path: Path, monkeypatch:
     assert "exit 101" in seen[0]
     assert [link.name for link in wants.iterdir()] == ["here-before.service"]
     assert not policy.exists()
+
+
+def test_what_molecule_reads_of_the_lab_is_where_the_lab_writes_it() -> None:
+    written = {str(places.MOLECULE), str(places.KNOWN_HOSTS), places.SIMULATED_ROOT}
+    texts = [path.read_text() for path in (PACKAGE.parent / ".config/molecule").iterdir()]
+    read = {found for text in texts for found in re.findall(r"/var/lib/gpusetup-lab/[\w./-]+", text)}
+    assert str(places.MOLECULE) in read
+    assert read <= written

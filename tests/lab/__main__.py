@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.lab.places import CHECKOUT, LabError
@@ -100,14 +101,14 @@ def _power(arguments: argparse.Namespace) -> int:
 
 def _platforms(arguments: argparse.Namespace) -> int:
     from tests.lab import fleet
-    from tests.lab.places import SSH_KEY
+    from tests.lab.places import MOLECULE, SSH_KEY
     from tests.lab.repository import build
 
     wanted = json.load(sys.stdin)
     if arguments.action == "down":
         fleet.down([platform["name"] for platform in wanted])
         return 0
-    build.ready()
+    MOLECULE.write_text(json.dumps(asdict(build.ready())))
     hosts = fleet.up([fleet.spec_of(platform["name"], platform) for platform in wanted])
     reach = {"user": "root", "port": 22, "identity_file": str(SSH_KEY)}
     print(json.dumps([{"instance": host.name, "address": host.address, **reach} for host in hosts]))

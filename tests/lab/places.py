@@ -23,6 +23,8 @@ HOSTS = STATE / "hosts"
 SSH_KEY = STATE / "ssh" / "id_ed25519"
 KNOWN_HOSTS = STATE / "ssh" / "known_hosts"
 REPOSITORIES = STATE / "repositories"
+MOLECULE = STATE / "molecule.json"
+"""What the scenarios of molecule know of the stand-in repositories."""
 
 # On the simulated host itself.
 SIMULATED_ROOT = "/var/lib/gpusetup-lab/simulated"
