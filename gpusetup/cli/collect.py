@@ -9,11 +9,15 @@ examples:
   gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token          a host's token; only its hash is stored here
   gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519
   gpusetup fleet collect /srv/gpusetup --certificate site.pem --key site.key
+  gpusetup fleet collect /srv/gpusetup --certificate site.pem --key site.key --unit > gpusetup-collector.service
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--client-ca", metavar="FILE", help="a host may show a certificate of this authority instead of a token"
     )
     parser.add_argument("--keep", type=int, default=100, metavar="N", help="reports of each host; default: %(default)s")
+    parser.add_argument("--unit", action="store_true", help="print a systemd service that does this in a sandbox")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -46,6 +51,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     tls = server_options.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
     if arguments.keep < 1:
         raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")
+    if arguments.unit:
+        output.write_answer(unit_of(arguments, place[1]), None)
+        return Exit.DONE
     store = Store(database(arguments.folder), arguments.keep)
     try:
         server = collector_of(Path(arguments.folder), store, place, tls, output.say)
@@ -53,6 +61,32 @@ def run(arguments: argparse.Namespace) -> Exit:
         return server_options.served(server)
     finally:
         store.close()
+
+
+def unit_of(arguments: argparse.Namespace, port: int) -> str:
+    """Return the service: as the user who owns the folder, with nothing that a collector does not need."""
+    from gpusetup.cli.timers import quoted
+
+    folder = Path(arguments.folder).absolute()
+    try:
+        user = folder.owner()
+    except (OSError, KeyError):
+        user = ""
+    if user == "root" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", user):
+        raise BadInputError(
+            "GS-971", f"{folder} must belong to the user that the service runs as, and not to root", path="DIR",
+            hint=f"useradd --system gpusetup && install -d -o gpusetup -m 0700 {shlex.quote(str(folder))}",
+        )  # fmt: skip
+    words = [sys.executable, "-m", "gpusetup", "fleet", "collect", str(folder)]
+    words += ["--listen", arguments.listen, "--keep", str(arguments.keep)]
+    files = {"--certificate": arguments.certificate, "--key": arguments.key, "--client-ca": arguments.client_ca}
+    words += [word for name, path in files.items() if path for word in (name, str(Path(path).absolute()))]
+    low = "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+    template = (Path(__file__).parents[1] / "pull/collector.service").read_text(encoding="utf-8")
+    return template.format(
+        command=" ".join(quoted(word) for word in words), user=user, folder=quoted(str(folder)),
+        port=low if 0 < port < 1024 else "CapabilityBoundingSet=\nPrivateUsers=yes\n",
+    )  # fmt: skip
 
 
 def database(folder: str) -> Path:
