@@ -2,7 +2,7 @@
 
 Ten processes report, each report over a connection of its own and from an address of its own. Beside them 2,000
 connections say nothing, or a byte now and then, and begin anew when they are closed; bodies that are too large and
-wrong tokens come. All of it is on this machine's loopback, which server, hosts and attackers share, and ends
+wrong tokens come. GPUSETUP_BENCH_HOSTS is another number of hosts. All of it is on this machine's loopback, which server, hosts and attackers share, and ends
 after three minutes at the latest.
 """
 
@@ -14,6 +14,7 @@ import hashlib
 import http.client
 import json
 import multiprocessing
+import os
 import random
 import resource
 import sqlite3
@@ -32,7 +33,7 @@ from gpusetup.supply.server import Tls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOSTS, PROCESSES, HELD = 5000, 10, 2000
+HOSTS, PROCESSES, HELD = int(os.environ.get("GPUSETUP_BENCH_HOSTS", "5000")), 10, 2000
 STEADY, PEAK, LONGEST = 60.0, 15.0, 150.0
 A_MINUTE, HEALTH, MEMORY = 15_000, 1.0, 256
 

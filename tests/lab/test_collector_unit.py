@@ -34,6 +34,7 @@ def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts: Callable[..., lis
     host.path("/srv/site.pem").write_bytes(pair.read_bytes())
     with host.path("/etc/hosts").open("a") as names:
         names.write(f"127.0.0.1 {NAME}\n")
+    host.ssh("apt-get", "-q", "update", timeout=300)
     host.ssh("apt-get", "-q", "-y", "install", "python3-venv", timeout=600)
     host.ssh("python3", "-m", "venv", "/opt/g")
     host.ssh("/opt/g/bin/python", "-m", "pip", "install", "-q", f"/srv/{wheel.name}[collector]", timeout=1200)
