@@ -2,8 +2,8 @@
 
 Ten processes report, each report over a connection of its own and from an address of its own. Beside them 2,000
 connections say nothing, or a byte now and then, and begin anew when they are closed; bodies that are too large and
-wrong tokens come. GPUSETUP_BENCH_HOSTS is another number of hosts. All of it is on this machine's loopback, which server, hosts and attackers share, and ends
-after three minutes at the latest.
+wrong tokens come. All of it is on this machine's loopback, which server, hosts and attackers share, and ends
+after three minutes at the latest. GPUSETUP_BENCH_HOSTS is another number of hosts.
 """
 
 from __future__ import annotations
