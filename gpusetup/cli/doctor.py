@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import doctor_apply, options, output
+from gpusetup.cli import doctor_apply, options, output, streams
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit, gravest
@@ -359,6 +359,7 @@ def _watch(*, as_json: bool) -> Exit:
     except OSError as error:
         output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
         messages, first = _ticks(), ""
+    streams.end_with_reader()
     print("watching; press Ctrl-C to stop", file=sys.stderr)
 
     def all_messages() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Standard input, output and error as every command may rely on them: open, and able to show every text.
 
 A stream that was closed says so when it is used; a terminal without Unicode gets the same words in ASCII; what cannot
-be written to standard output is a failure, of help and versions too.
+be written to standard output is a failure, of help and versions too. A reader that left (`| head`) changes nothing: the
+command goes on, and its exit code is what it found.
 """
 
 from __future__ import annotations
@@ -44,20 +45,44 @@ class UnwrittenError(BadInputError):
     """Standard output does not take the answer."""
 
 
-class _Answer(io.TextIOWrapper):
-    """Standard output that says why it takes no more."""
+class _Stream(io.TextIOWrapper):
+    """Standard error, whose text goes nowhere once its reader left."""
+
+    ends_with_reader = False
 
     def write(self, text: str) -> int:
         try:
             return super().write(text)
         except OSError as error:
-            raise _refusal(error) from error
+            self._failed(error)
+            return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if self.ends_with_reader or not isinstance(error, BrokenPipeError):
+            raise error
+        dropped(self)
+
+
+class _Answer(_Stream):
+    """Standard output, which also says why it takes no more."""
+
+    def _failed(self, error: OSError) -> None:
+        try:
+            super()._failed(error)
+        except OSError:
             raise _refusal(error) from error
+
+
+def end_with_reader() -> None:
+    """Have a command that never ends fail with BrokenPipeError when nobody reads its answer any more."""
+    if isinstance(sys.stdout, _Stream):
+        sys.stdout.ends_with_reader = True
 
 
 def prepare() -> None:
@@ -74,6 +99,9 @@ def prepare() -> None:
         )
     if sys.stderr is None:
         sys.stderr = io.TextIOWrapper(io.FileIO(os.open(os.devnull, os.O_WRONLY), "w"), "utf-8", write_through=True)
+    elif sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        err = sys.stderr
+        sys.stderr = _Stream(err.buffer, err.encoding, err.errors, line_buffering=True, write_through=err.write_through)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="gpusetup-plain")

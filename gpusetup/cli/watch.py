@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Watch until a person or --once ends it."""
+    from gpusetup.cli.streams import end_with_reader
     from gpusetup.watch.figures import Filter
     from gpusetup.watch.fleet import Fleet
     from gpusetup.watch.view import View
@@ -80,6 +81,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             path="--out",
             hint=f"gpusetup watch --once --out {arguments.out}, or --csv {arguments.out} for a record",
         )
+    if not arguments.once:
+        end_with_reader()
     view = View(sort=arguments.sort, chosen=Filter(arguments.filter))
     every = min(arguments.every, 1.0) if arguments.once else arguments.every
     with ExitStack() as stack:
