@@ -187,7 +187,9 @@ def _cloud_config(data: UserData) -> str:
         """Texts of several lines as blocks, for people who look into user-data."""
 
         def represent_str(self, text: str) -> yaml.ScalarNode:
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+            # In a block, a reader of YAML takes these for ends of lines as well.
+            style = "|" if "\n" in text and not re.search("[\x85\u2028\u2029]", text) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, Dumper.represent_str)
     launch = f"#!/bin/sh\nexec {_LAUNCHER} boot\n"

@@ -264,6 +264,12 @@ def question(
         _check_driver(driver, matrix)
         driver = _whole_driver(driver, matrix)
     named = tuple(gpus)
+    for name in named:
+        if not name.isprintable():
+            raise BadInputError(
+                "GS-120", f"{name!r} is not the name of a GPU", path=f"--gpu {name!r}",
+                hint="write it in one line of plain text, as nvidia-smi or lspci prints it",
+            )  # fmt: skip
     return Request(
         requirements=parse_requirements(list(requirements)),
         gpus=named,

@@ -95,6 +95,39 @@ def test_no_value_becomes_a_command(cases: int, shape: str, tmp_path: Path, caps
     assert cases // 20 < taken < cases
 
 
+@pytest.mark.parametrize("cases", [100, pytest.param(10_000, marks=pytest.mark.fuzz)])
+def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(
+    cases: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, taken = random.Random(43), 0
+    wheel = "wheels/gpusetup-0.1.0-py3-none-any.whl"
+    whole = {"schema": "gpusetup/bundle/1", "gpusetup": "0.1.0", "pip": "", "sets": {"3.12-x86_64": [wheel]}}
+    whole["files"] = {wheel: {"sha256": "0" * 64, "size": 1}}
+    (tmp_path / "manifest.json").write_text(json.dumps(whole))
+    good = {"--gpu": "h100", "--os": "ubuntu24.04", "--python": "3.12", "REQ": "cuda==13.0.*"}
+    for _ in range(cases):
+        name = source.choice(list(good))
+        seeds = "".join(source.choices(SEEDS, k=source.randint(0, 2)))
+        value = source.choice([good[name] + seeds, seeds + good[name], seeds])
+        values = {**good, name: value}
+        words = [values.pop("REQ"), *(f"{option}={text}" for option, text in values.items())]
+        words += ["--source", GOOD["--source"], "--manifest", str(tmp_path / "manifest.json")]
+        try:
+            code = main(["cloud-init", *words])
+        except SystemExit as stop:  # a word that is an option
+            code = stop.code
+        told = capsys.readouterr()
+        if code:
+            assert code in {2, 3, 4}, (name, value, told.err)
+            continue
+        taken += 1
+        files = _as_cloud_init(told.out)
+        assert files.keys() <= PATHS | {"/etc/gpusetup/lock.json"}
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", told.out)
+        json.loads(files["/etc/gpusetup/lock.json"])
+    assert taken
+
+
 def _as_cloud_init(text: str) -> dict[str, str]:
     document = yaml.safe_load(text)
     assert document.keys() == {"merge_how", "write_files"}
