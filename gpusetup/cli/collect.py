@@ -210,7 +210,7 @@ def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None
         if remove:
             remove_user(arguments.leases, access, name)
         else:
-            _write(arguments.lease_out, f"{name}:{make_user(arguments.leases, access, name)}")
+            _write(arguments.lease_out, ":".join(make_user(arguments.leases, access, name)))
     except Unfetched as error:
         raise UnreachableError(
             "GS-988", "the lease store did not do it", path="--leases", note=str(error),

@@ -24,6 +24,8 @@ _TOP = "gpusetup/"
 PREFIX = f"{_TOP}changing/"
 FAILED = f"{_TOP}failed/"
 """Below it, for each host, the locks that failed there: HOST/LOCK. The host writes it and deletes it."""
+_USER = "gpusetup-"
+"""Before a host's name, its user of etcd: no host is the administrator, or another program's user, by its name."""
 _LIFE = 900
 """Seconds that a place stays taken after its host was cut off."""
 _TRIES = 12
@@ -233,24 +235,24 @@ class _Etcd:
         return bool(self.ask("kv/txn", compare=[untouched], success=[put]).get("succeeded"))
 
 
-def make_user(addresses: str, access: Access, host: str) -> str:
-    """Make a host's user of etcd, which reads all keys and writes its own alone; return its new password."""
-    store, password = _Etcd(addresses, access), secrets.token_urlsafe(24)
-    _asked_unless(store, "already exists", "auth/role/add", name=host)
+def make_user(addresses: str, access: Access, host: str) -> tuple[str, str]:
+    """Make a host's user of etcd, which reads all keys and writes its own alone; return its name and new password."""
+    store, user, password = _Etcd(addresses, access), f"{_USER}{host}", secrets.token_urlsafe(24)
+    _asked_unless(store, "already exists", "auth/role/add", name=user)
     for kind, prefix in (("READ", _TOP), ("READWRITE", f"{PREFIX}{host}/"), ("READWRITE", f"{FAILED}{host}/")):
         permission = {"permType": kind, "key": _coded(prefix), "range_end": _coded(_after(prefix))}
-        store.ask("auth/role/grant", name=host, perm=permission)
-    if not _asked_unless(store, "already exists", "auth/user/add", name=host, password=password):
-        store.ask("auth/user/changepw", name=host, password=password)
-    store.ask("auth/user/grant", user=host, role=host)
-    return password
+        store.ask("auth/role/grant", name=user, perm=permission)
+    if not _asked_unless(store, "already exists", "auth/user/add", name=user, password=password):
+        store.ask("auth/user/changepw", name=user, password=password)
+    store.ask("auth/user/grant", user=user, role=user)
+    return user, password
 
 
 def remove_user(addresses: str, access: Access, host: str) -> None:
     """Remove a host's user of etcd and its role."""
     store = _Etcd(addresses, access)
-    _asked_unless(store, "not found", "auth/user/delete", name=host)
-    _asked_unless(store, "not found", "auth/role/delete", role=host)
+    _asked_unless(store, "not found", "auth/user/delete", name=f"{_USER}{host}")
+    _asked_unless(store, "not found", "auth/role/delete", role=f"{_USER}{host}")
 
 
 def _asked_unless(store: _Etcd, state: str, what: str, **fields: str) -> bool:

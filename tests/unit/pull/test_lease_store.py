@@ -191,6 +191,17 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys
         assert "failed on 1 hosts" in stopped.text
         assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--remove", *administrator]) == 0
         assert isinstance(take(budget, "gpu07", "rack1", Access(login=logins["gpu07"]), "lock"), Refused)
+        for name in ("root", "backup"):  # a host may have the name of a user that was there
+            if name == "backup":
+                etcdctl("--user", "root:r00t", "user", "add", "backup:b4ck")
+            words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
+            assert main([*words, *administrator, "--lease-out", str(tmp_path / f"{name}.own")]) == 0
+            taken = leases._Etcd(address, Access(login=login(tmp_path / f"{name}.own")))
+            with pytest.raises(Unfetched, match="permission denied"):
+                taken.ask("auth/user/list")
+            assert main(["fleet", "token", str(tmp_path / "site"), name, "--remove", *administrator]) == 0
+        for user, password in (("root", "r00t"), ("backup", "b4ck")):
+            assert leases._Etcd(address, Access()).ask("auth/authenticate", name=user, password=password)["token"]
 
 
 @pytest.mark.parametrize(
