@@ -194,6 +194,11 @@ def _check_store(arguments: argparse.Namespace) -> None:
     else:
         lacking = next((f"--{name.replace('_', '-')}" for name in needed if name not in given), "")
         lacking = lacking if arguments.leases else ""
+    if arguments.lease_out and Path(arguments.lease_out).resolve() == Path(arguments.lease_login or "").resolve():
+        raise BadInputError(
+            "GS-984", "the host's login would overwrite the administrator's", path="--lease-out",
+            hint="give another file with --lease-out",
+        )  # fmt: skip
     if lacking:
         raise BadInputError("GS-984", f"a host's user of the lease store needs {lacking}", path=lacking)
 

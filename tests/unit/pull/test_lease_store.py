@@ -205,7 +205,13 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys
 
 
 @pytest.mark.parametrize(
-    "more", [["--leases", "http://e:2379"], ["--lease-out", "x"], ["--reader", "--leases", "http://e:2379"]]
+    "more",
+    [
+        ["--leases", "http://e:2379"],
+        ["--lease-out", "x"],
+        ["--reader", "--leases", "http://e:2379"],
+        ["--leases", "http://e:2379", "--lease-login", "same", "--lease-out", "same"],
+    ],
 )
 def test_half_of_what_a_user_of_the_store_needs_makes_no_token(tmp_path, more):
     (tmp_path / "site").mkdir()
