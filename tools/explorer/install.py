@@ -13,6 +13,7 @@ from gpusetup.model.stack import MatrixStamp, Resolution
 from gpusetup.plan.install import install_of
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import stack_of
+from gpusetup.resolve.hardware import limits_of
 from gpusetup.resolve.space import FRAMEWORKS
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
     from gpusetup.model.stack import Stack
     from gpusetup.resolve.domains import Value
-    from tools.explorer.compiled import Compiled
+    from tools.explorer.compiled import Compiled, Gpus
 
 __all__ = ["about_install"]
 
 
-def about_install(compiled: Compiled) -> dict[str, Any]:
+def about_install(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
     """Return the words of pip's line: options, pins, what comes beside CuPy without a framework, and limits."""
     values = compiled.base.values
     lines = {name: [_lines(compiled, **{name: value}) for value in values[name]] for name in (*FRAMEWORKS, "cupy")}
@@ -39,6 +40,7 @@ def about_install(compiled: Compiled) -> dict[str, Any]:
             if name in ("cudnn", "nccl")
         },
         "limits": _limits(compiled),
+        "kept": {name: _kept(compiled, gpus, name) for name in ("tensorflow", "jax")},
         "none": _none(compiled),
     }
 
@@ -86,6 +88,16 @@ def _toolkit(compiled: Compiled) -> dict[str, Any]:
 def _library(compiled: Compiled, name: str, value: Value, major: str) -> str:
     cuda = next(item for item in _newest_of(compiled) if item.version.partition(".")[0] == major)
     return _words(_lines(compiled, **{name: value, "cuda": cuda}))
+
+
+def _kept(compiled: Compiled, gpus: Gpus, name: str) -> list[list[str]]:
+    """Return for each kind of GPU what keeps a framework's libraries within it, for each value of the framework."""
+    found = []
+    for kind, _cpu in gpus.kinds:
+        space = compiled.space(gpu=kind)
+        texts = [_words(limits_of(space, value)) for value in compiled.base.values[name]]
+        found.append(texts if any(texts) else [])
+    return found
 
 
 def _limits(compiled: Compiled) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def about_problem(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
         "driver": _drivers(compiled),
         "relations": {name: _relations(compiled, name) for name in _RUNTIMES},
         "minors": {name: [space.minor(value) for value in space.values[name]] for name in (*_RUNTIMES, "nccl")},
-        "install": about_install(compiled),
+        "install": about_install(compiled, gpus),
         "warnings": about_warnings(compiled, gpus),
     }
 

@@ -47,7 +47,7 @@ def about_warnings(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
         "texts": list(texts),
         "ended": _ended(compiled),
         "floors": [f"NVIDIA lists {{}} from driver {gpu.min_driver}" for space in spaces[1:] for gpu in space.gpus],
-        "minor": _minor(compiled),
+        "minor": [_minor(space) or _minor(compiled.base) for space in spaces],
         "untested": _untested(compiled),
         "systems": dict(_systems(compiled)),
     }
@@ -75,13 +75,13 @@ def _ended(compiled: Compiled) -> dict[str, list[str]]:
     return found
 
 
-def _minor(compiled: Compiled) -> str:
+def _minor(space: Space) -> str:
     """Return what is said of a CUDA that runs by minor-version compatibility; `{}` and `{branch}` stand for the two."""
-    space = compiled.base
     for driver in space.values["driver"]:
         for cuda in space.values["cuda"]:
             if space.relation(driver, cuda) == "minor-version" and not driver.ended:  # type: ignore[arg-type,union-attr]
-                said = warnings_about(space, {"driver": driver, "cuda": cuda})[0]
+                told = warnings_about(space, {"driver": driver, "cuda": cuda})
+                said = next(text for text in told if "by minor-version compatibility" in text)
                 branch = f"R{driver.branch.branch}"  # type: ignore[union-attr]
                 return said.replace(f"CUDA {space.minor(cuda)}", "{}").replace(branch, "{branch}")
     return ""

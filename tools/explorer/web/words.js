@@ -62,7 +62,7 @@ const Words = (about) => {
   }
 
   function pip(given, asked, solution) {
-    const { options, pins, toolkit, libraries, limits, none } = given.told.install;
+    const { options, pins, toolkit, libraries, kept, limits, none } = given.told.install;
     const there = Object.keys(pins).filter((name) => name in solution);
     if (!there.length) return { note: none };
     const framework = there.some((name) => FRAMEWORKS.includes(name)), cuda = solution.cuda;
@@ -71,7 +71,8 @@ const Words = (about) => {
     const brings = { driver: true, torch: "torch" in solution, jax: "jax" in solution, cuda: "cupy" in solution && toolkit.extra[solution.cupy] };
     const place = Object.keys(limits.kinds).reduce((found, name, index) =>
       found * limits.sizes[index] + (brings[name] ? limits.kinds[name][solution[name]] : 0), 0);
-    const words = ["torch" in solution ? options[solution.torch] : "", ...there.map((name) => pins[name][solution[name]]), ...alone, limits.texts[limits.table[place]]];
+    const within = Object.keys(kept).filter((name) => name in solution && asked.gpu !== undefined).map((name) => kept[name][asked.gpu][solution[name]]);
+    const words = ["torch" in solution ? options[solution.torch] : "", ...there.map((name) => pins[name][solution[name]]), ...alone, ...new Set(within), limits.texts[limits.table[place]]];
     return { line: `pip install ${words.filter(Boolean).join(" ")}` };
   }
 
@@ -89,7 +90,7 @@ const Words = (about) => {
     const floor = asked.gpu === undefined ? undefined : given.additions[given.gpus[asked.gpu]].free.find(({ rule }) => rule === "gpu-product-floor");
     const low = floor && !(given.constraint(floor).allowed >> BigInt(solution.driver) & 1n);
     const minors = RUNTIMES.filter((name) => name in solution && relation(given, solution, name) === "m")
-      .map((name) => minor.replace("{}", `CUDA ${told.minors[name][solution[name]]}${name === "cuda" ? "" : ` inside ${name}`}`).replaceAll("{branch}", `R${branch}`));
+      .map((name) => minor[asked.gpu === undefined ? 0 : asked.gpu + 1].replace("{}", `CUDA ${told.minors[name][solution[name]]}${name === "cuda" ? "" : ` inside ${name}`}`).replaceAll("{branch}", `R${branch}`));
     const tested = given.order.find(({ name }) => name === "tested-together");
     const odd = "cupy" in solution && tested.levels[tested.first[solution.cupy]][tested.second[solution.cuda]] > 0;
     const inferred = Object.entries(about.inferred).find(([name]) => name === gpu.name);
