@@ -59,9 +59,9 @@ def report(host, number=1, state="done", **fields):
     return told | {"kind": "h100", "state": state} | fields
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def threads():
-    """Refuse a thread that outlives the tests: a lease that nobody gave back, a server that nobody stopped."""
+    """Refuse a thread that outlives a module's tests: a lease that nobody gave back, a server that nobody stopped."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
