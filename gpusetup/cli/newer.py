@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.cli.output import say
+from gpusetup.components.values import without_logins
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.domains import parsed
@@ -50,11 +51,9 @@ class Release(NamedTuple):
 def published(component: str) -> list[Release]:
     """Return the releases that the publisher of a component lists, oldest first; Unfetched when it cannot be asked."""
     if component == "driver":
-        found = _drivers()
-    else:
-        names = _DISTRIBUTIONS.get(component, (component,))
-        found = [release for name in names for release in _on_index(name)]
-    return sorted(found)
+        return sorted(_drivers())
+    names = _DISTRIBUTIONS.get(component, (component,))
+    return sorted(release for name in names for release in _on_index(name))
 
 
 def published_of(components: Iterable[str]) -> dict[str, list[Release] | str]:
@@ -82,9 +81,9 @@ def _read(url: str, accept: str) -> Any:
     try:
         return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_TIMEOUT, accept=accept))
     except DecodeError as error:
-        raise Unfetched(f"{url} did not answer in JSON") from error
+        raise Unfetched(f"{without_logins(url)} did not answer in JSON") from error
     except Unfetched as error:
-        status = str(error) if str(error)[:3].isdigit() else f"{urlsplit(url).hostname} did not answer"
+        status = without_logins(str(error)) if str(error)[:3].isdigit() else f"{urlsplit(url).hostname} did not answer"
         raise Unfetched(status) from error
 
 
@@ -169,9 +168,8 @@ def _taken_for(wish: Requirement, last: str, matrix: Matrix) -> tuple[Requiremen
 
 
 def _with_suggestion(error: NoStackError, text: str) -> NoStackError:
-    document = error.to_document()
-    suggestions = (*document.get("suggestions", ()), text)
-    hint = "; or ".join(suggestions) if document.get("suggestions") else text
+    suggestions = (*error.to_document().get("suggestions", ()), text)
+    document = error.to_document() | {"suggestions": suggestions}
     return NoStackError(
-        error.reference, error.message, document={**document, "suggestions": suggestions}, note=error.note, hint=hint
+        error.reference, error.message, document=document, note=error.note, hint="; or ".join(suggestions)
     )

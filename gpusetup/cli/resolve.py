@@ -203,11 +203,11 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     """Resolve once per class of identical hosts; one class without a stack does not hide the others' stacks."""
     from pathlib import Path
 
+    from gpusetup.cli.newer import resolve
     from gpusetup.errors import NoStackError, PreflightError, gravest
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
     from gpusetup.plan.preflight import NO_GPU, elsewhere
-    from gpusetup.resolve.api import resolve
 
     facts = read_facts(Path(arguments.facts))
     wishes = request_of(arguments, matrix)
@@ -228,7 +228,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
             texts.append(f"{shown}\n  {NO_GPU}\n")
             continue
         try:
-            resolution = resolve(about_host(host, wishes, matrix), matrix)
+            resolution = resolve(about_host(host, wishes, matrix), matrix, newer=arguments.newer)
         except NoStackError as misfit:
             codes.append(misfit.exit)
             classes[digest] = {"hosts": list(names), **misfit.to_document()}

@@ -164,13 +164,15 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
 
 
 def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
-    """Return the wishes for releases newer than the matrix, each with the newest release that the matrix knows."""
+    """Return the wishes that only a release newer than the matrix meets, each with the newest that the matrix knows."""
     space = build(matrix, request)
     found = []
     for wish in request.requirements:
         bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
         if bounds and wish.component != "python":
-            last = last_before(published_versions(space, wish.component), wish.component, bounds)
+            known = published_versions(space, wish.component)
+            met = any(parsed(version) in SpecifierSet(wish.specifier) for version in known)
+            last = "" if met else last_before(known, wish.component, bounds)
             found += [(wish, last)] if last else []
     return found
 

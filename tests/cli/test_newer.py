@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from gpusetup.bootstrap import web
 from gpusetup.bootstrap.web import Unfetched
 from gpusetup.cli import newer
-from tests.cli.test_lookup_commands import document
+from tests.cli.test_lookup_commands import HOSTS, document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 FILES = {
     "nvidia-cudnn-cu13": [
@@ -55,6 +57,29 @@ def test_nobody_is_asked_without_the_option_and_the_answer_names_it(asked: list[
     code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100")
     assert (code, asked) == (4, [])
     assert "ask its publisher: the same command with --newer" in told["suggestions"]
+
+
+def test_only_what_no_known_release_meets_is_asked_about(asked: list[str]) -> None:
+    code, _ = document("resolve", "cudnn<99", "torch==99.0.0", "--gpu", "h100", "--newer")
+    assert code == 0
+    assert {url.rstrip("/").rpartition("/")[2] for url in asked} == {"torch"}
+
+
+def test_hosts_are_answered_as_a_request_is(asked: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(document("facts", "--root", str(HOSTS / "ubuntu24.04-h200-keep/root"))[1]))
+    code, told = document("resolve", "cudnn==9.99.1.4", "--from", str(path), "--newer")
+    assert (code, len(asked)) == (0, 2)
+    assert "unconfirmed: cudnn 9.99.1.4" in json.dumps(told)
+
+
+def test_the_login_of_an_index_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (b"<html>", Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")):
+        monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret-word@index.example/simple")
+        monkeypatch.setattr(web, "fetch", Mock(side_effect=[answer]))
+        _, told = document("resolve", "torch==99.0.0", "--newer")
+        assert "index.example" in told["suggestions"][-1]
+        assert "secret-word" not in json.dumps(told)
 
 
 def test_a_release_that_only_its_publisher_knows_is_answered_for_the_nearest_and_marked(asked: list[str]) -> None:

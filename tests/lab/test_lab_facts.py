@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from gpusetup.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from tests.lab.host import Host
 
-
-def facts(inventory: Path, *arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    code = main(["facts", str(inventory), "--format", "json", *arguments])
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert code == 0, document
-    return document["hosts"]
+Made = Callable[..., "tuple[Host, Callable[..., dict[str, Any]]]"]
 
 
-def test_nouveau_from_the_initramfs_to_out_of_the_way(
+@pytest.fixture
+def looked_at(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> Made:
+    """Make a host; what comes back beside it reads its facts, each time anew."""
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
 
-    before = facts(inventory, capsys=capsys)[host.name]
+    def made(user: str = "root", **wanted: Any) -> tuple[Host, Callable[..., dict[str, Any]]]:
+        (host,) = lab_hosts(**wanted)
+        inventory = lab_inventory([host], {"ansible_user": user})
+
+        def facts(*arguments: str) -> dict[str, Any]:
+            code = main(["facts", str(inventory), "--format", "json", *arguments])
+            document = json.loads(capsys.readouterr().out)
+            assert code == 0, document
+            told: dict[str, Any] = document["hosts"][host.name]
+            return told
+
+        return host, facts
+
+    return made
+
+
+def test_nouveau_from_the_initramfs_to_out_of_the_way(looked_at: Made) -> None:
+    host, facts = looked_at(flavour="debian12", machine="t4")
+
+    before = facts()
     assert before["simulated"] is True
     assert before["kernel"]["running"] == before["kernel"]["next"]
     assert before["nouveau"]["loaded"] is True
@@ -43,56 +57,40 @@ def test_nouveau_from_the_initramfs_to_out_of_the_way(
     assert before["unreadable"] == []
 
     host.path("/etc/modprobe.d/keep-nouveau-out.conf").write_text("blacklist nouveau\n")
-    stale = facts(inventory, "--no-candidates", capsys=capsys)[host.name]["nouveau"]
+    stale = facts("--no-candidates")["nouveau"]
     assert (stale["blacklisted"], stale["loads_at_boot"]) == (True, True)
 
     host.ssh("update-initramfs", "-u")
-    rebuilt = facts(inventory, "--no-candidates", capsys=capsys)[host.name]["nouveau"]
+    rebuilt = facts("--no-candidates")["nouveau"]
     assert (rebuilt["loaded"], rebuilt["loads_at_boot"]) == (True, False)
     assert rebuilt["initramfs"][0]["blacklist"] is True
 
     host.reboot()
-    after = facts(inventory, "--no-candidates", capsys=capsys)[host.name]
+    after = facts("--no-candidates")
     assert after["nouveau"]["loaded"] is False
     assert after["boot"]["id"] != before["boot"]["id"]
 
 
-def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    (host,) = lab_hosts(flavour="debian12-bare", machine="v100")
+def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(looked_at: Made) -> None:
+    host, facts = looked_at("guest", flavour="debian12-bare", machine="v100")
     host.ssh("chmod", "0700", "/etc/modprobe.d")
-    inventory = lab_inventory([host], {"ansible_user": "guest"})
-    told = facts(inventory, "-e", "gpusetup_become=false", capsys=capsys)[host.name]
+    told = facts("-e", "gpusetup_become=false")
     assert told["gpus"][0]["name"].startswith("Tesla V100")
     assert "nouveau.blacklisted" in {item["field"] for item in told["unreadable"]}
 
 
 def test_a_host_captured_over_ssh_has_the_same_facts_again(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    looked_at: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    (host,) = lab_hosts(flavour="debian12", machine="none")
-    inventory = lab_inventory([host])
+    host, facts = looked_at(flavour="debian12", machine="none")
     folder = tmp_path / "captures"
     own = ("-e", "gpusetup_simulated_root=")
-    live = facts(inventory, *own, "--capture", str(folder), capsys=capsys)[host.name]
+    live = facts(*own, "--capture", str(folder))
     assert live["virtualisation"]["container"] == "systemd-nspawn"
     assert main(["facts", "--root", str(folder / host.name), "--format", "json"]) == 0
     again = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
-    assert (again["boot"]["id"], again["boot"]["machine"]) == (
-        None,
-        None,
-    )  # a capture tells nobody which machine it was
+    # A capture tells nobody which machine it was.
+    assert (again["boot"]["id"], again["boot"]["machine"]) == (None, None)
     live["boot"] |= {"id": None, "machine": None}
     assert again == live
     written = "".join(path.read_text(errors="replace") for path in (folder / host.name).rglob("*") if path.is_file())
@@ -118,35 +116,23 @@ AUTOINSTALL="yes"
 """
 
 
-def test_a_module_that_dkms_really_builds(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_module_that_dkms_really_builds(looked_at: Made) -> None:
     """A stand-in module by the driver's name: real sources, compiler, DKMS and ELF file."""
-    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
+    host, facts = looked_at(flavour="debian12", machine="t4")
     source = host.path("/usr/src/nvidia-580.95.05")
     source.mkdir()
     (source / "nvidia.c").write_text(_SOURCE % "Dual MIT/GPL")
     (source / "Makefile").write_text("obj-m := nvidia.o\n")
     (source / "dkms.conf").write_text(_DKMS)
 
-    def look() -> dict[str, Any]:
-        told: dict[str, Any] = facts(inventory, "--no-candidates", capsys=capsys)[host.name]
-        return told
-
-    before = look()
+    before = facts("--no-candidates")
     kernel = before["kernel"]["next"]
     assert before["dkms"] == []
     seen = []
     for step in ("add", "build", "install"):
         words = ["-m", "nvidia", "-v", "580.95.05", *(["-k", kernel] if step != "add" else [])]
         host.ssh("dkms", step, *words)
-        told = look()
+        told = facts("--no-candidates")
         seen.append((told["dkms"][0]["state"], told["dkms"][0]["kernel"]))
     assert seen == [("added", None), ("built", kernel), ("installed", kernel)]
     (installed,) = [item for item in told["kernel"]["installed"] if item["release"] == kernel]
@@ -157,6 +143,6 @@ def test_a_module_that_dkms_really_builds(
     host.ssh("dkms", "remove", "-m", "nvidia", "-v", "580.95.05", "--all")
     host.ssh("dkms", "add", "-m", "nvidia", "-v", "580.95.05")
     assert host.ssh("dkms", "build", "-m", "nvidia", "-v", "580.95.05", "-k", kernel, check=False).returncode != 0
-    broken = look()
+    broken = facts("--no-candidates")
     assert [item["state"] for item in broken["dkms"]] == ["failed"]
     assert broken["driver"] is None

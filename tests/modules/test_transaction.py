@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import runfile, transaction
@@ -322,11 +323,7 @@ class TestCutShort:
         self, site: _Site, monkeypatch: pytest.MonkeyPatch, second: tuple[tuple[str, str], ...]
     ) -> None:
         host = debian(monkeypatch)
-
-        def die() -> int:
-            raise _Killed
-
-        host.interrupt = die
+        host.interrupt = Mock(side_effect=_Killed)
         with pytest.raises(_Killed):
             site.transaction("apt", *WANTED)
         assert site.state["brought"] == {}
@@ -337,11 +334,7 @@ class TestCutShort:
         self, site: _Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         host = debian(monkeypatch)
-
-        def die() -> int:
-            raise _Killed
-
-        host.interrupt = die
+        host.interrupt = Mock(side_effect=_Killed)
         with pytest.raises(_Killed):
             site.transaction("apt", *WANTED)
         host.fails = {"nccl"}

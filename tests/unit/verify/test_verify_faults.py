@@ -226,35 +226,25 @@ def test_throttling(reason):
     assert differences(healthy, broken) == {"gpu.throttle": "fail"}
 
 
-def test_a_power_cap_on_an_idle_gpu_and_a_lowered_limit():
+CAPPED = {
+    "clocks_event_reasons/clocks_event_reason_sw_power_cap": "Active",
+    "gpu_power_readings/current_power_limit": "500.00 W",
+}
+FIGURES = [
+    ("a power cap on an idle GPU, and a lowered limit", CAPPED, {"gpu.throttle": "warn", "gpu.power": "warn"}),
+    ("too little room to the slowdown", {"temperature/gpu_temp_tlimit": "2 C"}, {"gpu.power": "warn"}),
+    ("persistence is off", {"persistence_mode": "Disabled"}, {"gpu.persistence": "warn"}),
+    ("a GPU asks for a reset", {"gpu_recovery_action": "Reset"}, {"gpu.recovery": "fail"}),
+    ("compute is prohibited", {"compute_mode": "Prohibited"}, {"gpu.idle": "fail"}),
+]
+
+
+@pytest.mark.parametrize(("figures", "verdicts"), [row[1:] for row in FIGURES], ids=[row[0] for row in FIGURES])
+def test_a_figure_of_nvidia_smi(figures, verdicts):
     healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
-    set_smi(broken, 0, "clocks_event_reasons/clocks_event_reason_sw_power_cap", "Active")
-    set_smi(broken, 0, "gpu_power_readings/current_power_limit", "500.00 W")
-    assert differences(healthy, broken) == {"gpu.throttle": "warn", "gpu.power": "warn"}
-
-
-def test_too_little_room_to_the_slowdown():
-    healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
-    set_smi(broken, 0, "temperature/gpu_temp_tlimit", "2 C")
-    assert differences(healthy, broken) == {"gpu.power": "warn"}
-
-
-def test_persistence_off():
-    healthy, broken = captured("h200-x2-quick"), captured("h200-x2-quick")
-    set_smi(broken, 0, "persistence_mode", "Disabled")
-    assert differences(healthy, broken) == {"gpu.persistence": "warn"}
-
-
-def test_a_gpu_that_asks_for_a_reset():
-    healthy, broken = captured("h200-x2-quick"), captured("h200-x2-quick")
-    set_smi(broken, 0, "gpu_recovery_action", "Reset")
-    assert differences(healthy, broken) == {"gpu.recovery": "fail"}
-
-
-def test_prohibited_compute_mode():
-    healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
-    set_smi(broken, 0, "compute_mode", "Prohibited")
-    assert differences(healthy, broken) == {"gpu.idle": "fail"}
+    for path, figure in figures.items():
+        set_smi(broken, 0, path, figure)
+    assert differences(healthy, broken) == verdicts
 
 
 def test_mig_without_a_slice_and_with_slices():
