@@ -73,13 +73,9 @@ def looked(request: Dict[str, Any]) -> sources.Written:
 
 def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, Optional[str]]:
     """Return {path: new content or None} of the host's own files that name a replaced address."""
-    layout = sources.Layout()
     found: Dict[str, Optional[str]] = {}
-    places = [layout.apt_list]
-    for folder in (layout.apt_sources, layout.dnf_repos, layout.zypper_repos):
-        places += [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
-    for path in places:
-        text = files.read_text(path) if path.endswith((".list", ".sources", ".repo")) and path not in wanted else None
+    for path in sources.definitions():
+        text = files.read_text(path) if path not in wanted else None
         if text and request["replace"]:
             kept = sources.without(path, text, request["replace"])
             if kept != text:
@@ -127,9 +123,7 @@ def main() -> None:
         for path, text in sorted(changes.items()):
             if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)
-        written += [path for path in sources.obsolete(ledger.state["files"], wanted) if ledger.restore(path)]
-        if not module.check_mode:
-            local_repository.sweep(request["state_dir"], request["sources"])
+        written += [path for path in sources.obsolete(ledger.state["files"], wanted) if ledger.give_up_file(path)]
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)

@@ -79,7 +79,9 @@ def main() -> None:
                 signing.refuse_old_dkms(machine, request["certificate"])
                 if not request["enroll"]:
                     signing.refuse_unknown(machine, request["certificate"])
-            changed = ledger.write(signing.CONFIGURATION, wanted) if wanted else ledger.restore(signing.CONFIGURATION)
+            changed = (
+                ledger.write(signing.CONFIGURATION, wanted) if wanted else ledger.give_up_file(signing.CONFIGURATION)
+            )
             module.exit_json(changed=changed, diff=ledger.diffs)
         enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)
         changed, state = enrolment.stage()

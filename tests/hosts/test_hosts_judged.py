@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import drift as host_drift
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver as host_driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import driver_state
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
@@ -58,7 +58,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine: Path) -> None:
     told = [(item.what, item.was, item.now) for item in differences(captured(machine))]
-    seen = host_drift.deviations(
+    seen = lifecycle.deviations(
         "/var/lib/gpusetup", SimpleNamespace(host=FolderHost(str(machine)), simulated=None), {"remove": []}
     )
     assert [(item["what"], item["was"], item["is"]) for item in seen] == told

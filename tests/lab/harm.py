@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.lab.host import Host
 
@@ -15,6 +16,14 @@ _HOLD = (
     "import fcntl, sys; lock = open('/var/lib/dpkg/lock-frontend', 'w'); "
     "fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
 )
+BUILD_ERROR = "nv-pci.c:237: error: too few arguments to function pci_resize_resource"
+
+
+def break_build(host: Host, version: str) -> Path:
+    """Only this version no longer compiles, as a driver does that is older than its kernel: DKMS reads such overrides."""
+    override = host.path(f"/etc/dkms/nvidia-{version}.conf")
+    override.write_text(f"""MAKE[0]="echo '{BUILD_ERROR}'; false"\n""")
+    return override
 
 
 @contextmanager

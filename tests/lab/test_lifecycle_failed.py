@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.harm import BUILD_ERROR, break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
 
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
-
-SAID = "nv-pci.c:237: error: too few arguments to function pci_resize_resource"
-
-
-def break_build(host: Host, lock_file: Path) -> Path:
-    """Only this version no longer compiles, as a driver does that is older than its kernel: DKMS reads such overrides."""
-    version = json.loads(lock_file.read_text())["stack"]["driver"]["version"]
-    override = host.path(f"/etc/dkms/nvidia-{version}.conf")
-    override.write_text(f"""MAKE[0]="echo '{SAID}'; false"\n""")
-    return override
 
 
 @pytest.mark.slow
@@ -43,11 +34,11 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
     held = host.ssh("apt-mark", "showhold").stdout
 
-    override = break_build(host, new)
+    override = break_build(host, json.loads(new.read_text())["stack"]["driver"]["version"])
     failed = apply(tmp_path, inventory, "--lock", new)
     assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
     told = host_of(failed)["failure"]
-    assert SAID in told["note"], told
+    assert BUILD_ERROR in told["note"], told
     assert "the host has its previous packages" in told["note"], told
     assert told["hint"], told
     assert packages(host) == before

@@ -12,9 +12,10 @@ import pytest
 
 from tests.lab import machine
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, rpms
+from tests.lab.harm import break_build
+from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
-from tests.lab.plays import packages
+from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,12 +71,16 @@ def asked_by(host: Host) -> int:
     return log.read_text().count(host.address) if log.exists() else 0
 
 
-def upgraded(tmp_path: Path, inventory: Path) -> None:
-    """Go to the bundle beside the one that the host's packages are from: their versions are only in that one."""
-    refused = apply(tmp_path, inventory, "--upgrade")
-    assert (refused.code, host_of(refused)["refusals"][0]["reference"]) == (5, "GS-429"), refused.out
-    done = apply(tmp_path, inventory, "--upgrade", "--no-way-back")
-    assert done.code == 0, done.out + done.err
+def fails_and_goes_back(host: Host, version: str, tmp_path: Path, inventory: Path) -> None:
+    """An upgrade fails when the host's source is the next bundle already, which has none of the versions of before."""
+    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    override = break_build(host, version)
+    failed = apply(tmp_path, inventory, "--upgrade")
+    override.unlink()
+    assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
+    assert "the host has its previous packages" in host_of(failed)["failure"]["note"], failed.out
+    assert packages(host) == before
+    assert files_below(host, *CONFIGURATION) == files_before
 
 
 def carry(host: Host, folder: Path) -> None:
@@ -109,10 +114,9 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
 
     for version in (OLDER, NEWER):
         if version == NEWER:
-            upgraded(tmp_path, wanted(version))
-        else:
-            done = apply(tmp_path, wanted(version))
-            assert done.code == 0, done.out + done.err
+            fails_and_goes_back(host, version, tmp_path, wanted(version))
+        done = apply(tmp_path, wanted(version), "--upgrade")
+        assert done.code == 0, done.out + done.err
         assert version in host.ssh("nvidia-smi").stdout
         again = apply(tmp_path, wanted(version))
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
@@ -120,7 +124,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     told = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
 
-    back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--no-way-back", "--format", "json")
+    back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert OLDER in host.ssh("nvidia-smi").stdout
     gone = gpusetup(tmp_path, "remove", wanted(OLDER), "--yes", "--format", "json")
@@ -229,11 +233,8 @@ def test_a_host_with_rpm_lives_on_bundles_alone(
         return lab_inventory([host], {**made[version], **more})
 
     for version in (older, newer):
-        if version == newer:
-            upgraded(tmp_path, wanted(version))
-        else:
-            done = apply(tmp_path, wanted(version))
-            assert done.code == 0, done.out + done.err
+        done = apply(tmp_path, wanted(version), "--upgrade")
+        assert done.code == 0, done.out + done.err
         assert version in host.ssh("nvidia-smi").stdout
         (ours,) = (path for path in host.path(definitions).iterdir() if path.name.startswith("cuda-"))
         checks = dict(line.split("=", 1) for line in ours.read_text().splitlines() if "gpgcheck=" in line)
@@ -242,7 +243,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
         assert drift(tmp_path, wanted(version))[1] == {}
 
-    back = gpusetup(tmp_path, "rollback", wanted(newer), "--no-way-back", "--format", "json")
+    back = gpusetup(tmp_path, "rollback", wanted(newer), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert older in host.ssh("nvidia-smi").stdout
     gone = gpusetup(tmp_path, "remove", wanted(older), "--yes", "--format", "json")

@@ -106,9 +106,11 @@ def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path: Path) ->
 
 def test_what_nobody_wants_any_more_goes(tmp_path: Path) -> None:
     file = package(tmp_path)
-    local_repository.usable(source(file), str(tmp_path / "sources"), False)
-    assert local_repository.sweep(str(tmp_path), [source(file)]) == []
-    assert len(local_repository.sweep(str(tmp_path), [])) == 1
+    assert local_repository.size(source(file), str(tmp_path)) == file.stat().st_size
+    (address,) = local_repository.usable(source(file), str(tmp_path / "sources"), False)["uris"]
+    assert local_repository.size(source(file), str(tmp_path)) == 0
+    assert local_repository.sweep(str(tmp_path), [f"URIs: {address}\n".encode()]) == []
+    assert len(local_repository.sweep(str(tmp_path), [b"URIs: file:///elsewhere\n"])) == 1
     assert not (tmp_path / "sources").exists()
 
 

@@ -58,7 +58,7 @@ class Run:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Host())
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path / "looks"))
-    monkeypatch.setattr(lifecycle.drift, "deviations", lambda *_more: [])
+    monkeypatch.setattr(lifecycle, "deviations", lambda *_more: [])
     monkeypatch.setattr(lifecycle.Machine, "facts", lambda _self: {"kernel": {"running": "6.1", "next": "6.1"}})
     monkeypatch.setattr(driver, "reboot_reasons", lambda *_more: [])
     return Run(tmp_path / "state")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, way_back
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, fetched, process, sources, way_back
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
@@ -15,7 +16,7 @@ from tests.modules.rpm_host import RpmHost
 from tests.modules.transactions import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
 THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
@@ -175,10 +176,91 @@ class TestAfterAFailure:
         assert host.enabled == {"nvidia-driver": "580-open"}
 
 
+class TestTheSourcesOfBefore:
+    """A host whose one source is replaced by another that has the new versions alone, as an offline host goes from one
+    bundle to the next."""
+
+    A, B = "URIs: file:///srv/a\n", "URIs: file:///srv/b\n"
+
+    @pytest.fixture
+    def etc(self, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(sources.Layout.__init__, "__defaults__", (str(tmp_path),))
+        monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
+        etc = tmp_path / "etc/apt"
+        ledger = Ledger(str(site.folder))
+        ledger.write(str(etc / "sources.list.d/cuda.sources"), self.A + f"Signed-By: {etc}/keyrings/cuda.gpg\n")
+        ledger.write(str(etc / "keyrings/cuda.gpg"), b"key of a")
+        ledger.tell(apply={"id": "next", "finished": None})
+        return etc
+
+    def host(self, etc: Path, monkeypatch: pytest.MonkeyPatch, still: dict[str, list[str]], **more: Any) -> DebHost:
+        """Offer what the sources name that a command line reads, where the key beside them is theirs."""
+        host = ubuntu({}, **more)
+        host.stand_in(monkeypatch)
+        monkeypatch.setattr(apt.Apt, "caches", (str(etc),))
+        known = {self.A: (b"key of a", still), self.B: (b"key of b", OFFERED)}
+
+        def at_these(run: Callable[..., Any]) -> Callable[..., Any]:
+            def answer(argv: Sequence[str], *words: Any, **named: Any) -> Any:
+                told = [word.partition("=")[2] for word in argv if word.startswith("Dir::Etc::sourceparts=")]
+                host.offered = {}
+                for path in Path(*told or [etc / "sources.list.d"]).glob("*.sources"):
+                    address, signer = path.read_text().split("Signed-By: ")
+                    key, offered = known[address]
+                    host.offered |= offered if Path(signer.strip()).read_bytes() == key else {}
+                return run(argv, *words, **named)
+
+            return answer
+
+        monkeypatch.setattr(process, "output", at_these(host.output))
+        monkeypatch.setattr(process, "stream", at_these(host.stream))
+        return host
+
+    def replaced(self, site: Site, etc: Path, name: str) -> None:
+        ledger = Ledger(str(site.folder))
+        ledger.write(str(etc / f"sources.list.d/{name}.sources"), self.B + f"Signed-By: {etc}/keyrings/{name}.gpg\n")
+        ledger.write(str(etc / f"keyrings/{name}.gpg"), b"key of b")
+        wanted = [path for path in ledger.state["files"] if f"/{name}." in path]
+        for path in sources.obsolete(ledger.state["files"], wanted):
+            ledger.give_up_file(path)
+
+    @pytest.mark.parametrize("name", ["cuda", "distro"])
+    def test_what_they_offer_can_be_had_again(
+        self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        host = self.host(etc, monkeypatch, BOTH)
+        self.replaced(site, etc, name)
+        site.transaction("apt", *WANTED, may_remove=STACK)
+        assert host.installed == AFTER | {"cuda": "13"}
+        assert not list(etc.parent.parent.glob("gpusetup-preview-*"))
+
+    @pytest.mark.parametrize("name", ["cuda", "distro"])
+    def test_after_a_failure_they_are_back_before_the_packages(
+        self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        host = self.host(etc, monkeypatch, BOTH, fails={"cuda"})
+        before = files_below(etc)
+        self.replaced(site, etc, name)
+        assert failed(site).result["rolled_back"] is True
+        assert host.installed == THERE
+        assert files_below(etc) == before
+
+    def test_a_source_that_is_gone_offers_nothing(self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        host = self.host(etc, monkeypatch, {})
+        self.replaced(site, etc, "cuda")
+        assert failed(site).fields["reference"] == "GS-429"
+        assert host.installed == THERE
+        assert (etc / "sources.list.d/cuda.sources").read_text().startswith(self.A)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x" * 1000)
-    way = way_back.WayBack({"a": str(file)}, [], [])
+    way = way_back.WayBack({"a": str(file)}, [], [], [])
     assert way_back.room(way, str(tmp_path / "state/way-back")) == 0
     monkeypatch.setattr(way_back.space, "existing", lambda _path: "/proc")
     assert way_back.room(way, "/var/lib/gpusetup/way-back") == 1000
@@ -192,7 +274,7 @@ def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(way_back.os, "link", refuse)
-    kept = way_back.keep(way_back.WayBack({"a": str(file)}, [], []), str(tmp_path / "kept"))
+    kept = way_back.keep(way_back.WayBack({"a": str(file)}, [], [], []), str(tmp_path / "kept"))
     file.unlink()
     assert Path(kept["a"]).read_bytes() == b"x"
     way_back.forget(str(tmp_path / "kept"))

@@ -207,6 +207,11 @@ class Journal:
         self.state["services"].pop(unit, None)
         self.save()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether an apply has begun and not ended."""
+        return self.state["apply"].get("id") is not None and not self.state["apply"].get("finished")
+
     # the door
 
     def change(self, thing: Thing, wanted: Any, now: Any = UNKNOWN) -> bool:
@@ -294,7 +299,7 @@ class Journal:
     def _keep_for_revert(self, key: str, before: Any, noted: List[Any]) -> None:
         """Keep what this apply found, and what was on record, before its first change of a thing."""
         apply = self.state["apply"]
-        if apply.get("id") is None or apply.get("finished") or self.goes_back:
+        if not self.under_way or self.goes_back:
             return
         if self.state["previous"].get("apply") != apply["id"]:
             self.state["previous"] = {"apply": apply["id"], "things": []}
@@ -303,9 +308,8 @@ class Journal:
 
     def to_revert(self) -> List[Dict[str, Any]]:
         """Return the things that the apply under way has changed, the last first."""
-        apply, kept = self.state["apply"], self.state["previous"]
-        under_way = apply.get("id") is not None and not apply.get("finished") and kept.get("apply") == apply["id"]
-        return kept["things"][::-1] if under_way else []
+        kept = self.state["previous"]
+        return kept["things"][::-1] if self.under_way and kept.get("apply") == self.state["apply"]["id"] else []
 
     def _open(self, kind: str, name: str, before: Any, wanted: Any, aim: str) -> None:
         """Put on record, for good, what is about to be done."""

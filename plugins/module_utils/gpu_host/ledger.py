@@ -7,7 +7,7 @@ before us, so that `remove` can bring them back.
 import base64
 import os
 import stat
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..gpu_judge import versions
 from . import files, written
@@ -239,6 +239,13 @@ class Ledger(Journal):
             self.save()
         return changed
 
+    def give_up_file(self, path: str) -> bool:
+        """Take away a file that was not there before us, as `restore` does; an apply that fails brings it back."""
+        entry = self.state["files"].get(path)
+        if self.under_way and entry and entry["original"] is None and self._is_as_left(path, files.read_bytes(path)):
+            return self.delete(path)
+        return self.restore(path)
+
     def leave(self, path: str) -> None:
         """Give up a file that others have made theirs: it stays as it is."""
         self.left.append(path)
@@ -273,25 +280,33 @@ class Ledger(Journal):
             )  # fmt: skip
         return raw
 
-    def revert_apply(self) -> List[str]:
-        """Bring back every file that the apply now under way has changed; return their paths."""
-        now = self.state["apply"].get("id")
-        if now is None or self.state["apply"].get("finished"):
-            return []
-        paths = [
-            path for path, entry in self.state["files"].items() if entry.get("apply") == now and "previous" in entry
-        ]
+    def before_apply(self) -> Dict[str, Optional[bytes]]:
+        """Return the files that the apply now under way has changed, each with what was in it."""
+        if not self.under_way:
+            return {}
+        now = self.state["apply"]["id"]
+        changed = {path: entry for path, entry in self.state["files"].items() if entry.get("apply") == now}
+        kept = {path: entry["previous"] for path, entry in changed.items() if "previous" in entry}
+        return {path: None if was is None else self._original(path, was) for path, was in kept.items()}
+
+    def revert_apply(self, which: Callable[[str], bool] = bool) -> List[str]:
+        """Bring back every such file that the apply now under way has changed; return their paths."""
+        paths = [path for path in self.before_apply() if which(path)]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 
     def forget_previous(self) -> None:
         """The apply is finished and never goes back: drop the contents that are nobody's way back, which can hold
-        passwords.
+        passwords, and the files that neither were there before us nor are now.
         """
         if self.check:
             return
-        for path, entry in self.state["files"].items():
-            if not self.opened(FILE, path):
-                entry.pop("previous", None)
+        for path, entry in list(self.state["files"].items()):
+            if self.opened(FILE, path):
+                continue
+            entry.pop("previous", None)
+            if entry["original"] is None and not entry.get("present", True):
+                self._drop_folders(path, entry)
+                self._forget_file(path)
         self.save()
         folder = os.path.join(self.folder, "originals")
         used = {kept["sha256"] for entry in self.state["files"].values() for kept in _contents(entry)}

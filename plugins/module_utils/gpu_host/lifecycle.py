@@ -7,14 +7,15 @@ import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..gpu_judge import driver, versions
+from ..gpu_judge import drift, driver, versions
+from ..gpu_probe import facts as probe
 from . import (
     cdi,
-    drift,
     fetched,
     files,
     followers,
     jobs,
+    local_repository,
     lost,
     mig_kept,
     monitoring,
@@ -25,6 +26,7 @@ from . import (
     runfile,
     runfile_install,
     services,
+    sources,
     streams,
     systemd,
     things,
@@ -84,7 +86,7 @@ class Lifecycle:
         state = self.ledger.state
         done = state["expect"].get("parts") or {}
         finished = state["apply"].get("finished") and self._parts().items() <= done.items()
-        found = drift.deviations(self.ledger.folder, self.machine, self.request) if finished else []
+        found = deviations(self.ledger.folder, self.machine, self.request) if finished else []
         if finished and not found:
             told = self._told("unchanged", {}, [])
             return {
@@ -204,6 +206,8 @@ class Lifecycle:
             verified=None,
         )
         self.ledger.forget_previous()
+        texts = (files.read_bytes(path) or b"" for path in sources.definitions())
+        local_repository.sweep(self.ledger.folder, texts)
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons, _texts(waits))}
@@ -402,6 +406,21 @@ class Lifecycle:
             return {}
         now_there = self._manager().installed()
         return {kind: names for kind, names in packages.difference(baseline["packages"], now_there).items() if names}
+
+
+def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return what is no longer as the last finished apply left it: [{"what", "is", "was"}]."""
+    state_file = os.path.join(folder, "state.json")
+    facts = probe.collect(machine.host, machine.simulated, with_candidates=False, state_file=state_file)
+    record = facts["state"] or {}
+    found: List[Dict[str, Any]] = [
+        {"what": item.what, "was": item.was, "is": item.now}
+        for item in drift.differences(facts, record)
+        if item.mend != "hand"
+    ]
+    installed = facts["packages"]["installed"]
+    unwanted = drift.unwanted(installed, request["remove"], record.get("packages") or ())
+    return found + [{"what": "package " + name, "was": None, "is": installed[name]} for name in unwanted]
 
 
 def _digest(wish: Any) -> str:

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
-from typing import IO, Any, Dict, Iterator, List, Optional, Tuple, cast
+from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple, cast
 
 from . import files, openpgp, process, runfile_install
 from .failure import HostFailure
@@ -40,7 +40,7 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
     path = installer["path"]
     _prove(path, installer.get("sha256") or "")
     _identify(path, installer.get("directory") or "")
-    target = os.path.join(place, os.path.splitext(os.path.basename(path))[0])
+    target = _target(place, path)
     mark = _mark(path, lists_only)
     if files.read_json(os.path.join(target, _MARK)) != mark:
         _unpack(path, target, lists_only)
@@ -51,27 +51,30 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
     return dict(plain, uris=["file://" + target], key=key, repo_gpgcheck=source["kind"] == "apt")
 
 
-def size(source: Source) -> int:
-    """Return the bytes that a source takes once it is unpacked; 0 for those that stay where they are."""
-    path = (source.get("installer") or {}).get("path")
-    return os.path.getsize(path) if path and os.path.isfile(path) else 0
+def size(source: Source, state_dir: str) -> int:
+    """Return the bytes that a source takes once it is unpacked; 0 for one that is, and those that stay where they
+    are.
+    """
+    path: str = (source.get("installer") or {}).get("path") or ""
+    is_there = os.path.isdir(_target(folder_of(state_dir), path))
+    return os.path.getsize(path) if os.path.isfile(path) and not is_there else 0
 
 
-def sweep(state_dir: str, sources: List[Source]) -> List[str]:
-    """Delete what was unpacked of sources that are no longer wanted; return the folders."""
-    place = folder_of(state_dir)
-    wanted = {
-        os.path.splitext(os.path.basename(source["installer"]["path"]))[0]
-        for source in sources
-        if (source.get("installer") or {}).get("path")
-    }
+def sweep(state_dir: str, texts: Iterable[bytes]) -> List[str]:
+    """Delete what was unpacked and no source of the host names any more; return the folders."""
+    place, texts = folder_of(state_dir), list(texts)
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-    gone = [os.path.join(place, name) for name in names if name not in wanted]
+    folders = [os.path.join(place, name) for name in names]
+    gone = [folder for folder in folders if not any(folder.encode() in text for text in texts)]
     for folder in gone:
         shutil.rmtree(folder, ignore_errors=True)
     if gone and not os.listdir(place):
         os.rmdir(place)
     return gone
+
+
+def _target(place: str, path: str) -> str:
+    return os.path.join(place, os.path.splitext(os.path.basename(path))[0])
 
 
 def _prove(path: str, sha256: str) -> None:

@@ -5,12 +5,13 @@ else checked.
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
 from . import (
     desktops,
+    elsewhere,
     fetched,
     files,
     local_repository,
@@ -192,7 +193,7 @@ class Preview:
             self.find("refuse", "conflicting-source", text, hint, "GS-447")
         if any(item["level"] == "refuse" for item in self.findings):
             return None
-        host = {"apt": self._apt, "dnf": self._dnf, "zypper": self._zypper}[self.params["manager"]](layout)
+        host = self._manager()
         trouble = self._refresh(host) if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
@@ -226,77 +227,32 @@ class Preview:
             else:
                 self.find("info", "other-repository", line)
 
-    def _copy_host_sources(self, origin: str, target: str, suffixes: Tuple[str, ...]) -> None:
+    def _manager(self) -> planning.Manager:
+        """Return a package manager with the sources that are to be; it goes on in the folder of the look before, where
+        they are the same.
+        """
+        self._copy_host_sources()
+        self.fetched = fetched.take(self.params["fetched"], self.folder)
+        if self.fetched is not None:
+            self.folder = self.params["fetched"]
+        elif self.params["manager"] == "apt":
+            fetched.link_tree("/var/lib/apt/lists", os.path.join(self.folder, "lists"))
+        return elsewhere.manager(self.params, self.folder, self.params["enable"])
+
+    def _copy_host_sources(self) -> None:
         """Copy the host's own sources, without the entries that are to be switched off and what an apply takes away;
         ours win over the same file name.
         """
-        for name in sorted(os.listdir(origin)) if os.path.isdir(origin) else []:
-            place = os.path.join(target, name)
-            path = os.path.join(origin, name)
-            if not name.endswith(suffixes) or os.path.exists(place) or path in self.leaving:
+        named = sources.definitions()
+        for path in [*named, *sources.preferences_of_apt(), *sources.logins_of_apt()]:
+            target = sources.place(self.folder, path)
+            if os.path.exists(target) or path in self.leaving:
                 continue
-            text = files.read_text(path) or "" if os.path.isfile(path) else ""
-            replaced = self.params["replace"] if name.endswith((".list", ".sources", ".repo")) else []
-            kept = sources.without(name, text, replaced) if replaced else text
+            text = files.read_text(path) or ""
+            replaced = self.params["replace"] if path in named else []
+            kept = sources.without(path, text, replaced) if replaced else text
             if kept:  # who may not read the original, for the password in an address, may not read the copy
-                files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
-
-    def _go_on(self, layout: sources.Layout) -> sources.Layout:
-        """Take the folder of the look before, where the sources are the same; return where they lie now."""
-        self.fetched = fetched.take(self.params["fetched"], self.folder)
-        if self.fetched is None:
-            return layout
-        self.folder = self.params["fetched"]
-        return sources.Layout(self.folder)
-
-    def _apt(self, layout: sources.Layout) -> planning.Manager:
-        real = sources.Layout()
-        for folder in (layout.apt_sources, layout.apt_preferences, layout.apt_logins):
-            os.makedirs(folder, exist_ok=True)
-        self._copy_host_sources(real.apt_sources, layout.apt_sources, (".list", ".sources"))
-        self._copy_host_sources(os.path.dirname(real.apt_list), os.path.dirname(layout.apt_list), ("sources.list",))
-        self._copy_host_sources(real.apt_preferences, layout.apt_preferences, ("",))
-        self._copy_host_sources(real.apt_logins, layout.apt_logins, (".conf",))
-        layout = self._go_on(layout)
-        lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
-        if self.fetched is None:
-            fetched.link_tree("/var/lib/apt/lists", lists)
-        for folder in (os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
-            if not os.path.isdir(folder):
-                os.makedirs(folder)
-        options = [
-            "Dir::Etc::sourcelist=" + layout.apt_list,
-            "Dir::Etc::sourceparts=" + layout.apt_sources,
-            "Dir::Etc::preferencesparts=" + layout.apt_preferences,
-            "Dir::Etc::netrcparts=" + layout.apt_logins,
-            "Dir::State::lists=" + lists,
-            "Dir::Cache=" + cache,
-            # A mirror that is down or does not answer is told within about a minute: apt itself tries some minutes.
-            "Acquire::http::Timeout={}".format(self.params["timeout"] // 12 or 1),
-            "Acquire::https::Timeout={}".format(self.params["timeout"] // 12 or 1),
-            "Acquire::Retries=0",
-            "Acquire::Languages=none",  # translated descriptions, which nobody reads here
-        ]
-        return planning.manager(self.params, options=options)
-
-    def _dnf(self, layout: sources.Layout) -> planning.Manager:
-        self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
-        layout = self._go_on(layout)
-        cache = os.path.join(self.folder, "cache")
-        options = [
-            "--setopt=reposdir=" + layout.dnf_repos,
-            "--setopt=cachedir=" + cache,
-            "--setopt=timeout={}".format(self.params["timeout"] // 12 or 1),
-            "--setopt=retries=1",
-        ]
-        return planning.manager(
-            self.params, options=options + ["--enablerepo=" + name for name in self.params["enable"]]
-        )
-
-    def _zypper(self, layout: sources.Layout) -> planning.Manager:
-        self._copy_host_sources(sources.Layout().zypper_repos, layout.zypper_repos, (".repo",))
-        self._go_on(layout)
-        return planning.manager(self.params, looking=self.folder)
+                files.write_atomically(target, kept, os.stat(path).st_mode & 0o777)
 
     # the transaction
 

@@ -16,8 +16,8 @@ def check(look: Any, answer: Dict[str, Any]) -> None:
     kept = way_back.room(look.way, look.params["state_dir"])
     if kept:
         needed[look.params["state_dir"]] = kept
-    room = sum(map(local_repository.size, look.params["sources"]))
-    if room and not os.path.isdir(local_repository.folder_of(look.params["state_dir"])):
+    room = sum(local_repository.size(source, look.params["state_dir"]) for source in look.params["sources"])
+    if room:
         needed[look.params["state_dir"]] = needed.get(look.params["state_dir"], 0) + room
     for path, megabytes in look.params["space_mb"].items():
         needed[path] = needed.get(path, 0) + (megabytes << 20)

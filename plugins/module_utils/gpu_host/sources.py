@@ -20,6 +20,7 @@ class Layout:
     """Where sources and keys are written: on the host, or below a preview's own folder."""
 
     def __init__(self, root: str = "/") -> None:
+        self.root = root
         self.apt_sources = os.path.join(root, "etc/apt/sources.list.d")
         self.apt_list = os.path.join(root, "etc/apt/sources.list")
         self.apt_keys = os.path.join(root, "etc/apt/keyrings")
@@ -242,20 +243,49 @@ def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
     return {layout.apt_pins: ("# Written by gpusetup.\n" + "\n".join(stanzas), 0o644)} if stanzas else {}
 
 
-def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> List[str]:
-    """Return our own source, key and preference files on record that nobody wants any more."""
+def is_of_sources(path: str) -> bool:
+    """Say whether a file of a host is a source, a key, a login or our preferences."""
     layout = Layout()
     folders = (
         layout.apt_sources, layout.apt_keys, layout.apt_logins, layout.dnf_repos, layout.zypper_repos,
         layout.zypper_logins, layout.rpm_keys,
     )  # fmt: skip
+    return os.path.dirname(path) in folders or path in (layout.apt_pins, layout.apt_list)
+
+
+def place(folder: str, path: str) -> str:
+    """Return where a file of this host is in a folder that has files like it."""
+    return os.path.join(folder or Layout().root, os.path.relpath(path, Layout().root))
+
+
+def definitions() -> List[str]:
+    """Return the files of this host that say where packages are."""
+    layout = Layout()
+    places = (layout.apt_sources, layout.dnf_repos, layout.zypper_repos)
+    there = [path for folder in places for path in _files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
+    return [path for path in (layout.apt_list, *there) if os.path.isfile(path)]
+
+
+def logins_of_apt() -> List[str]:
+    """Return the files of this host that have the logins for apt's addresses."""
+    return [path for path in _files_in(Layout().apt_logins) if path.endswith(".conf")]
+
+
+def preferences_of_apt() -> List[str]:
+    """Return the files of this host that have apt's preferences."""
+    return [path for path in _files_in(Layout().apt_preferences) if os.path.isfile(path)]
+
+
+def _files_in(folder: str) -> List[str]:
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+
+
+def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> List[str]:
+    """Return our own source, key and preference files on record that nobody wants any more."""
     return sorted(
         path
         for path, entry in kept.items()
-        if entry.get("original") is None
-        and entry.get("present", True)
-        and (os.path.dirname(path) in folders or path == layout.apt_pins)
-        and path not in wanted
+        if entry.get("original") is None and entry.get("present", True) and is_of_sources(path) and path not in wanted
     )
 
 

@@ -12,7 +12,21 @@ import time
 from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
-from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams, things, way_back
+from . import (
+    dkms,
+    elsewhere,
+    fetched,
+    files,
+    locks,
+    packages,
+    planning,
+    runfile,
+    services,
+    sources,
+    streams,
+    things,
+    way_back,
+)
 from .failure import HostFailure, of_system
 from .holds import Holds
 from .ledger import Ledger
@@ -49,6 +63,7 @@ class Transaction:
         self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
         self.kept: Dict[str, str] = {}  # files of packages as they were, which nobody offers any more
+        self.former = False  # whether the way back leads through the sources that this apply has replaced
         self.started = time.time()
         self.identity = f"{self.started:.6f}-{os.getpid()}"
 
@@ -195,10 +210,10 @@ class Transaction:
             )
         if not any(plan[kind] for kind in _PLANNED):
             return exact
-        way = way_back.look(self.host, plan, installed, self.params)
+        way = way_back.look(self.host, plan, installed, self.params, elsewhere.changed(self.ledger))
         if way.lost and not self.params["no_way_back"]:
             raise way_back.missing(way, installed)
-        self.kept = way_back.keep(way, self.kept_folder)
+        self.kept, self.former = way_back.keep(way, self.kept_folder), bool(way.former)
         self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
         problem = dkms.missing(self.machine, self.params) if not left else None
@@ -309,6 +324,9 @@ class Transaction:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
         streams.enable(self.ledger, self.host, self.kept_before["streams"])  # another one hides the packages of before
+        if self.former:
+            for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
+                self.job.log("rollback: refresh: " + line)
         lost = way_back.restore(self.host, before, self.kept, self.job.log)
         parts = (self._left_over(before), self._services(), self._hold_again())
         left = "; ".join(part for part in parts if part)
@@ -368,7 +386,7 @@ class Transaction:
         self.held_changed = bool(changed or self.released)
         block = target if self.params["auto_upgrades_block"] else set()
         for path, content in self.host.automatic_upgrades(sorted(block)).items():
-            wrote = self.ledger.write(path, content) if block else self.ledger.restore(path)
+            wrote = self.ledger.write(path, content) if block else self.ledger.give_up_file(path)
             self.held_changed = wrote or self.held_changed
 
 

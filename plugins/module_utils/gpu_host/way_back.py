@@ -1,7 +1,8 @@
 """The way back, looked at before the way forward: can what a transaction moves or takes away be had again?
 
-A version that the repositories still offer can. One of which only a cache of the package manager has the file can too,
-once the file is out of its reach: it may clean up after the transaction. For any other there is no way back.
+A version that the repositories still offer can, those of before this apply among them. One of which only a cache of the
+package manager has the file can too, once the file is out of its reach: it may clean up after the transaction. For any
+other there is no way back.
 """
 
 import os
@@ -10,8 +11,9 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import drivers
-from . import packages, planning, space
+from . import elsewhere, packages, planning, space
 from .failure import HostFailure
+from .ledger import Ledger
 from .packages import Installed, Plan, Wish
 
 Offers = Dict[str, List[Dict[str, str]]]
@@ -26,28 +28,34 @@ class WayBack(NamedTuple):
     """Packages of the stack, and any that goes, of which the version that is there cannot be had again."""
     newer: List[str]
     """Others of which only a newer version could be had; nothing needs them older."""
+    former: List[str]
+    """Packages whose version only the sources offer that this apply has replaced, or is about to."""
 
 
-NOTHING = WayBack({}, [], [])
+NOTHING = WayBack({}, [], [], [])
 
 
-def look(host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any]) -> WayBack:
-    """Say what of a transaction could be undone. A removal alone, or one for which wishes are optional, is not meant
-    to be.
+def look(
+    host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: elsewhere.Texts
+) -> WayBack:
+    """Say what of a transaction could be undone, with the sources as they were `before` too. A removal alone, or one
+    for which wishes are optional, is not meant to be.
     """
     there = {name for kind in ("upgrade", "downgrade") for name in plan[kind]} | set(plan["remove"])
     old = {name: installed[name] for name in sorted(there) if name in installed}
     if not old or not params["packages"] or params["optional"]:
         return NOTHING
-    way = WayBack({}, [], [])
+    way = WayBack({}, [], [], [])
     wishes = {name: packages.listed(name, version) for name, version in old.items()}
     offered = host.ever_offered(sorted({packages.key(wish) for wish in wishes.values()}))
+    wishes = {name: wish for name, wish in wishes.items() if not _is_offered(wish, offered)}
+    formerly = elsewhere.offers(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
     names = set(params["driver_packages"])
     for name, wish in wishes.items():
-        if _is_offered(wish, offered):
-            continue
         file = host.archive(wish)
-        if file:
+        if _is_offered(wish, formerly):
+            way.former.append(name)
+        elif file:
             way.files[name] = file
         elif name in plan["remove"] or name in names or versions.matches(wish["name"], params["may_remove"]):
             way.lost.append(name)
@@ -58,7 +66,8 @@ def look(host: planning.Manager, plan: Plan, installed: Installed, params: Dict[
 
 def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed) -> WayBack:
     """Add to a look before touching what could not be undone."""
-    way = look(host, plan, installed, preview.params)
+    ledger = Ledger(preview.params["state_dir"], check=True)
+    way = look(host, plan, installed, preview.params, elsewhere.changed(ledger, preview.folder))
     if way.lost:
         failure = missing(way, installed)
         if preview.params["no_way_back"]:
