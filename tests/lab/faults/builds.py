@@ -17,7 +17,7 @@ def build_fails(row: Row) -> None:
     lab = Lab("build")
     try:
         lab.host.break_packages("dkms-build", "fail")
-        judged(row, lab, lab.apply(), (7,), unchanged=True)
+        judged(row, lab, lab.apply(), 7, "could not be built", unchanged=True)
         lab.host.break_packages("dkms-build", "")
         completes(row, lab)
     finally:
@@ -29,8 +29,8 @@ def no_headers(row: Row) -> None:
     try:
         lab.host.ssh("sh", "-c", "dpkg --purge --force-depends $(dpkg-query -W -f '${Package}\\n' 'linux-headers-*')")
         lab.before = packages(lab.host)
-        judged(row, lab, lab.apply(), (4, 5), unchanged=True)
-        completes(row, lab, (4, 5))
+        judged(row, lab, lab.apply(), 5, "GS-466", unchanged=True)
+        completes(row, lab, (5,))
     finally:
         lab.close()
 
@@ -45,7 +45,7 @@ def kernel_too_new(row: Row) -> None:
             'MAKE[0]="cat /root/old-call.c >>nvidia.c; make -C ${kernel_source_dir} '
             'M=${dkms_tree}/${PACKAGE_NAME}/${PACKAGE_VERSION}/build modules"\n'
         )
-        judged(row, lab, lab.apply(), (7,), unchanged=True)
+        judged(row, lab, lab.apply(), 7, "too few arguments", unchanged=True)
         override.unlink()
         completes(row, lab)
     finally:

@@ -16,7 +16,7 @@ def two_names(row: Row) -> None:
     try:
         lab.write(extra=f"the-same-machine ansible_host={lab.host.address}")
         answer = lab.apply()
-        judged(row, lab, answer, (0, 5, 7))
+        judged(row, lab, answer, 5, "GS-415", unchanged=True)
         if "[Errno" in answer.out:
             row.problems.append("a bare system error reached the person")
         lab.write()
@@ -32,11 +32,11 @@ def two_names_two_wishes(row: Row) -> None:
     try:
         lab.write(extra=f"the-same-machine ansible_host={lab.host.address} gpusetup_driver=570.*")
         answer = lab.apply()
-        judged(row, lab, answer, (4, 5, 6, 7))
-        states = sorted(str(host["state"]) for host in answer.hosts.values()) if answer.code != 1 else []
+        judged(row, lab, answer, 5, "GS-415", unchanged=True)
+        states = sorted(str(host["state"]) for host in answer.hosts.values())
         row.saw = f"{', '.join(states)}; {row.saw}"
-        if all(state in {"done", "unchanged"} for state in states):
-            row.problems.append("both wishes are told as fulfilled")
+        if set(states) != {"refused"}:
+            row.problems.append("not both are refused")
         lab.write()
         completes(row, lab)
         leaves(row, lab)

@@ -47,7 +47,7 @@ def back_too_late(row: Row) -> None:
         while_away = lab.apply()
         lab.host.lose_at_reboot(lost=False)
         lab.host.power_on()
-        judged(row, lab, answer, (6, 7))
+        judged(row, lab, answer, 7, "last boot time")
         if while_away.code != 6:
             row.problems.append(f"the same command while the host is away: exit {while_away.code}")
         completes(row, lab)
@@ -56,8 +56,8 @@ def back_too_late(row: Row) -> None:
         lab.close()
 
 
-def killed_on_the_host(program: str) -> Callable[[Row], None]:
-    """Somebody, or the kernel out of memory, kills one program of the package step."""
+def killed_on_the_host(program: str, code: int) -> Callable[[Row], None]:
+    """Somebody, or the kernel out of memory, kills one program of the package step; another job takes over from ours."""
 
     def run(row: Row) -> None:
         lab = Lab(f"kill-{program}")
@@ -66,7 +66,7 @@ def killed_on_the_host(program: str) -> Callable[[Row], None]:
             started = lambda: lab.installing() and bool(_running(lab, program))  # noqa: E731
             answer = lab.apply_until(started, lambda _pid: _kill(lab, program))
             lab.host.break_packages("nvidia-smi", "")
-            judged(row, lab, answer, (0, 6, 7))
+            judged(row, lab, answer, code)
             completes(row, lab)
             known(row, lab)
             leaves(row, lab)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 BRIDGE = "10.77.0.1"
 
 
-def mirror(what: str, where: str, codes: tuple[int, ...]) -> Callable[[Row], None]:
+def mirror(what: str, where: str, code: int, names: str = "") -> Callable[[Row], None]:
     def run(row: Row) -> None:
         token = f"fault{what.replace('-', '')}{where}{os.getpid()}"
         lab = Lab(f"{what}-{where}", base=ready().with_fault(token, what, where).base)
         try:
-            judged(row, lab, lab.apply(), codes, unchanged=0 not in codes)
+            judged(row, lab, lab.apply(), code, names, unchanged=code != 0)
             set_fault(token, "")
             completes(row, lab)
         finally:
@@ -37,14 +37,10 @@ def mirror(what: str, where: str, codes: tuple[int, ...]) -> Callable[[Row], Non
     return run
 
 
-def wrong_key(row: Row) -> None:
-    mirror("wrong-key", "index", (5, 6))(row)
-
-
 def mirror_gone(row: Row) -> None:
     lab = Lab("gone", base=f"http://{BRIDGE}:9")
     try:
-        judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+        judged(row, lab, lab.apply(), 6, "GS-449", unchanged=True)
         lab.base = lab.repositories.base
         lab.write()
         completes(row, lab)
@@ -66,13 +62,13 @@ def expired_key(row: Row) -> None:
         lab = Lab("expired-key")
         try:
             with _serving(Server) as address:
-                lab.base = address
+                lab.base = f"{address}/{lab.repositories.folder.name}"
                 lab.variables = {
                     "gpusetup_source_fingerprints": key.fingerprint,
                     "gpusetup_source_key": f"{address}/expired-key.asc",
                 }
                 lab.write()
-                judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+                judged(row, lab, lab.apply(), 5, "EXPKEYSIG", unchanged=True)
             lab.base, lab.variables = lab.repositories.base, {}
             lab.write()
             completes(row, lab)
@@ -94,17 +90,8 @@ class _Key:
         self.armored.write_text(self.gpg("20200201T000000", "--armor", "--export"))
 
     def gpg(self, when: str, *words: str, text: str | None = None) -> str:
-        argv = [
-            "gpg",
-            "--batch",
-            "--quiet",
-            "--no-tty",
-            "--homedir",
-            str(self.home),
-            "--faked-system-time",
-            when,
-            *words,
-        ]
+        quiet = ["gpg", "--batch", "--quiet", "--no-tty", "--homedir", str(self.home)]
+        argv = [*quiet, "--faked-system-time", when, *words]
         return subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
 
     def signed(self, index: Path) -> Path:
@@ -165,7 +152,7 @@ def proxy_needed(row: Row) -> None:
         with _serving(Proxy) as address:
             lab.variables = {"gpusetup_source_key": "http://packages.example/lab-key.asc"}
             lab.write()
-            judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+            judged(row, lab, lab.apply(), 5, "GS-442", unchanged=True)
             lab.variables["gpusetup_proxy"] = address
             lab.write()
             completes(row, lab)
@@ -188,7 +175,7 @@ def clock(row: Row) -> None:
             '#!/bin/sh\nLD_PRELOAD=/usr/local/lib/libfaketime.so.1 FAKETIME=-5y exec /usr/bin/apt-get "$@"\n'
         )
         wrapper.chmod(0o755)
-        judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+        judged(row, lab, lab.apply(), 6, "is not valid yet", unchanged=True)
         wrapper.unlink()
         completes(row, lab)
     finally:

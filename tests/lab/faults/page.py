@@ -1,11 +1,9 @@
-"""The rows that were tried, kept between runs, and the page of the docs."""
+"""The page of the docs, which keeps the rows that were tried."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
@@ -13,12 +11,10 @@ from tests.lab.faults.cuts import NAMES
 from tests.lab.faults.machine import STEPS, killed_at
 from tests.lab.faults.row import Row
 from tests.lab.faults.seams import PREFIX
-from tests.lab.places import CHECKOUT, HOSTS, locked
+from tests.lab.places import CHECKOUT, locked
 from tests.lab.process import run
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "faults.md"
-RESULTS = HOSTS.parent / "faults.json"
-"""Rows of earlier runs: a run of some faults leaves the others as they were."""
 
 
 def commit() -> str:
@@ -30,20 +26,29 @@ def commit() -> str:
 
 
 def keep(row: Row) -> None:
-    """Remember a row for the page. Seams are those of one apply: with the first one those of an older apply go."""
+    """Put a row onto the page; a run of some faults leaves the others as they were. Seams are those of one apply: with
+    the first one those of an older apply go.
+    """
     with locked("faults"):
-        found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        found = {old.fault: old for old in kept()}
         if row.fault.startswith(f"{PREFIX}01"):
-            found = {name: told for name, told in found.items() if not name.startswith(PREFIX)}
-        found[row.fault] = asdict(row)
-        RESULTS.write_text(json.dumps(found, indent=1))
+            found = {name: old for name, old in found.items() if not name.startswith(PREFIX)}
+        found[row.fault] = row
+        seams = sorted(name for name in found if name.startswith(PREFIX))
+        order = (*FAULTS, *map(killed_at, STEPS), *seams, *NAMES)
+        PAGE.write_text(page([found[name] for name in order if name in found]))
 
 
 def kept() -> list[Row]:
-    """The rows of all faults that were run, in the order of the table."""
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    seams = sorted(name for name in found if name.startswith(PREFIX))
-    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS), *seams, *NAMES) if name in found]
+    """The rows that the page has."""
+    text = PAGE.read_text() if PAGE.exists() else ""
+    usual = "".join(re.findall(r"^\*\*Commit (\S+),", text, re.MULTILINE))
+    rows = []
+    for line in re.findall(r"^\| (.* \| (?:not )?as wanted.*) \|$", text, re.MULTILINE):
+        *cells, verdict = (cell.replace("\\|", "|") for cell in re.split(r" ?(?<!\\)\| ?", line))
+        problems, _at, at = verdict.partition("as wanted")[2].partition(" (at commit ")
+        rows.append(Row(*cells, problems=[problems[2:]] if problems else [], commit=at.rstrip(")") or usual))
+    return rows
 
 
 def page(rows: list[Row]) -> str:

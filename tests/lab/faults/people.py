@@ -12,7 +12,7 @@ def no_rights(row: Row) -> None:
     lab = Lab("rights")
     try:
         lab.write(user="guest")
-        judged(row, lab, lab.apply(), (5,), unchanged=True)
+        judged(row, lab, lab.apply(), 5, "sudo", unchanged=True)
         lab.write(user="admin")
         completes(row, lab)
     finally:
@@ -24,7 +24,7 @@ def sudo_password(row: Row) -> None:
     lab = Lab("sudo-password")
     try:
         lab.write(user="ops")
-        judged(row, lab, lab.apply(), (5,), unchanged=True)
+        judged(row, lab, lab.apply(), 5, "sudo", unchanged=True)
         wrong = lab.apply("-K", stdin="not-this\n")
         row.saw = f"{row.saw}; with a wrong one exit {wrong.code}"
         if wrong.code != 5:
@@ -61,9 +61,11 @@ def hostile_names(row: Row) -> None:
         good, lab.inventory = lab.inventory, lab.folder / "hostile.json"
         lab.inventory.write_text(json.dumps(document))
         answer = lab.apply()
-        judged(row, lab, answer, (3, 5))
+        judged(row, lab, answer, 3)
         states = [outcome["state"] for outcome in answer.hosts.values()] if answer.out.startswith("{") else []
         row.saw = f"{states.count('refused')} refused by name, {states.count('done')} done; {row.saw}"
+        if (states.count("refused"), states.count("done")) != (len(names), 1):
+            row.problems.append("not every bad name was refused, and the good host done")
         if canary.exists():
             row.problems.append("a name was executed")
         lab.inventory = good

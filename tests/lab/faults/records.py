@@ -30,7 +30,7 @@ def many_runs_beside(row: Row) -> None:
 
     try:
         lab.host.break_packages("nvidia-smi", "sleep 8")
-        judged(row, lab, lab.apply_until(lab.installing, others), (0,))
+        judged(row, lab, lab.apply_until(lab.installing, others), 0)
         completes(row, lab)
     finally:
         lab.close()
@@ -43,14 +43,14 @@ def clock_went_back(row: Row) -> None:
         ahead = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=6 * 365)
         for number in range(50):
             new_run(lab.folder / "state", ahead + dt.timedelta(minutes=number))
-        judged(row, lab, lab.apply(), (0,))
+        judged(row, lab, lab.apply(), 0)
         completes(row, lab)
         known(row, lab)
     finally:
         lab.close()
 
 
-def secrets_kept(variables: dict[str, str], *words: str, codes: tuple[int, ...]) -> Callable[[Row], None]:
+def secrets_kept(variables: dict[str, str], *words: str, code: int, names: str = "") -> Callable[[Row], None]:
     """A password in an address: whatever becomes of it, nothing that the controller keeps holds it."""
 
     def run(row: Row) -> None:
@@ -61,7 +61,7 @@ def secrets_kept(variables: dict[str, str], *words: str, codes: tuple[int, ...])
             }
             lab.write()
             answer = lab.apply(*words)
-            judged(row, lab, answer, codes)
+            judged(row, lab, answer, code, names)
             if SECRET in answer.out + answer.err:
                 row.problems.append("the password was said")
             argv = ["grep", "-rlaF", "-e", SECRET, str(lab.folder / "state")]
@@ -84,7 +84,7 @@ def record_lost(row: Row) -> None:
     try:
         lab.apply()
         lab.host.ssh("rm", "-rf", "/var/lib/gpusetup")
-        judged(row, lab, lab.apply(), (0, 7))
+        judged(row, lab, lab.apply(), 0)
         completes(row, lab)
         known(row, lab)
         goes_up_and_back_after_a_loss(row, lab)
@@ -113,11 +113,11 @@ def record_halved(row: Row) -> None:
         half = path.read_bytes()[: path.stat().st_size // 2]
         path.write_bytes(half)
         answer = lab.apply()
-        judged(row, lab, answer, (0, 5, 7))
+        judged(row, lab, answer, 0)
         others = [other for other in path.parent.rglob("*") if other.is_file() and other != path]
         if path.read_bytes() != half and not any(other.read_bytes() == half for other in others):
             row.problems.append("the damaged record was overwritten and nothing of it is kept")
-        if answer.code == 0 and "damaged" not in answer.out + answer.err:
+        if "damaged" not in answer.out + answer.err:
             row.problems.append("nobody is told that the record was damaged")
         completes(row, lab)
         goes_up_and_back_after_a_loss(row, lab)
@@ -134,7 +134,7 @@ def package_forced_away(row: Row) -> None:
         differs = lab.command("drift")
         if differs.code != 9:
             row.problems.append(f"drift: exit {differs.code} although a recorded package is gone")
-        judged(row, lab, lab.apply(), (0,))
+        judged(row, lab, lab.apply(), 0)
         if "nvidia-smi" not in packages(lab.host):
             row.problems.append("the package that was taken away is still missing")
             return
@@ -158,7 +158,7 @@ def plan_says_what_apply_does(row: Row) -> None:
         planned = [bool(host["reboot"]) for host in lab.command("plan").hosts.values()]
         before = lab.host.boot_id()
         answer = lab.apply()
-        judged(row, lab, answer, (0,))
+        judged(row, lab, answer, 0)
         rebooted = lab.host.boot_id() != before
         row.saw = f"plan: reboot {'yes' if any(planned) else 'no'}; apply: {'rebooted' if rebooted else 'did not reboot'}; {said(answer)}"
         if planned != [rebooted]:

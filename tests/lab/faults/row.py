@@ -164,11 +164,14 @@ def said(answer: Answer) -> str:
     return ""
 
 
-def judged(row: Row, lab: Lab, answer: Answer, codes: tuple[int, ...], *, unchanged: bool = False) -> None:
-    """Fill the row from the run under the fault."""
+def judged(row: Row, lab: Lab, answer: Answer, code: int, names: str = "", *, unchanged: bool = False) -> None:
+    """Fill the row from the run under the fault, which ends in one way only: `names` is in what a person reads, as a
+    reference is that no other failure has."""
     row.exit, row.saw, row.after = str(answer.code), said(answer), lab.state()
-    if answer.code not in codes:
-        row.problems.append(f"exit {answer.code}, expected {codes}")
+    if answer.code != code:
+        row.problems.append(f"exit {answer.code}, expected {code}")
+    if names not in row.saw:
+        row.problems.append(f"this does not name the fault, which is {names}")
     if unchanged and row.after != "packages as before":
         row.problems.append("packages changed although it was refused")
     _no_traceback(row, answer)
