@@ -13,25 +13,31 @@ FILE = Path(__file__).resolve().parents[1] / "plugins/module_utils/gpu_host/dcgm
 _HEAD = '''"""What dcgm-exporter collects. Written by tools/counters.py from the tables of gpusetup/monitoring."""
 
 # ruff: noqa: E501
+import re
+
 _RENAMED_SINCE = (4, 7)
+_BOTH = re.compile(r"^(.*?)\\|(.*?)(?=[,;])", re.MULTILINE)
 
 
 def of(dcgm: str) -> str:
     """Return the counters for a version of DCGM; without one, by their newest names."""
     numbers = tuple(int(part) for part in dcgm.split(".")[:2]) if dcgm else _RENAMED_SINCE
-    return _RENAMED if numbers >= _RENAMED_SINCE else _OLD
+    return _BOTH.sub(r"\\2" if numbers >= _RENAMED_SINCE else r"\\1", _COUNTERS)
 
 
+_COUNTERS = """\\
 '''
 
 
 def written() -> str:
-    """Return the file as it should be."""
-    return f'{_HEAD}_OLD = """{_text(renamed=False)}"""\n\n_RENAMED = """{_text(renamed=True)}"""\n'
+    """Return the file as it should be: where DCGM renamed a counter, `old|new`."""
+    lines = [_both(*pair) for pair in zip(counters(renamed=False), counters(renamed=True), strict=True)]
+    return _HEAD + "\n".join(lines) + '\n"""\n'
 
 
-def _text(*, renamed: bool) -> str:
-    return "\\\n" + "\n".join(counters(renamed=renamed)) + "\n"
+def _both(old: str, new: str) -> str:
+    mark = ";" if old.startswith("#") else ","
+    return old if old == new else f"{old.partition(mark)[0]}|{new}"
 
 
 if __name__ == "__main__":

@@ -83,8 +83,6 @@ class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str | None = None
     present: bool = True
     mode: int | None = None
-    folder: bool = False
-    """Earlier versions noted whether its folder was made for it, not those above."""
     folders: tuple[str, ...] = ()
     """Those that were made for it, the innermost first."""
     apply: str | None = None

@@ -119,7 +119,7 @@ def main() -> None:
         facts = machine.facts()
         reasons, waits = driver.reboot_reasons(facts, wish), waiting(machine, request, dropped)
         if (reasons or waits) and request["reload"]:
-            loader = kernel_module.Loader(machine)
+            loader = kernel_module.Loader(machine, ledger)
             obstacle = driver.obstacle(facts, wish) or ""
             if not obstacle:
                 changed = True

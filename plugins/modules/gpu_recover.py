@@ -81,10 +81,13 @@ def act(module: Any) -> Dict[str, Any]:
     gpus = request["gpus"]
     done = {"gpus": gpus, "why": request["why"], "who": str(request["controller"].get("user") or "")}
     if request["mode"] == "reset":
-        result = recover.reset(gpus, process.environment(), check)
+        result = recover.reset(gpus, process.environment(), request["state_dir"], check)
         if not check:
             left = "; ".join(f"{address} still asks for {action}" for address, action in result["left"].items())
             recover.remember(request["state_dir"], dict(done, action="reset", outcome=left or "done"))
+        if result["trouble"]:
+            hint = "journalctl -xe says why; the next apply or recovery starts it again"
+            raise failure.HostFailure("GS-487", result["trouble"], ", ".join(gpus), "the reset itself is done", hint)
         return result
     if not check:
         if request["action"]:

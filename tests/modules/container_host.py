@@ -76,7 +76,6 @@ class Host:
         monkeypatch.setattr(containers, "SETTINGS", settings)
         monkeypatch.setattr(containers, "CDI_FOLDERS", (f"{root}/etc/cdi", f"{root}/run/cdi"))
         monkeypatch.setattr(cdi, "PLACE", f"{root}/run/cdi/nvidia.yaml")
-        monkeypatch.setattr(cdi, "OLD_PLACE", f"{root}/etc/cdi/nvidia.yaml")
         monkeypatch.setattr(cdi, "UNIT", f"{root}/etc/systemd/system/gpusetup-cdi.service")
         monkeypatch.setattr(modules, "loaded_nvidia", lambda _host: {"version": self.driver} if self.driver else None)
         monkeypatch.setattr(systemd, "FOLDER", f"{root}/etc/systemd/system")

@@ -35,6 +35,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import holders
 
 from tests.modules.deb_host import DebHost
 
@@ -48,8 +49,8 @@ WAYS = ("before", "after", "full", "read-only", "fails")
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
 _UNITS = "etc/systemd/system"
-_PACKAGED = ("theirs.service", "driver.service", "nvidia-imex.service", "nvidia-gridd.service")
-_READS = {"show", "--info=ALL", "--display", "--get-option"}
+_PACKAGED = ("theirs.service", "driver.service", "nvidia-dcgm.service", "nvidia-imex.service", "nvidia-gridd.service")
+_READS = {"show", "is-active", "--info=ALL", "--display", "--get-option"}
 _CHOICES = "".join(f"/usr/local/cuda-{release} - priority 1\n" for release in ("11.8", "12.8", "13.0"))
 _ERRORS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
 _FIRST = {"driver": "1", "unit": "first", "mig": 7, "cuda": "12.8", "requirements": ["numpy==1"]}
@@ -66,7 +67,7 @@ class Memory:
 
     packages: DebHost = field(default_factory=lambda: DebHost({"libc": "1"}, {"driver": ["1", "2"], "cuda": ["12"]}))
     enabled: set[str] = field(default_factory=set)
-    active: set[str] = field(default_factory=lambda: {"theirs.service"})
+    active: set[str] = field(default_factory=lambda: {"theirs.service", "nvidia-dcgm.service"})
     arguments: dict[str, str] = field(default_factory=lambda: {"6.1": "quiet", "6.2": "quiet"})
     chosen: str = "/usr/local/cuda-11.8"  # by hand
     gpu: dict[str, Any] = field(default_factory=lambda: {"enabled": False, "instances": []})
@@ -167,7 +168,7 @@ class Host:
         memory = self.memory
         if verb == "daemon-reload":
             memory.read = {path.name: path.read_bytes() for path in (self.root / _UNITS).glob("*.*") if path.is_file()}
-        for unit in units if verb != "show" else ():
+        for unit in units if verb not in _READS else ():
             if verb in {"enable", "disable"}:
                 (memory.enabled.add if verb == "enable" else memory.enabled.discard)(unit)
             starts = verb in {"enable", "start", "restart"}
@@ -175,7 +176,8 @@ class Host:
                 if starts and (verb == "restart" or unit not in memory.active):
                     memory.since[unit] = time.time()
                 (memory.active.add if starts else memory.active.discard)(unit)
-        return 0, "\n".join(map(self._shown, units)) if verb == "show" else "", ""
+        code = 0 if verb != "is-active" or memory.active.issuperset(units) else 3
+        return code, "\n".join(map(self._shown, units)) if verb == "show" else "", ""
 
     def _shown(self, unit: str) -> str:
         memory, known = self.memory, unit in {*_PACKAGED, *self.memory.read}
@@ -210,12 +212,13 @@ class Host:
         )
         return 0, f"cuda - {mode} mode\n  link currently points to {path}\n{_CHOICES}", ""
 
-    def _lay(self, wishes: dict[str, Any], _env: Any, *, check: bool = False) -> dict[str, Any]:
+    def _lay(self, wishes: Any, env: Any, *, check: bool = False, record: Any = None) -> dict[str, Any]:
         found, wanted = copy.deepcopy(self.memory.gpu), copy.deepcopy(wishes[GPU])
         changed = found != wanted
         if changed and not check:
             failure = HostFailure("GS-437", "it cannot be cut")
-            answer = self._ran(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
+            with systemd.Stopped(holders.WATCHERS, env, record):
+                answer = self._ran(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
             if answer is failure:
                 raise failure
         return {"changed": changed, "found": {GPU: found}, "made": {GPU: wanted}, "reboot": []}

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi, process
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
@@ -78,17 +77,6 @@ def test_an_older_toolkit_gets_a_unit_that_goes_again(call: Any, host: Host) -> 
     assert not call(cdi=True)["changed"]
     host.remove()
     assert not host.tree()
-
-
-def test_a_description_of_an_older_gpusetup_is_replaced(call: Any, host: Host) -> None:
-    """What was written to /etc once is never renewed by anybody."""
-    host.units()
-    host.load("580.178.04")
-    Ledger(str(host.root / "state")).write(f"{host.root}/etc/cdi/nvidia.yaml", "libcuda.so.535.54.03")
-    assert call(cdi=True)["changed"]
-    assert call(cdi=True)["changed"]
-    assert not host.tree()
-    assert not call(cdi=True)["changed"]
 
 
 def test_a_persons_own_description_stays(call: Any, host: Host) -> None:

@@ -189,7 +189,7 @@ class Kernel:
 def kernel(host: Root, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(host)
     monkeypatch.setattr(gpu_kernel_module, "Machine", lambda _root: made)
-    monkeypatch.setattr(gpu_kernel_module.kernel_module, "Loader", lambda _machine: made)
+    monkeypatch.setattr(gpu_kernel_module.kernel_module, "Loader", lambda *_words: made)
     monkeypatch.setattr(gpu_kernel_module.driver, "reboot_reasons", lambda *_more: [])
     monkeypatch.setattr(gpu_kernel_module.driver, "obstacle", lambda *_more: made.obstacle)
     monkeypatch.setattr(process, "output", lambda argv, *_more: (0, Path(kernel_module.OPTIONS).read_text(), ""))

@@ -66,16 +66,6 @@ def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger:
     assert not (tmp_path / "lib").exists()
 
 
-def test_a_folder_on_an_earlier_versions_record_goes_too(ledger: Ledger, tmp_path: Path) -> None:
-    path = tmp_path / "conf.d/ours"
-    ledger.write(str(path), "a")
-    entry = ledger.state["files"][str(path)]
-    del entry["folders"]
-    entry["folder"] = True
-    ledger.restore(str(path))
-    assert not path.parent.exists()
-
-
 def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text("{}\n")

@@ -144,7 +144,7 @@ def test_services_that_watch_are_stopped_for_it_and_started_again(host: Host, la
     host.unit("nvidia-persistenced.service")
     assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
     kept = [line for line in host.did() if "persistenced" in line or "dcgm" in line]
-    assert kept == ["stop nvidia-dcgm.service", "start --no-block nvidia-dcgm.service"]
+    assert kept == ["stop nvidia-dcgm.service", "start nvidia-dcgm.service"]
 
 
 def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host: Host, lay: Any) -> None:
@@ -154,7 +154,7 @@ def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host: Host, lay: 
     assert (failed, result["reboot"]) == (False, [])
     assert host.layouts == {FIRST: "7 x 1g.10gb", SECOND: "off"}
     assert "stop nvidia-persistenced.service" in host.did()
-    assert "start --no-block nvidia-persistenced.service" in host.did()
+    assert "start nvidia-persistenced.service" in host.did()
 
 
 def boot(host: Host) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, recover
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import reset
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process, recover
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import holders, reset
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import recovery
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
@@ -52,7 +54,7 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
     assert (done["changed"], done["left"]) == (True, {})
     assert host.did() == [
         "stop gpusetup-gpu-textfile.timer", "stop nvidia-persistenced.service",
-        "start --no-block nvidia-persistenced.service", "start --no-block gpusetup-gpu-textfile.timer",
+        "start nvidia-persistenced.service", "start gpusetup-gpu-textfile.timer",
     ]  # fmt: skip
     assert owner.present(str(host.root / "state")) is not None
     call("note", token=token)
@@ -62,6 +64,24 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
         "action": "reset", "gpus": [FIRST], "why": ["the driver's recovery action is: Reset"], "outcome": "done", "who": "me",
     }  # fmt: skip
     assert entry["uptime"] > 0
+
+
+def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host: Host, call: Any) -> None:
+    host.unit("nvidia-persistenced.service")
+    cut = Stopped(holders.FOR_RESET, process.environment(), Ledger(str(host.root / "state"))).__enter__()
+    assert cut.record.unfinished() == ["restart of nvidia-persistenced.service"]
+    call("reset", gpus=[FIRST])
+    assert host.did()[-1] == "start nvidia-persistenced.service"
+    assert Ledger(cut.record.folder).unfinished() == []
+
+
+def test_a_service_that_does_not_start_again_is_told_and_stays_open(host: Host, call: Any) -> None:
+    host.unit("nvidia-persistenced.service")
+    (host.root / "refused").write_text("start nvidia-persistenced.service\n")
+    told = call("reset", gpus=[FIRST], fails=True)
+    assert "nvidia-persistenced.service does not start again" in told["msg"]
+    assert [entry["outcome"] for entry in record(host)] == ["done"]
+    assert Ledger(str(host.root / "state")).unfinished() == ["restart of nvidia-persistenced.service"]
 
 
 def test_a_check_tells_and_touches_nothing(host: Host, call: Any) -> None:

@@ -14,7 +14,6 @@ REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 UNIT = "/etc/systemd/system/gpusetup-cdi.service"
 PLACE = "/var/run/cdi/nvidia.yaml"
 """Gone at the next boot, so that nothing outlives its driver; what is here counts before /etc/cdi."""
-OLD_PLACE = "/etc/cdi/nvidia.yaml"
 _UNIT = """# Written by gpusetup: this container toolkit has no unit of its own that does it.
 [Unit]
 Description=Describe NVIDIA's devices to container runtimes (CDI)
@@ -51,8 +50,6 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
         changed = True
         if not check:
             _describe(units[-1], tool, loaded, env)
-    elif OLD_PLACE in ledger.state["files"] and os.path.exists(PLACE):
-        changed = ledger.restore(OLD_PLACE) or changed  # an older gpusetup's: nothing would renew it
     return changed
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from ..gpu_judge import record_form
 from . import files
@@ -325,6 +325,16 @@ class Journal:
 
     def _close(self, kind: str, name: str) -> None:
         self.state["open"].pop(_key(kind, name), None)
+
+    def begin(self, kind: str, name: str, aim: str) -> None:
+        """Open an entry that stays open until `end`: what is done between the two leaves the host as it was."""
+        self._open(kind, name, None, None, aim)
+
+    def end(self, kind: str, names: Iterable[str]) -> None:
+        """Close such entries."""
+        for name in names:
+            self._close(kind, name)
+        self.save()
 
     def opened(self, kind: str, name: str) -> Optional[Dict[str, Any]]:
         """Return the entry that a cut left open, None without one."""

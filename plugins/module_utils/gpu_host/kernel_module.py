@@ -114,15 +114,15 @@ class Loader:
     Services of the driver itself are stopped for it, and started again whatever comes of it.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, record: Any) -> None:
+        self.machine, self.record = machine, record
         self.env = process.environment()
 
     def load(self) -> Optional[str]:
         """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is
         needed).
         """
-        with Stopped(holders.FOR_EXCHANGE, self.env, wait=True) as stopped:
+        with Stopped(holders.FOR_EXCHANGE, self.env, self.record) as stopped:
             trouble = stopped.trouble or driver.in_use(self.machine.module_users()) or self._replaced()
         return trouble or stopped.trouble
 

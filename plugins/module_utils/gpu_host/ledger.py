@@ -156,7 +156,7 @@ class Ledger(Journal):
 
     def _missing_folders(self, path: str) -> List[str]:
         """Return the folders above a file that would not be there without us, the innermost first."""
-        made = {folder for other, entry in self.state["files"].items() for folder in _folders(other, entry)}
+        made = {folder for entry in self.state["files"].values() for folder in entry.get("folders", ())}
         found, folder = [], os.path.dirname(path)
         while folder in made or not os.path.isdir(folder):
             found.append(folder)
@@ -260,7 +260,7 @@ class Ledger(Journal):
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
         """Take away the folders that were made for a file and are empty."""
         files.drop_compiled(path)
-        for folder in _folders(path, entry):
+        for folder in entry.get("folders", ()):
             if os.path.isdir(folder) and not os.listdir(folder):
                 os.rmdir(folder)
 
@@ -397,7 +397,6 @@ def history(state_folder: str) -> List[State]:
 
 
 def _number(record: Mapping[str, Any]) -> int:
-    """Return which apply it was; records of earlier versions have no number and are older than all that have."""
     return int(record.get("number") or 0)
 
 
@@ -408,12 +407,6 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
     files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
     os.chmod(path, kept["mode"])
     files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
-
-
-def _folders(path: str, entry: Mapping[str, Any]) -> List[str]:
-    """Return the folders that were made for a file; earlier versions noted only whether its own was."""
-    known: List[str] = entry.get("folders") or ([os.path.dirname(path)] if entry.get("folder") else [])
-    return known
 
 
 def _contents(entry: Mapping[str, Any]) -> List[Mapping[str, Any]]:

@@ -210,7 +210,9 @@ class Lifecycle:
         local_repository.sweep(self.ledger.folder, texts)
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
-        return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons, _texts(waits))}
+        cut = [f"{entry['what']} is still to {entry.get('aim') or 'change'}" for entry in state["open"].values()]
+        outcome = "pending-reboot" if reasons else "done"
+        return {"gpu_result": self._told(outcome, change, reasons, _texts(waits) + sorted(cut))}
 
     def _parts(self) -> Dict[str, str]:
         """Return a digest of each part of what is wanted."""
@@ -316,7 +318,7 @@ class Lifecycle:
         path = os.path.join(self.ledger.folder, packages.BEFORE)
         kept = files.read_json(path)
         if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
-            change = packages.difference(packages.counted_from(kept), installed)
+            change = packages.difference(kept["counted"], installed)
             self.ledger.record_packages(change, kept.get("id") or "")
             if not self.check:
                 files.write_json(path, dict(kept, left=installed))
@@ -325,6 +327,7 @@ class Lifecycle:
         """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
         state = self.ledger.state
         changed = mig_kept.undo(self.ledger, process.environment())
+        things.give_up(self._site(), {services.Restart.kind: things.KINDS[services.Restart.kind]})
         changed += services.put_back(self.ledger, process.environment())[0]  # what still runs is tried again at the end
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))

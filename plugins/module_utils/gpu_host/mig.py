@@ -25,7 +25,7 @@ _SECONDS = 120
 LOCK = "/run/gpusetup-mig.lock"
 
 
-def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False) -> Dict[str, Any]:
+def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False, record: Any = None) -> Dict[str, Any]:
     """Give GPUs their layouts; return {"changed", "found", "made", "reboot"}.
 
     `found` is what each GPU had, `made` what it has now or gets at the next boot, `reboot` says why that one is needed.
@@ -33,7 +33,7 @@ def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False) -
     just rebooted the host, and the unit of that boot) waits, and finds it done.
     """
     with _alone():
-        return _lay(wishes, env, check, boot)
+        return _lay(wishes, env, check, Stopped(() if boot else holders.WATCHERS, env, record))
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def _alone() -> Iterator[None]:
         os.close(handle)
 
 
-def _lay(wishes: Layouts, env: Env, check: bool, boot: bool) -> Dict[str, Any]:
+def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str, Any]:
     run = asks(env)
     gpus = _gpus(run, wishes)
     found = {address: layout_of(gpu) for address, gpu in gpus.items()}
@@ -54,10 +54,10 @@ def _lay(wishes: Layouts, env: Env, check: bool, boot: bool) -> Dict[str, Any]:
     todo = [address for address in wanted if not judge.same(found[address], wanted[address])]
     if not todo or check:
         return {"changed": bool(todo), "found": found, "made": wanted, "reboot": []}
-    if not boot:
+    if watchers.units:
         refuse_busy([gpus[address] for address in todo], env)
     pending: Dict[str, str] = {}
-    with Stopped(() if boot else holders.WATCHERS, env) as stopped:
+    with watchers as stopped:
         try:
             for address in todo:
                 waits = _one(run, gpus[address], wanted[address], stopped)

@@ -14,7 +14,6 @@ from .smi import asks
 
 LAYOUT = "/etc/gpusetup/mig.json"
 FOLDER = "/usr/local/lib/gpusetup/mig"
-_FORMER_FOLDER = "/usr/local/lib/gpusetup/gpusetup_host"
 UNIT = "/etc/systemd/system/gpusetup-mig.service"
 MANAGER = "nvidia-mig-manager.service"
 MANAGER_CONFIG = "/etc/nvidia-mig-manager/gpusetup.yaml"
@@ -55,7 +54,7 @@ def lay(
     everything = dict(back, **wishes)
     if not everything:
         return {"changed": False, "made": {}, "reboot": []}
-    layouts = Layouts(everything, wishes, env)
+    layouts = Layouts(everything, wishes, env, ledger)
     changed = ledger.change(layouts, everything)
     made = {address: layouts.result["made"][address] for address in wishes}
     kept = keep(ledger, made, order, env, check, program=program)
@@ -70,9 +69,9 @@ class Layouts(Thing):
     section = "mig"
     whole = True
 
-    def __init__(self, everything: mig.Layouts, asked: mig.Layouts, env: mig.Env) -> None:
+    def __init__(self, everything: mig.Layouts, asked: mig.Layouts, env: mig.Env, ledger: Ledger) -> None:
         super().__init__("GPUs")
-        self.everything, self.asked, self.env = everything, asked, env
+        self.everything, self.asked, self.env, self.ledger = everything, asked, env, ledger
         self.result: Dict[str, Any] = {}
 
     def look(self) -> Dict[str, Any]:
@@ -89,7 +88,7 @@ class Layouts(Thing):
 
     def make(self, wanted: mig.Layouts) -> None:
         """Cut them."""
-        self.done = mig.lay(wanted, self.env)
+        self.done = mig.lay(wanted, self.env, record=self.ledger)
 
     def came_about(self, now: Any, wanted: Any) -> bool:
         """What waits for a reboot comes with it."""
@@ -138,7 +137,7 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     """Have the layouts brought back at every boot, by NVIDIA's own unit where it is installed; tell of a change."""
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
     files = (_of_manager(made, order) if theirs else _of_ours(made, program)) if made else {}
-    mine = (LAYOUT, FOLDER + "/", _FORMER_FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
+    mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
     old = [path for path in sorted(ledger.state["files"], reverse=True) if path.startswith(mine) and path not in files]
     unit, other = (MANAGER, os.path.basename(UNIT)) if theirs else (os.path.basename(UNIT), MANAGER)
     going = [name for name in ([other] if made else [unit, other]) if name in ledger.state["services"]]
@@ -192,4 +191,4 @@ def undo(ledger: Ledger, env: mig.Env) -> List[str]:
 def on_record(ledger: Ledger, env: mig.Env) -> Layouts:
     """Return the layouts before the first apply."""
     found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
-    return Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env)
+    return Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env, ledger)

@@ -60,12 +60,6 @@ def is_counted(kept: Dict[str, Any], state: Dict[str, Any]) -> bool:
     return bool(kept.get("id")) and kept.get("id") == state["counted"]
 
 
-def counted_from(kept: Dict[str, Any]) -> Installed:
-    """Return the packages of which the record speaks; earlier versions kept only those to go back to."""
-    found: Installed = kept.get("counted") or kept["packages"]
-    return found
-
-
 def unmet(wishes: Iterable[Wish], installed: Installed) -> List[Wish]:
     """Return the wishes that the installed set does not fulfil."""
     return [wish for wish in wishes if not versions.satisfied(installed, key(wish), wish["version"])]

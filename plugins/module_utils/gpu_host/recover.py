@@ -16,6 +16,7 @@ from ..gpu_probe.host import LiveHost
 from . import files, process
 from .failure import HostFailure
 from .gpu_users import who
+from .ledger import Ledger
 from .smi import asks
 from .systemd import Stopped
 
@@ -25,8 +26,10 @@ _KEPT = 100
 _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
-def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, Any]:
-    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left"}: what the driver asks for afterwards."""
+def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) -> Dict[str, Any]:
+    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}: what the driver asks for
+    afterwards, and why a service that watches the GPUs does not run again.
+    """
     run = asks(env)
     gpus = _gpus(env)
     for address in addresses:
@@ -49,14 +52,16 @@ def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, 
             "gpusetup ends no program; nothing was changed",
             "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
         )  # fmt: skip
+    watchers = Stopped(holders.FOR_RESET, env, Ledger(folder, check))
     if not check:
-        with Stopped(holders.FOR_RESET, env):
+        with watchers:
             answer = run(["--gpu-reset", "-i", ",".join(addresses)])
         if answer["rc"] != 0:
             words = " ".join((answer["out"] + answer["err"]).split())[:400]
             raise HostFailure("GS-424", "nvidia-smi could not reset the GPU", ", ".join(addresses), words,
                               "reboot the host; on a virtual machine its owner may have to")  # fmt: skip
-    return {"changed": True, "gpus": list(addresses), "left": {} if check else _left(addresses)}
+    left = {} if check else _left(addresses)
+    return {"changed": True, "gpus": list(addresses), "left": left, "trouble": watchers.trouble or ""}
 
 
 def _gpus(env: Env) -> List[Dict[str, Any]]:

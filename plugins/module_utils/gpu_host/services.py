@@ -24,13 +24,8 @@ def full_name(name: str) -> str:
 
 def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
     """Return {unit: {"exists", "enabled", "active", "link", "result"}} with one call."""
-    argv = [
-        "systemctl",
-        "show",
-        "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,FragmentPath",
-        *units,
-    ]
-    _code, text, error = process.output(argv, env, 30)
+    asked = "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,FragmentPath"
+    _code, text, error = process.output(["systemctl", "show", asked, *units], env, 30)
     found = {}
     for block, unit in zip(re.split(r"\n\s*\n", text.strip()), units):
         fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
@@ -105,7 +100,7 @@ class Unit(Thing):
 
     def failure(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> HostFailure:
         """Say what it did not do."""
-        if wanted["enabled"]:
+        if wanted["enabled"] or wanted["active"]:
             return self._did_not_start()
         what = "runs" if now["active"] and wanted["active"] is False else "is enabled"
         return HostFailure(
@@ -134,6 +129,23 @@ class Unit(Thing):
         }
 
 
+class Restart(Unit):
+    """A unit that ran, and that a call which was cut had stopped for a while."""
+
+    kind = systemd.RESTART
+
+    def first(self, _state: State) -> Dict[str, Any]:
+        """It ran."""
+        return {}
+
+    def back(self, now: Dict[str, Any], _first: Any) -> Dict[str, Any]:
+        """Where it is gone, there is nothing to start."""
+        return {"enabled": None, "active": True if now["exists"] else None}
+
+    def forget(self, _state: State) -> None:
+        """Nothing else is on record of it."""
+
+
 def _seen(ledger: Ledger, units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
     if not ledger.check:
         systemd.read_again(units, env)
@@ -146,11 +158,7 @@ def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, s
     seen = _seen(ledger, units, env)
     missing = [unit for unit in units if not seen[unit]["exists"]]
     if missing and not ledger.check:
-        raise HostFailure(
-            "GS-487",
-            "no unit {}".format(", ".join(missing)),
-            hint="is its package in the list?",
-        )
+        raise HostFailure("GS-487", "no unit " + ", ".join(missing), hint="is its package in the list?")
     wanted = {"enabled": True, "active": True if start else None}
     changed = [ledger.change(Unit(unit, env), wanted, seen[unit]) for unit in units]
     return any(changed)

@@ -3,12 +3,14 @@
 import os
 import re
 import time
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from . import process
 from .failure import HostFailure
 
 Env = Dict[str, str]
+RESTART = "restart of"
+"""The kind of the entry of a unit that is stopped for a while."""
 FOLDER, RUNNING = "/etc/systemd/system", "/run/systemd/system"
 _SECONDS = 120
 
@@ -53,31 +55,44 @@ def units_of(paths: Iterable[str]) -> List[str]:
 
 
 class Stopped:
-    """Units that are stopped for a while, and started again however it ends."""
+    """Units that are stopped for a while, and started again however it ends.
 
-    def __init__(self, units: Sequence[str], env: Env, wait: bool = False) -> None:
-        self.units, self.env, self.wait = units, env, wait
+    In `record`, the host's journal, they are open for that time: whoever comes after a cut starts them.
+    """
+
+    def __init__(self, units: Sequence[str], env: Env, record: Any = None) -> None:
+        self.units, self.env, self.record = units, env, record
         self.stopped: List[str] = []
         self.trouble: Optional[str] = None
         """Why the first of them does not stop, or does not start again."""
 
     def __enter__(self) -> "Stopped":  # noqa: PYI034 - hosts have no typing_extensions
-        self.stop(self.units)
+        try:
+            self.stop(self.units)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def stop(self, units: Sequence[str]) -> None:
         """Stop those that run; who asks afterwards whether a GPU is in use finds what did not stop."""
         for unit in units:
-            if process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0:
+            runs = process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0
+            if runs or (self.record is not None and self.record.opened(RESTART, unit)):
+                if self.record is not None:
+                    self.record.begin(RESTART, unit, "be done")
                 self.stopped.append(unit)
                 code, _out, error = process.output(["systemctl", "stop", unit], self.env, _SECONDS)
                 self._note(code, f"{unit} does not stop: {error.strip()}")
 
     def __exit__(self, *_details: object) -> None:
+        again = []
         for unit in reversed(self.stopped):
-            argv = ["systemctl", "start", *([] if self.wait else ["--no-block"]), unit]
-            code, _out, error = process.output(argv, self.env, _SECONDS)
+            code, _out, error = process.output(["systemctl", "start", unit], self.env, _SECONDS)
             self._note(code, f"{unit} does not start again: {error.strip()}")
+            again += [] if code else [unit]
+        if self.record is not None and again:
+            self.record.end(RESTART, again)
 
     def _note(self, code: int, why: str) -> None:
         if code and not self.trouble:

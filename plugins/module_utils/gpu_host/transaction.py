@@ -173,10 +173,10 @@ class Transaction:
         A try that failed has counted what it did; one that was killed has not.
         """
         kept = files.read_json(self.before_path)
-        went = kept and "holds" in kept and not packages.is_counted(kept, self.ledger.state)
+        went = kept and not packages.is_counted(kept, self.ledger.state)
         before = self.counted = installed
         if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
-            before, self.counted = kept["packages"], packages.counted_from(kept)
+            before, self.counted = kept["packages"], kept["counted"]
         elif kept:
             left = installed if kept["left"] is None else kept["left"]
             since = {name for name in set(left) | set(installed) if left.get(name) != installed.get(name)}

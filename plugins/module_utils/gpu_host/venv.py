@@ -90,7 +90,7 @@ class Link(Thing):
 def remove(ledger: Journal, path: str) -> bool:
     """Take an environment away; return whether it was there."""
     link = Link(path)
-    link.note(ledger.state, link.look(), None)  # an earlier version did not
+    link.note(ledger.state, link.look(), None)  # the record that knew it may be lost
     return ledger.undo(link)
 
 

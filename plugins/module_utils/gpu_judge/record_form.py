@@ -19,7 +19,7 @@ _KEPT: Dict[str, Any] = {
     "?": True,
 }  # fmt: skip
 _FILE: Dict[str, Any] = {
-    "sha256": _MAYBE, "present": _FLAG, "edited": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG,
+    "sha256": _MAYBE, "present": _FLAG, "edited": _FLAG, "mode": _NUMBER + _NOTHING,
     "folders": _TEXTS, "apply": _MAYBE, "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}

@@ -48,7 +48,7 @@ RECORD: dict[str, Any] = {
         "/etc/a": {"original": {"sha256": "cc", "mode": 420, "owner": [0, 0], "attributes": {"user.a": "eA=="}},
                    "apply": "a2", "edited": True, "previous": None,
                    "sha256": None, "present": False, "now": None},
-        "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folder": True, "folders": ["/etc"]},
+        "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folders": ["/etc"]},
     },
     "holds": ["nvidia-open-580"], "free": ["linux-headers-generic"],
     "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
