@@ -134,11 +134,14 @@ def _of_inventory(
 
 
 def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
-    """Return the wishes with the source that a bundle is made from: the hosts' own may be the bundle itself."""
+    """Return the wishes with the sources that a bundle is made from: the hosts' own may be the bundle itself."""
     from msgspec.structs import replace
 
     from gpusetup.components.values import given
 
+    if f"{PREFIX}extra_sources" not in said:
+        here = [one for one in settings.extra_sources if one.uris and all(uri.startswith("file:") for uri in one.uris)]
+        settings = replace(settings, extra_sources=tuple(one for one in settings.extra_sources if one not in here))
     named = f"{PREFIX}source" in said
     folder = settings.source.startswith("/") and given(settings.source) is None
     if not named and not folder:

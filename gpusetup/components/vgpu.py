@@ -178,9 +178,9 @@ def _given_up(facts: HostFacts, settings: Settings) -> bool:
 def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
     """Return the lock with today's path of its token; refuse where that file is another token by now."""
     wanted = lock.wanted
-    kept = wanted.settings if wanted is not None else UNSET
-    if wanted is None or kept is UNSET or not kept.vgpu_token:
+    if wanted is None or not wanted.settings.vgpu_token:
         return lock
+    kept = wanted.settings
     if kept.vgpu_token_sha256 != settings.vgpu_token_sha256:
         raise PreflightError(
             "GS-816",

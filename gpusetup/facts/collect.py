@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.components.record import read_record
+from gpusetup.drive.names import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
@@ -142,7 +143,7 @@ def read_facts(path: Path) -> Facts:
                 path=f"{path}:$.schema",
                 hint=f"write one with: gpusetup facts --format json --out {path.name}",
             )
-        return _with_records(document)
+        facts = _with_records(document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message, where = wrong_field(error)
         raise BadInputError(
@@ -151,6 +152,13 @@ def read_facts(path: Path) -> Facts:
             path=f"{path}:{where}",
             hint=f"write them again with: gpusetup facts --format json --out {path.name}",
         ) from error
+    for name in (*facts.hosts, *facts.failures):
+        if problem := check_host_name(name):
+            raise BadInputError(
+                "GS-306", f"the facts in {path} are of no host: {name!r}", path=f"{path}:$.hosts", note=problem,
+                hint=f"write them again with: gpusetup facts --format json --out {path.name}",
+            )  # fmt: skip
+    return facts
 
 
 def _with_record(answer: object) -> HostFacts:

@@ -293,19 +293,18 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     packages: PackageSet | None
     manage_driver: bool
     requirements: tuple[str, ...]
-    interpreter: str | UnsetType = UNSET
-    """With what the environment is made; older records do not say it."""
+    interpreter: str = ""
+    """With what the environment is made."""
     adopted: tuple[str, ...]
     services: tuple[str, ...]
     mig: tuple[MigLayout, ...] | UnsetType = UNSET
-    """How GPUs are cut; older records do not say it."""
+    """How GPUs are cut."""
     imex: ImexWish | UnsetType | None = UNSET
     gpudirect: GpuDirect | UnsetType = UNSET
-    """RDMA and ways to GPU memory; older records do not say it."""
+    """RDMA and ways to GPU memory."""
     desktops: DesktopsWish | UnsetType | None = UNSET
     monitoring: Exporter | UnsetType = UNSET
     """What exports the host's figures."""
     environments: tuple[Environment, ...] | UnsetType = UNSET
-    """Named environments; older records do not say it."""
-    settings: AppliedSettings | UnsetType = UNSET
-    """Older records do not say them: what is set today counts then."""
+    """Named environments."""
+    settings: AppliedSettings = AppliedSettings()

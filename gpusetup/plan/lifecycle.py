@@ -6,7 +6,6 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
@@ -33,10 +32,6 @@ def differences(facts: HostFacts) -> tuple[Difference, ...]:
     host = judge.judged(facts)
     found = judge.drift.differences(host.probed, host.record)
     return tuple(msgspec.convert(item._asdict(), Difference) for item in found)
-
-
-_ONLY_WHERE_SAID = ("settings", "interpreter")
-"""What older records lack without saying that it was none."""
 
 
 def is_verified(past: Past) -> bool:
@@ -78,7 +73,7 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    """Tell whether two applies left the same state; what an older record does not say makes no difference."""
+    """Tell whether two applies left the same state."""
     if left.lock.stack != right.lock.stack or left.packages != right.packages:
         return False
     one, other = left.lock.wanted, right.lock.wanted
@@ -88,8 +83,6 @@ def _same(left: Past, right: Past) -> bool:
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    if name in _ONLY_WHERE_SAID and UNSET in (one, other):
-        return True
     if name == "packages":
         return _wish(one) == _wish(other)
     alike = next((component.alike for component in COMPONENTS if component.kept == name), operator.eq)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
@@ -358,10 +357,7 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
     """Return what a repeatable lock wants of its host."""
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
     own = kept.pop("settings")
-    if own is not UNSET:
-        settings = replace(settings, **{name: getattr(own, name) for name in AppliedSettings.__struct_fields__})
+    settings = replace(settings, **{name: getattr(own, name) for name in AppliedSettings.__struct_fields__})
     wishes = {item.name: kept.pop(item.kept) for item in COMPONENTS if item.kept}
-    if kept["interpreter"] is UNSET:
-        kept["interpreter"] = settings.python_interpreter
     parts = {name: wish for name, wish in wishes.items() if wish}
     return Wanted(stack=lock.stack or Stack(), settings=settings, parts=parts, **kept)

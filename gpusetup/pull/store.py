@@ -46,13 +46,6 @@ CREATE TABLE IF NOT EXISTS newest(
   host TEXT PRIMARY KEY, number INTEGER NOT NULL, received REAL NOT NULL, body BLOB NOT NULL,
   since_tidied INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
 """
-_BEFORE = """
-BEGIN IMMEDIATE;
-INSERT OR IGNORE INTO credentials(name, role, digest, made) SELECT name, role, digest, made FROM tokens;
-DROP TABLE tokens;
-COMMIT;
-"""
-"""Tokens of a collector that knew one for each name, without an end."""
 Role = Literal["host", "reader"]
 Receipt = Literal["kept", "replayed"]
 
@@ -253,8 +246,6 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tokens'").fetchone():
-            connection.executescript(_BEFORE)
     except (OSError, sqlite3.Error) as error:
         raise BadInputError(
             "GS-971", f"the collector's database cannot be opened: {error}", path=str(path),

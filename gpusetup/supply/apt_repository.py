@@ -48,6 +48,11 @@ def read(place: Path) -> list[Entry]:
     return entries_of(index.read_text(encoding="utf-8"), "") if index.is_file() else []
 
 
+def beside_in(_place: Path, _signer: Signer) -> Beside:
+    """Return what a repository has beside its packages: nothing."""
+    return _NOTHING
+
+
 def entries_of(text: str, url: str) -> list[Entry]:
     """Read a Packages file."""
     found = []

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from fnmatch import fnmatchcase
+from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -199,10 +200,7 @@ def _together(found: Sequence[Supply]) -> Supply:
         packages=tuple({entry.file.sha256: entry for one in found for entry in one.packages}.values()),
         wheels=tuple({item.name: item for one in found for item in one.wheels}.values()),
         python=next((one.python for one in found if one.python), ""),
-        beside=Beside(
-            "".join(dict.fromkeys(one.beside.modules for one in found)),
-            tuple(dict.fromkeys(key for one in found for key in one.beside.keys)),
-        ),
+        beside=reduce(Beside.joined, (one.beside for one in found)),
         environments=environments,
     )
 

@@ -29,6 +29,9 @@ class _Repository(Protocol):
     def read(self, place: Path) -> list[Entry]:
         """Return what a repository has; nothing where there is none."""
 
+    def beside_in(self, place: Path, signer: Signer) -> Beside:
+        """Return what a repository that was published has beside its packages."""
+
     def prove(self, paths: Iterable[Path], beside: Beside) -> None:
         """Refuse packages that nothing but their own signature vouches for, where that does not hold."""
 

@@ -5,6 +5,7 @@ Nothing of this machine counts: an empty package database, the archives of the w
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,6 +47,9 @@ class Entry(NamedTuple):
     """Whether nothing but its digest in a signed list vouches for it: a package of rpm that nobody signed."""
 
 
+_DOCUMENT = re.compile(r"^---.*?(?=^---|\Z)", re.DOTALL | re.MULTILINE)
+
+
 class Beside(NamedTuple):
     """What a repository of rpm packages has beside them."""
 
@@ -53,6 +57,11 @@ class Beside(NamedTuple):
     """The streams of its modules."""
     keys: tuple[bytes, ...] = ()
     """Whose signatures its packages have."""
+
+    def joined(self, other: Beside) -> Beside:
+        """Return what both have, once."""
+        modules = dict.fromkeys(_DOCUMENT.findall(self.modules + other.modules))
+        return Beside("".join(modules), tuple(dict.fromkeys((*self.keys, *other.keys))))
 
 
 class Root(ABC):

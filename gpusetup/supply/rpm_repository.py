@@ -39,6 +39,7 @@ _SIGNS = {"EQ": "=", "GE": ">=", "LE": "<=", "GT": ">", "LT": "<"}
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _DEADLINE = 3600.0
 _NOTHING = Beside()
+_ARMORED = re.compile(rb"-----BEGIN PGP.*?-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 
 
 def read(place: Path) -> list[Entry]:
@@ -59,6 +60,13 @@ def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[
             if not arches or arch in arches:
                 yield _entry(element, arch, url)
             element.clear()
+
+
+def beside_in(place: Path, signer: Signer) -> Beside:
+    """Return what a repository that was published has beside its packages."""
+    keys = place / signer.key_file
+    blocks = _ARMORED.findall(keys.read_bytes()) if keys.is_file() else ()
+    return Beside(modules_of(place) if (place / "repodata/repomd.xml").is_file() else "", tuple(blocks))
 
 
 def modules_of(place: Path) -> str:
@@ -174,8 +182,8 @@ def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, b
 def _together(public: bytes, keys: Iterable[bytes], fingerprint: str) -> bytes:
     """Return our key, which signs the list, and those of the packages: hosts compare each with a fingerprint."""
     known = host_code("gpu_host.openpgp")
-    others = [known.armored(key) for key in dict.fromkeys(keys) if fingerprints_of((key,), fingerprint)]
-    return b"".join(key.rstrip() + b"\n" for key in (public, *others))
+    others = dict.fromkeys(known.armored(key).rstrip() for key in keys if fingerprints_of((key,), fingerprint))
+    return b"".join(key + b"\n" for key in (public.rstrip(), *others))
 
 
 def file_name(item: Wanted) -> str:

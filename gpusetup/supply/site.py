@@ -25,6 +25,7 @@ from gpusetup.bootstrap.bundle import (
     read_manifest,
     write_manifest,
 )
+from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.supply.choosing import lay_links
@@ -35,9 +36,10 @@ from gpusetup.supply.rpm_repository import known_by, signed_anew
 from gpusetup.supply.signing import fingerprints_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpusetup.supply.choosing import Supply
+    from gpusetup.supply.root import Entry
     from gpusetup.supply.signing import Signer
 
 _BILL = "sbom.json"
@@ -67,9 +69,18 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         packages, new_signed = signed_anew(supply.packages, pool, signer)
         supply = supply._replace(packages=packages)
         signed |= new_signed
+        elsewhere = dict(before.systems) if before is not None else {}
+        former = elsewhere.pop(supply.name, None)
+        kept = {system.repository for system in elsewhere.values()}
         with anew(out) as new:
-            _carry(out, new, without=supply.repository)
-            repository.publish(new / supply.repository, supply.packages, pool, signer, supply.beside)
+            _carry(
+                out, new, without={supply.repository} | ({former.repository} - kept if former is not None else set())
+            )
+            published, beside = supply.packages, supply.beside
+            if supply.repository in kept:
+                published = (*published, *_of_others(out, supply, elsewhere.values()))
+                beside = beside.joined(repository.beside_in(out / supply.repository, signer))
+            repository.publish(new / supply.repository, published, pool, signer, beside)
             lay_links(new / _LINKS, supply.wheels, pool)
             lock, *others = _write_locks(new, supply)
             system = BundledSystem(
@@ -91,13 +102,12 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
                     name: tuple(f"{_LINKS}/{wheel}" for wheel in names) for name, names in supply.environments.items()
                 },
             )
-            systems = {**(before.systems if before is not None else {}), supply.name: system}
+            systems = {**elsewhere, supply.name: system}
             pip, sets = _with_controller(new, pool, before, supply)
             _prune(new, systems, pool)
             digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
             digests |= {
-                f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256
-                for entry in supply.packages
+                f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256 for entry in published
             }
             digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
             own = {f"wheels/{path.name}": path for path in (new / "wheels").glob("*.whl")}
@@ -123,11 +133,21 @@ def _write_locks(new: Path, supply: Supply) -> list[str]:
     return names
 
 
-def _carry(out: Path, new: Path, *, without: str) -> None:
+def _of_others(out: Path, supply: Supply, others: Iterable[BundledSystem]) -> Iterator[Entry]:
+    """Yield the packages that other releases have in the same repository: Rocky's and Red Hat's is one."""
+    wanted = {item for system in others if system.repository == supply.repository for item in system.packages.items()}
+    ours = {entry.file.sha256 for entry in supply.packages}
+    for entry in supply.kind.repository.read(out / supply.repository):
+        names = (entry.name, versions.one_of_several(entry.name, entry.version))
+        if entry.file.sha256 not in ours and any((name, entry.version) in wanted for name in names):
+            yield entry
+
+
+def _carry(out: Path, new: Path, *, without: Iterable[str]) -> None:
     """Take along what is there, but for what is made again; a text is copied, since a link would share changes."""
     for path in out.rglob("*"):
         name = path.relative_to(out)
-        if not path.is_file() or name.parts[0].startswith(".") or name.is_relative_to(without):
+        if not path.is_file() or name.parts[0].startswith(".") or any(map(name.is_relative_to, without)):
             continue
         if path.suffix in _UNCHANGED:
             laid(path, new / name)

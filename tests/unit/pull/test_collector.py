@@ -1,13 +1,10 @@
 """The collector over real HTTP: what it takes, what it refuses, what it keeps, what it shows."""
 
-import contextlib
-import hashlib
 import json
 import os
 import random
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -231,19 +228,6 @@ def test_a_token_ends(collector, monkeypatch):
             collector.report(token=one, number=hours * 10 + turn)[0] for turn, one in enumerate((token, beside))
         )
         assert got == wanted, hours
-
-
-def test_tokens_of_an_older_collector_stay_valid(tmp_path):
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as database, database:
-        database.execute(
-            "CREATE TABLE tokens(name TEXT NOT NULL, role TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, "
-            "made TEXT NOT NULL, PRIMARY KEY(name, role))"
-        )
-        database.execute("INSERT INTO tokens VALUES('gpu01', 'host', ?, '')", (hashlib.sha256(b"old").digest(),))
-    for _ in range(2):
-        store = Store(tmp_path / FILE)
-        assert store.who("old") == ("gpu01", "host")
-        store.close()
 
 
 def test_a_host_that_is_gone_is_forgotten_and_alarms_nobody(collector):

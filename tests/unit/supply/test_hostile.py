@@ -10,6 +10,7 @@ import random
 import shutil
 import tarfile
 import time
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +21,11 @@ from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix
+from gpusetup.model.pull import Offer
+from gpusetup.model.request import Request
+from gpusetup.plan.lock import lock_of, read_lock
 from gpusetup.pull import offers
+from gpusetup.resolve.api import resolve
 from gpusetup.supply.packing import pack, unpack
 
 if TYPE_CHECKING:
@@ -182,16 +187,39 @@ def test_broken_parts(cases: int, tmp_path: Path) -> None:
         refused(tmp_path / "evil.tar.000", tmp_path / "there", tmp_path)
 
 
+def changed(value: Any, source: random.Random) -> Any:
+    """Put something else in one place of a document."""
+    if not isinstance(value, dict) or not value or source.random() < 0.2:
+        return values(source)
+    name = source.choice([*value, "other"])
+    return {**value, name: changed(value.get(name), source)}
+
+
 @pytest.mark.parametrize("cases", CASES)
-def test_broken_offers(cases: int, tmp_path: Path) -> None:
-    source = random.Random(31)
+def test_broken_offers(cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once as it comes, and once as if a trusted key had signed it: what is behind the signature holds too."""
+    source, loaded, trusted = random.Random(31), Matrix(), {True: 0, False: 0}
     (tmp_path / "signers").write_text("")
+    lock = lock_of(resolve(Request(gpus=("h100",), os="ubuntu22.04"), loaded), loaded)
+    whole = json.loads(msgspec.json.encode(Offer(kind="h100", serial=1, lock=lock, made="2030-01-01T00:00:00Z")))
     for number in range(cases):
-        inner = json.dumps({"schema": "gpusetup/offer/1", "kind": "h100", "serial": values(source), "lock": {}})
-        offer = values(source) if number % 2 else inner
-        raw = altered(json.dumps({"schema": values(source), "offer": offer, "signature": ""}).encode(), source)
+        signed = {"offer": json.dumps(changed(whole, source)), "signature": "x"}
+        raw = json.dumps(changed(signed, source) if number % 4 == 0 else signed).encode()
         with pytest.raises(GpuSetupError):
-            offers.opened(raw, "here", tmp_path / "signers", "h100")
+            offers.opened(altered(raw, source) if number % 4 == 1 else raw, "here", tmp_path / "signers", "h100")
+        with monkeypatch.context() as patched:
+            patched.setattr(offers.signatures, "check", lambda *_words, **_named: "ops")
+            try:
+                offer, _who = offers.opened(raw, "here", tmp_path / "signers", "h100")
+            except GpuSetupError:
+                trusted[False] += 1
+                continue
+        trusted[True] += 1
+        assert offer.kind == "h100"
+        assert offers.in_words(offer.budget)
+        assert read_lock(msgspec.json.encode(offer.lock), "here") == offer.lock
+        offers.expired(offer, datetime.now(timezone.utc))
+    assert min(trusted.values()) > cases // 20, trusted
 
 
 @pytest.mark.parametrize("cases", CASES)

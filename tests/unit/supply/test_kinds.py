@@ -61,6 +61,7 @@ gpusetup_components=["driver","cuda"]
 gpusetup_source=/srv/bundle
 gpusetup_source_fingerprints={BUNDLE}
 gpusetup_python_links=/srv/bundle/python
+gpusetup_extra_sources=[{{"name": "gpusetup-bundle", "urls": ["file:///srv/bundle/archive/debian12/x86_64"], "fingerprints": ["{BUNDLE}"], "key": "/srv/bundle/key.pub"}}]
 """
     )
     return path
@@ -83,6 +84,7 @@ def test_an_inventory_is_read_as_apply_reads_it(inventory: Path) -> None:
         said = {str(item) for item in kind.settings.requirements}
         assert "cuda==12.8.*" in said, "gpusetup.toml counts"
         assert (kind.settings.source, kind.settings.source_fingerprints) == ("nvidia", ()), "not the bundle itself"
+        assert kind.settings.extra_sources == ()
         assert kind.request.requirements == kind.settings.requirements
     assert "driver==570.211.01" in {str(item) for item in kinds["old",].settings.requirements}
     serving = kinds["serving",].settings

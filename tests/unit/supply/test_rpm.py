@@ -21,6 +21,7 @@ from gpusetup.supply import rpm_repository, rpm_root, site
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
+from gpusetup.supply.root import Beside
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
@@ -164,6 +165,24 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(
     stranger.add([source], {})
     with pytest.raises(GpuSetupError, match="could not be fetched"):
         stranger.refresh()
+
+
+@NEEDED
+def test_releases_that_share_a_repository_keep_packages_streams_and_keys(
+    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
+) -> None:
+    out = tmp_path / "site"
+    older, root = solved(tmp_path / "r", upstream, "570", Package(name="driver", version=OLD))
+    other = supply.asked._replace(request=structs.replace(supply.asked.request, os="rhel9"))
+    alone = Beside(STREAM.format(stream="570", version=OLD), root.beside().keys)
+    add_system(out, supply, key, nothing)
+    for _again in range(2):
+        add_system(out, supply._replace(asked=other, packages=older[1:], beside=alone), key, nothing)
+        assert {entry.version for entry in rpm_repository.read(out / REPOSITORY)} == {"3.0-1.el9", OLD, NEW}
+        beside = rpm_repository.beside_in(out / REPOSITORY, key)
+        assert sorted(beside.modules.split("---")) == sorted(MODULES.split("---"))
+        assert len(beside.keys) == 3
+        check_bundle(out)
 
 
 @NEEDED

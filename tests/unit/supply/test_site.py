@@ -346,6 +346,34 @@ def test_every_named_environment_brings_its_wheels(
     assert all(name.rpartition("/")[2] in links for name in system.wheels)
 
 
+def packages_in(folder: Path) -> set[str]:
+    return {path.name.partition("_")[0] for path in folder.rglob("*.deb")}
+
+
+def test_releases_that_share_a_repository_keep_their_packages(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    out, asked = tmp_path / "site", supply.asked
+    add_system(out, supply, key, nothing)
+    other = asked._replace(request=structs.replace(asked.request, os="lmde6"))
+    more = described(deb(tmp_path / "debs", "cuda"))
+    for _again in range(2):
+        add_system(out, supply._replace(asked=other, packages=(more,)), key, nothing)
+        assert packages_in(out / REPOSITORY) == {"driver", "dkms", "cuda"}
+        check_bundle(out)
+    fewer = tuple(entry for entry in supply.packages if entry.name == "driver")
+    add_system(out, supply._replace(packages=fewer), key, nothing)
+    assert packages_in(out / REPOSITORY) == {"driver", "cuda"}
+
+
+def test_the_repository_of_a_former_source_goes(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    out, own = tmp_path / "site", "archive/debian12/x86_64"
+    add_system(out, supply, key, nothing)
+    manifest = add_system(out, supply._replace(repository=own), key, nothing)
+    assert packages_in(out / own) == {"driver", "dkms"}
+    assert not (out / REPOSITORY).exists()
+    assert not [name for name in manifest.files if name.startswith("compute/")]
+    check_bundle(out)
+
+
 def test_every_cpu_that_is_asked_for_counts() -> None:
     words = ["driver", "--gpu", "t4", "--os", "ubuntu24.04", "--arch", "x86_64", "--arch", "arm64"]
     systems = systems_of(command_parser("bundle").parse_args(words), matrix())
