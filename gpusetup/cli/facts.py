@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     group = parser.add_argument_group("what to examine")
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument(

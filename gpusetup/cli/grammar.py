@@ -51,8 +51,8 @@ _RARE = {
     "": "--debug --quiet --forks --private-key --ask-vault-pass --vault-password-file --extra-vars"
     " --engine --engine-option",
     "matrix": "--data --allow-builds --newer --forward",
-    "apply": f"{_DRAINING} --resume --no-way-back --stage --keep-driver --recorded --verify",
-    "rollback": _DRAINING,
+    "apply": f"{_DRAINING} --resume --no-way-back --older-source --stage --keep-driver --recorded --verify",
+    "rollback": f"{_DRAINING} --older-source",
     "verify": f"{_MEASURING} --observations",
     "fleet health": f"{_MEASURING} --baseline --minutes --strict --lock --node --ignore --forget"
     " --leave-after --return-after",

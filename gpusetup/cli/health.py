@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     group = parser.add_argument_group("schedule")
     timers.add_argument(group)
     verify_quarantine.add_arguments(parser.add_argument_group("out of service and back"))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     add_wishes(parser)
     parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something would change")
     parser.add_argument(

@@ -20,7 +20,7 @@ import msgspec
 from gpusetup.cli import options, output
 from gpusetup.cli.plan_text import refusal_lines
 from gpusetup.drive.causes import counted
-from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.errors import Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +41,6 @@ _EXITS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     parser.add_argument(
         "--yes", "-y", action="store_true", help="do it; without a terminal and without this option, only show"
     )
@@ -52,18 +51,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look, show, ask, remove, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
     from gpusetup.cli.session import open_session
-    from gpusetup.drive.engines.base import Holding
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
 
     session = open_session(arguments)
-    if isinstance(session.engine, Holding):
-        raise BadInputError(
-            "GS-823",
-            f"remove does not free nodes, so it does not run by --engine {session.engine.name}",
-            path="--engine",
-            hint="drain the nodes yourself, then run it without --engine",
-        )
     with terminated_is_interrupted():
         with watch(output.aside(), phase="facts") as observer:
             facts = fleet.look(session, candidates=False, observer=observer).facts

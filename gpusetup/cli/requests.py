@@ -154,6 +154,11 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="change a host even if its installed packages could not be had again",
     )
+    group.add_argument(
+        "--older-source",
+        action="store_true",
+        help="take a repository or bundle that is older than the one before it",
+    )
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
@@ -167,5 +172,6 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         reboot=arguments.reboot,
         replace=arguments.replace,
         no_way_back=arguments.no_way_back,
+        older_source=arguments.older_source,
         upgrade=arguments.upgrade,
     )

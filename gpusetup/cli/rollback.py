@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             output.say(f"{name}: back to {target.id}")
             return target.lock
 
-        how = Planning(wishes=Wishes(reboot=arguments.reboot, no_way_back=arguments.no_way_back), recorded=recorded)
+        asked = {name: getattr(arguments, name) for name in ("reboot", "no_way_back", "older_source")}
+        how = Planning(wishes=Wishes(**asked), recorded=recorded)
         rollout = plan_hosts(how, session, matrix(), Progress())
         applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
     return answer(Answer(format=arguments.format, out=arguments.out), applied)

@@ -92,7 +92,7 @@ def _stack(host: HostFacts, matrix: Matrix) -> str:
         return error.message
 
 
-_LIBRARIES = ("ansible-core", "ansible-runner", "jinja2", "msgspec", "packaging", "requests", "rich")
+_LIBRARIES = ("ansible-core", "jinja2", "msgspec", "packaging", "requests", "rich", "uvicorn")
 _PACKAGED = Path("/usr/lib/gpusetup")
 
 

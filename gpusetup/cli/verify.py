@@ -82,7 +82,6 @@ def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._Argu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     group = add_checks(parser, level="smoke")
     group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
     group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")

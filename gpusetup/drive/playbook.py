@@ -196,14 +196,11 @@ def run_playbook(
                 handed=handed,
                 descriptors=descriptors,
                 server=session.server,
-                passwords=tuple(filter(None, passwords)),
             )
             command = session.engine.command(play, stack)
             return Process(
                 command.argv,
                 env=command.environment,
-                cwd=command.folder,
-                stdin=command.stdin,
                 descriptors=command.descriptors,
                 already=command.already,
                 deadline=lambda: deadline * track.waves(shard),

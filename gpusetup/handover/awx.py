@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_RUNNER = "ansible-runner>=2.4,<3"
+
+
 def awx_files(surveys: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     """Return what is written, by name; `surveys` are the questions by command, and by `workflow`."""
-    return rendered("awx", surveys=surveys, core=_range_of("ansible-core"), runner=_range_of("ansible-runner"))
+    return rendered("awx", surveys=surveys, core=_range_of("ansible-core"), runner=_RUNNER)
 
 
 def _range_of(package: str) -> str:

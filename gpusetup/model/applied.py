@@ -186,6 +186,8 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken: dict[str, str] = {}
     counted: str = ""
     """The transaction that `brought`, `moved` and `taken` tell of last."""
+    listed: dict[str, str] = {}
+    """Repositories by address, each with the time of its newest package lists that the host has used."""
     holds: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     """Asked for, and left free: headers follow their kernel, the container toolkit its security updates."""

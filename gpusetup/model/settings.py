@@ -214,6 +214,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Remove a driver of another origin, a `.run` installation included."""
     no_way_back: bool = False
     """Change a host whose installed packages can no longer be had, should the transaction fail."""
+    older_source: bool = False
+    """Take repositories whose package lists are older than those that the host has used."""
     module: ModuleWay = "auto"
     """Kernel modules that come built, or that DKMS builds on the host; auto: whatever fits the host."""
     secure_boot: Literal["refuse", "enroll"] = "refuse"

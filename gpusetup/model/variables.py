@@ -74,6 +74,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_preflight_fetched: str | UnsetType = UNSET
     gpu_preflight_space_mb: dict[str, int] | UnsetType = UNSET
     gpu_preflight_keep: bool | UnsetType = UNSET
+    gpu_preflight_older: bool | UnsetType = UNSET
 
     gpu_nouveau_blacklist: bool | UnsetType = UNSET
 

@@ -234,6 +234,7 @@ _GENERAL: dict[str, Callable[[Any, str], Any]] = {
     "forward": yes,
     "replace": yes,
     "no_way_back": yes,
+    "older_source": yes,
     "upgrade": yes,
 }
 _ALL = _GENERAL | {name: read for component in COMPONENTS for name, read in component.settings.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from msgspec import ValidationError, convert
+from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.drive.names import check_host_name
@@ -236,6 +236,7 @@ def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draf
                 draft.ask,
                 gpu_preflight_fetched=rollout.fetched.get(name, ""),
                 gpu_preflight_keep=to_apply or stage == "offers",
+                gpu_preflight_older=rollout.settings[name].older_source or UNSET,
             )
             for name, draft in drafts.items()
             if draft.stage == stage

@@ -32,6 +32,7 @@ class Wishes:
     reboot: RebootPolicy | None = None
     replace: bool = False
     no_way_back: bool = False
+    older_source: bool = False
     upgrade: bool = False
 
 

@@ -31,7 +31,7 @@ def settings_of_hosts(
 
     A wrong or unknown setting is bad input before anything is done.
     """
-    names = ("source", "reboot", "replace", "no_way_back", "upgrade")
+    names = ("source", "reboot", "replace", "no_way_back", "older_source", "upgrade")
     said = {name: getattr(wishes, name) for name in names}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     file = _file_level(inventory)

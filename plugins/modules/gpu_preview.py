@@ -57,6 +57,10 @@ options:
     description: Path of a C(.run) installer that the driver is to come from; it is proven, and not run.
     type: str
     default: ""
+  older:
+    description: Take repositories whose signed lists are older than those that this host has used.
+    type: bool
+    default: false
   runfile_sha256:
     description: Digest that this file must have.
     type: str
@@ -136,6 +140,7 @@ def main() -> None:
             candidates={"type": "list", "elements": "str", "default": []},
             fetched={"type": "str", "default": ""},
             keep={"type": "bool", "default": False},
+            older={"type": "bool", "default": False},
             runfile={"type": "str", "default": ""},
             runfile_sha256={"type": "str", "default": ""},
         ),

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from gpusetup.drive.shards import SIZE
 from tests.simulated_fleet import FAULTS, SimulatedFleet, working
 
@@ -33,8 +31,7 @@ def test_facts_of_a_fleet_in_shards_of_which_some_fail_in_every_way(tmp_path):
     assert set(counts) == {1}
 
 
-@pytest.mark.parametrize("engine", ["ansible", "runner"])
-def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path, engine):
+def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path):
     fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
     fleet.answer("gpu_state", {"converged": True})
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), SIZE: "4"}
@@ -48,8 +45,6 @@ def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_tw
         "never",
         "--format",
         "json",
-        "--engine",
-        engine,
     ]
     runs = tmp_path / ".local/state/gpusetup/runs"
     with subprocess.Popen([*argv, "--batch", "2"], env=environment, stdout=subprocess.DEVNULL) as process:

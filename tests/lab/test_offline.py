@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -187,6 +188,22 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
     assert told.stdout.strip(), told.stderr
     again = apply(tmp_path, inventory)
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+
+    there, first = host.path("/srv/site"), host.path("/srv/first")
+    there.rename(first)
+    other = {**wishes, **made, "gpusetup_driver": f"=={OLDER}"}
+    bundle_by(["--inventory", str(lab_inventory([host], other))], tmp_path / "site", lab_repositories, tmp_path)
+    carry(host, tmp_path / "site")
+    assert apply(tmp_path, lab_inventory([host], other), "--no-way-back").code == 0
+    shutil.rmtree(there)
+    first.rename(there)  # whoever swaps a bundle for an older one, signed as ever
+    inventory = lab_inventory([host], {**wishes, **made})
+    (refusal,) = apply(tmp_path, inventory, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    assert refusal["reference"] == "GS-427", refusal
+    assert "this host has used those of 20" in refusal["message"]
+    assert OLDER in host.ssh("nvidia-smi").stdout
+    asked_for = apply(tmp_path, inventory, "--upgrade", "--no-way-back", "--older-source")
+    assert asked_for.code == 0, asked_for.out + asked_for.err
     assert asked_by(host) == asked, "the host asked somebody"
 
 

@@ -34,7 +34,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
-        "replace_runfile": False, "optional": False, "no_way_back": False, "recommends": False, "lock_timeout": 0,
+        "replace_runfile": False, "optional": False, "no_way_back": False, "older": False, "recommends": False, "lock_timeout": 0,
         "driver_packages": [], "driver_version": "", "driver_module": "", "kernels": [], "simulated_root": "",
         "state_dir": str(folder / "state"), "sources": [], "enable": [], "replace": [], "pins": [], "timeout": 60,
         "space_mb": {}, "python": "", "candidates": [], "fetched": "", "keep": False,

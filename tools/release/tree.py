@@ -17,7 +17,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "usr/lib/gpusetup"
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-EXTRAS = ("runner", "collector")
+EXTRAS = ("collector",)
 """What is optional for the wheel; a package's own environment takes nothing in later, so it has it from the start."""
 _GLIBC = ("2_17", "2_28", "2_34")
 """Wheels for these are taken: the oldest system that is served has 2.34."""

@@ -8,13 +8,12 @@ behind when it is killed together with its children.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import ExitStack
-    from pathlib import Path
 
     from gpusetup.drive.fork_child import Child
     from gpusetup.drive.fork_server import ForkServer
@@ -41,12 +40,10 @@ class Play:
     handed: Mapping[str, str]
     """To be added for a direct child of ours: where the inventory is that another process has read already."""
     descriptors: tuple[int, ...]
-    """What such a child needs for that; an engine with a process in between leaves both out."""
+    """What such a child needs for that."""
 
     server: ForkServer | None = None
-    """A process that has imported Ansible already; an engine that cannot use it leaves it out."""
-    passwords: tuple[str, ...] = field(default=(), repr=False)
-    """Those of the command line, to be left out of whatever an engine writes down."""
+    """A process that has imported Ansible already."""
 
     @property
     def label(self) -> str:
@@ -60,8 +57,6 @@ class Command:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    folder: Path | None = None
-    stdin: bytes | None = None
     descriptors: tuple[int, ...] = ()
     already: Child | None = None
     """The process, where the engine has had it started."""

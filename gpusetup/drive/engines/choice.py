@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ELSEWHERE", "ENGINES", "engine_of"]
 
-ENGINES = ("ansible", "runner", "slurm")
+ENGINES = ("ansible", "slurm")
 
 ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup export handover awx --out awx-handover")}
 """What people may look for here and find elsewhere: why, and the command."""
@@ -45,10 +45,6 @@ def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
 
 def _kind(name: str) -> Any:
     """Return the class of an engine; only the one that is used is loaded."""
-    if name == "runner":
-        from gpusetup.drive.engines.runner import Runner
-
-        return Runner
     if name == "slurm":
         from gpusetup.drive.engines.slurm import Slurm
 

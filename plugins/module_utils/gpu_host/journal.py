@@ -39,13 +39,14 @@ _EMPTY: State = {
     "arguments": [],
     "mig": {},
     "runfile": {},
+    "listed": {},
     "expect": {},
     "waits": {},
     "lock": {},
     "lost": {},
     "verified": None,
 }
-_TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free")
+_TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free", "listed")
 """What the record tells of the apply itself; everything else is a thing on the host and has its entry by `change`."""
 
 

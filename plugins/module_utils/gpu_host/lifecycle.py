@@ -15,6 +15,7 @@ from . import (
     files,
     followers,
     jobs,
+    list_dates,
     local_repository,
     lost,
     mig_kept,
@@ -203,6 +204,7 @@ class Lifecycle:
             expect=expect,
             waits={"boot": owner.boot(), "what": what} if what else {},
             lock=request["lock"] if whole else state["lock"],
+            listed=dict(state["listed"], **list_dates.of_host(state["files"])),
             verified=None,
         )
         self.ledger.forget_previous()

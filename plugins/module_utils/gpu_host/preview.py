@@ -14,6 +14,7 @@ from . import (
     elsewhere,
     fetched,
     files,
+    list_dates,
     local_repository,
     locks,
     logins,
@@ -117,7 +118,7 @@ class Preview:
             hint = "set gpu_driver_replace_runfile to remove it first with its own uninstaller; this cannot be undone"
             self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
         asked = self.params["candidates"]
-        host = self._repositories(answer, record["files"]) if todo or removals or asked else None
+        host = self._repositories(answer, record) if todo or removals or asked else None
         if host is not None and (wishes or removals):
             try:
                 self._simulate(host, wishes, removals, installed, answer)
@@ -156,7 +157,7 @@ class Preview:
 
     # repositories
 
-    def _repositories(self, answer: Dict[str, Any], kept: Dict[str, Any]) -> Optional[planning.Manager]:
+    def _repositories(self, answer: Dict[str, Any], record: Dict[str, Any]) -> Optional[planning.Manager]:
         """Build the throw-away state, fetch the metadata with signatures checked; None when a source is refused."""
         layout = sources.Layout(self.folder)
         known = probe_sources.collect(self.machine.host)
@@ -184,7 +185,7 @@ class Preview:
         pins = sources.preferences(self.params["pins"], layout)
         for path, (content, mode) in pins.items():
             files.write_atomically(path, content, mode)
-        self.leaving = sources.obsolete(kept, signers | {path.replace(self.folder, "", 1) for path in pins})
+        self.leaving = sources.obsolete(record["files"], signers | {path.replace(self.folder, "", 1) for path in pins})
         for entry in (
             sources.conflicts(ours, known, self.params["replace"], signers) if self.params["manager"] == "apt" else []
         ):
@@ -197,7 +198,15 @@ class Preview:
         trouble = self._refresh(host) if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
+        self._order(ours, record["listed"])
         return host
+
+    def _order(self, ours: List[Dict[str, Any]], before: Dict[str, str]) -> None:
+        """Refuse a repository that went back in time: its signature holds, and somebody may have put it there."""
+        addresses = [(source["name"], uri) for source in ours for uri in logins.without(source.get("uris") or [])]
+        for text in list_dates.older(list_dates.of(addresses, self.folder), before):
+            hint = "bring the newest one there; gpusetup apply --older-source takes it all the same"
+            self.find("info" if self.params["older"] else "refuse", "older-source", text, hint, "GS-427")
 
     def _refresh(self, host: planning.Manager) -> List[str]:
         """Fetch the lists; what broke off on the way, or was being changed at the mirror, is fetched once more."""
@@ -237,6 +246,9 @@ class Preview:
             self.folder = self.params["fetched"]
         elif self.params["manager"] == "apt":
             fetched.link_tree("/var/lib/apt/lists", os.path.join(self.folder, "lists"))
+            list_dates.forget(
+                [uri for source in self.params["sources"] for uri in source.get("uris") or ()], self.folder
+            )
         return elsewhere.manager(self.params, self.folder, self.params["enable"])
 
     def _copy_host_sources(self) -> None:

@@ -51,6 +51,7 @@ _RECORD: Dict[str, Any] = {
     "moved": _VERSIONS,
     "taken": _VERSIONS,
     "counted": _TEXT,
+    "listed": _VERSIONS,
     "holds": _TEXTS,
     "free": _TEXTS,
     "files": {"": _FILE},

@@ -1,0 +1,88 @@
+"""When the package lists of a repository were made, as its signed index says: whoever swaps a repository for an older
+one, with a signature as good as ever, is noticed.
+"""
+
+import calendar
+import email.utils
+import glob
+import os
+import re
+import time
+from typing import Dict, Iterable, List, Tuple
+
+from ..gpu_probe import sources as probe
+from ..gpu_probe.host import LiveHost
+from . import files
+
+_DAY, _FORM = 86400, "%Y-%m-%dT%H:%M:%SZ"
+_PLACES = ("/var/lib/apt/lists", "/var/cache/dnf", "/var/cache/libdnf5", "/var/cache/zypp/raw")
+_BELOW = ("lists", "cache", "cache/raw")
+_ADDRESS = re.compile(r"^[\w+]+:(?://(?:[^/@]*@)?)?")
+
+
+def of(sources: Iterable[Tuple[str, str]], folder: str = "") -> Dict[str, str]:
+    """Return {address: time} of repositories, each a name and an address; `folder` is that of a preview."""
+    places = [os.path.join(folder, part) for part in _BELOW] if folder else _PLACES
+    indices = [path for place in places for path in glob.glob(os.path.join(glob.escape(place), "*Release"))]
+    indices += [
+        path for place in places for path in glob.glob(os.path.join(glob.escape(place), "*/repodata/repomd.xml"))
+    ]
+    found = {}
+    for name, address in sources:
+        times = [_made(path) for path in indices if _is_of(path, name, address)]
+        if any(times):
+            found[address] = max(times)
+    return found
+
+
+def of_host(ours: Iterable[str]) -> Dict[str, str]:
+    """Return the same of the repositories that these files of the host name."""
+    there = [item for item in probe.collect(LiveHost()) if item["file"] in set(ours)]
+    return of([(item["suites"][0] if item["suites"] else "", item["uri"]) for item in there])
+
+
+def older(now: Dict[str, str], before: Dict[str, str]) -> List[str]:
+    """Return the repositories that went back in time, as texts: on a network by more than a day, since not all servers
+    of a vendor have the newest at once.
+    """
+    return [
+        f"the package lists of {address} are of {made}, this host has used those of {before[address]}"
+        for address, made in sorted(now.items())
+        if _seconds(before.get(address) or made) - _seconds(made) > (0 if address.startswith("file:") else _DAY)
+    ]
+
+
+def _seconds(text: str) -> int:
+    try:
+        return calendar.timegm(time.strptime(text, _FORM))
+    except ValueError:
+        return 0
+
+
+def forget(addresses: Iterable[str], folder: str) -> None:
+    """Take away apt's lists of repositories that are on this host: apt keeps newer ones in silence."""
+    here = tuple(_mangled(address) + "_" for address in addresses if address.startswith("file:"))
+    for path in glob.glob(os.path.join(glob.escape(folder), _BELOW[0], "*")):
+        if os.path.basename(path).startswith(here):
+            os.unlink(path)
+
+
+def _mangled(address: str) -> str:
+    return _ADDRESS.sub("", address).rstrip("/").replace("_", "%5f").replace("/", "_")
+
+
+def _is_of(path: str, name: str, address: str) -> bool:
+    """Tell whether an index is of a repository: apt names the file by the address, others its folder by the name."""
+    if path.endswith("Release"):
+        return os.path.basename(path).startswith(_mangled(address) + "_")
+    folder = os.path.basename(os.path.dirname(os.path.dirname(path)))
+    return bool(re.match(re.escape(name) + r"(?:-[0-9a-f]{16})?$", folder))
+
+
+def _made(path: str) -> str:
+    text = files.read_text(path) or ""
+    line = re.search(r"^Date:\s*(.+)$", text, re.MULTILINE)
+    told = email.utils.parsedate_tz(line.group(1)) if line else None
+    revision = re.search(r"<revision>(\d{9,11})</revision>", text)
+    seconds = email.utils.mktime_tz(told) if told else int(revision.group(1)) if revision else None
+    return time.strftime(_FORM, time.gmtime(seconds)) if seconds is not None else ""
