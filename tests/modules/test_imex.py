@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_the_shell_of_the_unit_makes_the_device_files(tmp_path: Path) -> None:
 
 def test_a_list_that_changed_restarts_the_service_until_it_has_it(root: Path, configure: Any) -> None:
     configure("127.0.0.1")
+    os.utime(root / "units/nvidia-imex.service", (time.time() - 9, time.time() - 9))  # it has run for a while
     (root / "refused").write_text("start nvidia-imex.service\n")
     for _time in range(2):
         failed, result = configure("127.0.0.1", "10.9.8.7")
