@@ -108,13 +108,13 @@ def add_reach(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add what runs the playbooks."""
+    """Add who holds and reboots the nodes."""
     from gpusetup.drive.engines.choice import ELSEWHERE, ENGINES
 
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine", choices=(*ENGINES, *ELSEWHERE), metavar="NAME",
-        help=f"what runs the playbooks: {', '.join(ENGINES)} (default: %(default)s)",
+        help=f"who holds and reboots the nodes: {', '.join(ENGINES)} (default: %(default)s)",
     )  # fmt: skip
     group.add_argument(
         "--engine-option", action="append", default=[], metavar="NAME=VALUE", help="a setting of that engine"
