@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,13 @@ def environment(home: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(home), "TERM": "dumb", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(home)}
 
 
-def offered(shell: str, typed: str, home: Path) -> str:
-    """What the shell shows on the terminal after TAB."""
+def offered(shell: str, typed: str, home: Path, expected: set[str]) -> set[str]:
+    """The words that the shell shows on the terminal after TAB, as soon as the expected ones are among them."""
     if shell == "fish":
         script = f"gpusetup export completion fish | source; complete -C '{typed}'"
         argv = ["fish", "--no-config", "-c", script]
-        return subprocess.run(
-            argv, env=environment(home), capture_output=True, text=True, timeout=120, check=True
-        ).stdout
+        done = subprocess.run(argv, env=environment(home), capture_output=True, text=True, timeout=120, check=True)
+        return set(done.stdout.split())
     pexpect = pytest.importorskip("pexpect")
     words = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
     session = pexpect.spawn(
@@ -48,10 +48,13 @@ def offered(shell: str, typed: str, home: Path) -> str:
     session.sendline(f"{load}{SETTLE[shell]}; eval \"$(gpusetup export completion {shell})\"; echo lo''aded")
     session.expect("loaded\r?\n")
     session.send(f"{typed}\t\t")
-    session.expect([pexpect.TIMEOUT, pexpect.EOF], timeout=6)
-    shown = session.before
+    shown: set[str] = set()
+    until = time.monotonic() + 60
+    while not expected <= shown and time.monotonic() < until:
+        session.expect([pexpect.TIMEOUT, pexpect.EOF], timeout=0.2)
+        shown = set(ANSI.sub("", session.before).replace("\r", "\n").split())
     session.close(force=True)
-    return ANSI.sub("", shown)
+    return shown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -59,5 +62,5 @@ def offered(shell: str, typed: str, home: Path) -> str:
 def test_tab_in_a_real_shell(shell: str, typed: str, expected: set[str], tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    shown = set(offered(shell, typed, tmp_path).replace("\r", "\n").split())
+    shown = offered(shell, typed, tmp_path, expected)
     assert expected <= shown, shown
