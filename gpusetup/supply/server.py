@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h11
@@ -32,7 +33,6 @@ from gpusetup.report.page import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _FAIR = 4
 """So many connections of an address never have to give way to another address."""
@@ -312,16 +312,25 @@ class WebServer(uvicorn.Server):
 
     def reload(self) -> None:
         """Take the certificate as its files are now; connections that are there stay as they are."""
-        if self.tls is None or self.context is None:
-            return
         _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        try:
-            self.tls.context()
-            self.context.load_cert_chain(self.tls.certificate, self.tls.key)
-            self.refusals.tell("-", "the certificate was read again")
-        except (BadInputError, OSError) as error:
-            self.refusals.tell("-", f"the certificate of before stays: {error}")
+        done = True
+        if self.tls is not None and self.context is not None:
+            try:
+                self.tls.context()
+                self.context.load_cert_chain(self.tls.certificate, self.tls.key)
+                self.refusals.tell("-", "the certificate was read again")
+            except (BadInputError, OSError) as error:
+                self.refusals.tell("-", f"the certificate of before stays: {error}")
+                done = False
         _notify("READY=1")
+        _leave_sign(done)
+
+
+def _leave_sign(done: bool) -> None:
+    """Leave the file that the unit's ExecReload waits for: the exit status of the reload."""
+    folder = Path(os.environ.get("RUNTIME_DIRECTORY", ""))
+    if folder.is_absolute() and folder.is_dir():
+        (folder / "reloaded").write_text("0\n" if done else "1\n", encoding="ascii")
 
 
 def _listening(address: str, port: int) -> socket.socket:

@@ -48,7 +48,14 @@ def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts: Callable[..., lis
     host.ssh("systemctl", "start", UNIT)  # returns when the service says that it listens
     assert host.ssh("python3", "-c", ASK, f"https://{NAME}/healthz").stdout.strip() == "ok"
     process = host.ssh("systemctl", "show", "-p", "MainPID", "--value", UNIT).stdout
-    host.ssh("systemctl", "reload", UNIT)
+    host.path("/srv/site.pem").write_bytes(b"half a file")
+    assert host.ssh("systemctl", "reload", UNIT, check=False).returncode != 0
+    assert host.ssh("python3", "-c", ASK, f"https://{NAME}/healthz").stdout.strip() == "ok"
+    (tmp_path / "next").mkdir()
+    ca, pair = certificates(tmp_path / "next")
+    host.path("/srv/ca.pem").write_bytes(ca.read_bytes())
+    host.path("/srv/site.pem").write_bytes(pair.read_bytes())
+    host.ssh("systemctl", "reload", UNIT)  # returns when the new certificate, of another authority, is in force
     assert host.ssh("python3", "-c", ASK, f"https://{NAME}/healthz").stdout.strip() == "ok"
     assert host.ssh("systemctl", "show", "-p", "MainPID", "--value", UNIT).stdout == process
     told = host.ssh("systemd-analyze", "security", UNIT).stdout.splitlines()[-1]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import ssl
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gpusetup.cli.main import main
+from tests.certificates import Authority
 
-pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the unit back")
 
-
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the unit back")
 @pytest.mark.parametrize("listen", ["0.0.0.0:8443", "0.0.0.0:443"])
 def test_systemd_takes_it_and_finds_little_exposed(
     listen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -41,3 +46,48 @@ def test_a_folder_of_root_makes_no_unit(
     monkeypatch.setattr(Path, "owner", lambda _: "root")
     assert main(["fleet", "collect", str(tmp_path), "--unit"]) == 3
     assert "useradd --system gpusetup && install -d -o gpusetup -m 0700" in capsys.readouterr().err
+
+
+def test_a_reload_returns_when_the_certificate_is_read_and_fails_when_it_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "owner", lambda _: "daemon")
+    authority = Authority(tmp_path)
+    pair, runtime = authority.pair("localhost"), tmp_path / "runtime"
+    runtime.mkdir()
+    words = ["fleet", "collect", str(tmp_path / "c"), "--listen", "127.0.0.1:0", "--certificate", str(pair)]
+    words += ["--key", str(pair)]
+    assert main([*words, "--unit"]) == 0
+    unit = capsys.readouterr().out.replace("\\\n", " ")
+    script = re.findall(r"^ExecReload=/bin/sh -c '(.*)'$", unit, re.MULTILINE)[0].replace("$$", "$")
+    environment = {**os.environ, "RUNTIME_DIRECTORY": str(runtime)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", *words], env=environment, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        port = int(re.findall(r":(\d+);", server.stderr.readline())[0])
+
+        def shown() -> str:
+            return ssl.get_server_certificate(("127.0.0.1", port))
+
+        def reload() -> int:
+            told = {**environment, "MAINPID": str(server.pid)}
+            return subprocess.run(["/bin/sh", "-c", script], env=told, check=False, timeout=30).returncode
+
+        try:
+            before = shown()
+            for _ in range(3):
+                authority.pair("localhost")
+                server.send_signal(signal.SIGSTOP)  # a server that is busy when the signal comes
+                subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; kill -CONT {server.pid}"])
+                assert reload() == 0
+                assert shown() != before
+                before = shown()
+            pair.write_bytes(b"half a file")
+            assert reload() != 0
+            assert shown() == before
+        finally:
+            server.terminate()
+    begun = time.monotonic()
+    assert reload() != 0
+    assert time.monotonic() - begun < 5
