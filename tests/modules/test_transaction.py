@@ -148,6 +148,12 @@ def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
     assert site.state["brought"] == dict(WANTED)
 
 
+def test_dpkg_is_asked_once_which_architecture_it_is(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = debian(monkeypatch)
+    site.transaction("apt", *WANTED, hold=["driver"])
+    assert host.said.count(["dpkg", "--print-architecture"]) == 1
+
+
 class TestHalfInstalled:
     def test_what_apt_would_take_away_to_finish_it_must_be_allowed_to_go(
         self, site: _Site, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,7 @@ class Apt(PackageManager):
         self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
         self.pins = _pins(together) if together else None
         self.recommends = recommends
+        self.native = ""
 
     def close(self) -> None:
         """Forget the pins of this transaction."""
@@ -109,8 +110,10 @@ class Apt(PackageManager):
         return found
 
     def architecture(self) -> str:
-        """Return dpkg's own architecture."""
-        return process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
+        """Return dpkg's own architecture, which a host keeps: dpkg is asked once."""
+        if not self.native:
+            self.native = process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
+        return self.native
 
     def held(self) -> List[str]:
         """Return the names of held packages."""
