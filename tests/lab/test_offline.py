@@ -260,6 +260,17 @@ def test_a_host_with_rpm_lives_on_bundles_alone(
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
         assert drift(tmp_path, wanted(version))[1] == {}
 
+    old, new, aside = (host.path(f"/srv/{name}") for name in (f"bundle-{older}", f"bundle-{newer}", "aside"))
+    new.rename(aside)
+    old.rename(new)
+    swapped = lab_inventory(
+        [host], {**made[newer], "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={older}"}
+    )
+    (refusal,) = apply(tmp_path, swapped, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    assert refusal["reference"] == "GS-427", refusal
+    new.rename(old)
+    aside.rename(new)
+
     back = gpusetup(tmp_path, "rollback", wanted(newer), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert older in host.ssh("nvidia-smi").stdout
