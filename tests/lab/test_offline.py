@@ -109,9 +109,9 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
         carry(host, out)
     assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
 
-    def wanted(version: str) -> Path:
+    def wanted(version: str, place: str = "") -> Path:
         more = {"gpusetup_components": '["driver", "cupy"]', "gpusetup_driver": f"=={version}"}
-        return lab_inventory([host], {**made[version], **more})
+        return lab_inventory([host], {**made[place or version], **more})
 
     for version in (OLDER, NEWER):
         if version == NEWER:
@@ -128,6 +128,11 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert OLDER in host.ssh("nvidia-smi").stdout
+
+    older, newer = (host.path(f"/srv/bundle-{version}") for version in (OLDER, NEWER))
+    shutil.rmtree(older)
+    newer.rename(older)
+    fails_and_goes_back(host, NEWER, tmp_path, wanted(NEWER, OLDER))
     gone = gpusetup(tmp_path, "remove", wanted(OLDER), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -251,6 +252,35 @@ class TestTheSourcesOfBefore:
         assert failed(site).fields["reference"] == "GS-429"
         assert host.installed == THERE
         assert (etc / "sources.list.d/cuda.sources").read_text().startswith(self.A)
+
+    @pytest.mark.parametrize("fails", [set(), {"cuda"}])
+    def test_a_bundle_whose_place_another_takes_leaves_its_files(
+        self, site: Site, etc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: set[str]
+    ) -> None:
+        """Both are in one folder, one after the other, so that no source changes."""
+        bundle = tmp_path / "srv/bundle"
+        (bundle / "pool").mkdir(parents=True)
+        for name, version in GONE.items():
+            (bundle / "pool" / f"{name}_{version}_amd64.deb").write_bytes(b"x")
+        (etc / "sources.list.d/cuda.sources").write_text(f"URIs: file://{bundle}\nSuites: /\n")
+        host = ubuntu(BOTH)
+        host.installed = {"helper": "1", "bash": "5"}
+        host.stand_in(monkeypatch)
+        monkeypatch.setattr(apt.Apt, "caches", (str(tmp_path / "no-cache"),))
+        site.transaction("apt", (OLD, "570.1"), ("libnvidia-gl-570", "570.1"))
+
+        shutil.rmtree(bundle / "pool")
+        host.offered = dict(OFFERED, helper=["1", "2"])
+        site.transaction("apt", (OLD, "570.1"), ("bash", ""))
+        assert len(list((site.folder / "packages").iterdir())) == len(GONE), "they outlast a change of something else"
+        host.fails = fails
+        if fails:
+            assert failed(site).result["rolled_back"] is True
+            assert host.installed == THERE
+            return
+        site.transaction("apt", *WANTED, may_remove=STACK)
+        assert host.installed == AFTER | {"cuda": "13"}
+        assert not (site.folder / "packages").exists(), "nothing that is there is from the bundle"
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

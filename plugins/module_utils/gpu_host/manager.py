@@ -31,9 +31,11 @@ class PackageManager:
     def close(self) -> None:
         """Forget what was made for one transaction."""
 
-    def archive(self, wish: Wish) -> str:
-        """Return the file of a package in its exact version that a cache has, nothing where none does."""
-        for folder in self.caches:
+    def archive(self, wish: Wish, *more: str) -> str:
+        """Return the file of a package in its exact version that a cache has, or one of these folders; nothing where
+        none does.
+        """
+        for folder in (*self.caches, *more):
             for name in self.file_names(wish):
                 for path in sorted(glob.glob(os.path.join(folder, glob.escape(name)))):
                     return path

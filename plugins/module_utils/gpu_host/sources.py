@@ -10,6 +10,7 @@ from .failure import HostFailure
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 _WORD = re.compile(r"^[^\s\x00-\x1f]+$")
 _FINGERPRINT = re.compile(r"^(?:[0-9A-F]{40}|[0-9A-F]{64})$")
+_FOLDER = re.compile(r"\b(?:file|copy):(?://)?(/\S+)")
 _KEYS = ("file", "armored", "url", "package")
 
 Source = Dict[str, Any]
@@ -264,6 +265,12 @@ def definitions() -> List[str]:
     places = (layout.apt_sources, layout.dnf_repos, layout.zypper_repos)
     there = [path for folder in places for path in _files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
     return [path for path in (layout.apt_list, *there) if os.path.isfile(path)]
+
+
+def folders() -> List[str]:
+    """Return the folders of this host that are sources."""
+    texts = [files.read_text(path) or "" for path in definitions()]
+    return sorted({folder for text in texts for folder in _FOLDER.findall(text) if os.path.isdir(folder)})
 
 
 def logins_of_apt() -> List[str]:

@@ -158,6 +158,9 @@ class Transaction:
         }
         self.ledger.tell(packages=there, free=sorted(set(self.params["free"]) & set(there)))
         self.ledger.record_packages(packages.difference(self.counted, after), self.identity)
+        ours = {**self.ledger.state["brought"], **self.ledger.state["moved"]}
+        kept = {name: version for name, version in after.items() if name in ours}
+        way_back.shelve(self.host, kept, self.params["state_dir"])
         self._forget_before()
         return {
             "difference": change,

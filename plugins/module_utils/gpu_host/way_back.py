@@ -1,17 +1,18 @@
 """The way back, looked at before the way forward: can what a transaction moves or takes away be had again?
 
 A version that the repositories still offer can, those of before this apply among them. One of which only a cache of the
-package manager has the file can too, once the file is out of its reach: it may clean up after the transaction. For any
-other there is no way back.
+package manager has the file can too, once the file is out of its reach: it may clean up after the transaction. So can
+one whose file was in a folder of this host, for that file is kept. For any other there is no way back.
 """
 
+import contextlib
 import os
 import shutil
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import drivers
-from . import elsewhere, packages, planning, space
+from . import elsewhere, packages, planning, sources, space
 from .failure import HostFailure
 from .ledger import Ledger
 from .packages import Installed, Plan, Wish
@@ -52,7 +53,7 @@ def look(
     formerly = elsewhere.offers(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
     names = set(params["driver_packages"])
     for name, wish in wishes.items():
-        file = host.archive(wish)
+        file = host.archive(wish, _shelf(params["state_dir"]))
         if _is_offered(wish, formerly):
             way.former.append(name)
         elif file:
@@ -117,6 +118,38 @@ def forget(folder: str) -> None:
     """Delete what was kept."""
     if os.path.isdir(folder):
         shutil.rmtree(folder)
+
+
+def _shelf(state_dir: str) -> str:
+    """Return where the files of installed packages are kept that came from a folder of this host."""
+    return os.path.join(state_dir, "packages")
+
+
+def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None:
+    """Keep the files of these packages that a folder of this host has as a source, as a bundle has: the next one may
+    take its place, and no cache has them. A link takes no room; on another file system they are not kept.
+    """
+    there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
+    shelf = _shelf(state_dir)
+    new = shelf + ".new"
+    forget(new)
+    os.makedirs(new, 0o700)
+    for wish in (packages.listed(*item) for item in installed.items()):
+        short = dict(wish, version=wish["version"].rpartition(":")[2])
+        for name, other in zip(host.file_names(wish), host.file_names(short)):
+            known = [there[word] for word in (name, name.replace("%3a", ":"), other) if word in there]
+            with contextlib.suppress(OSError):
+                os.link([*known, os.path.join(shelf, name)][0], os.path.join(new, name))
+    forget(shelf)
+    if os.listdir(new):
+        os.rename(new, shelf)
+    else:
+        os.rmdir(new)
+
+
+def _files_below(folder: str) -> Iterator[Tuple[str, str]]:
+    for base, _folders, names in os.walk(folder):
+        yield from ((name, os.path.join(base, name)) for name in names)
 
 
 def restore(host: planning.Manager, before: Installed, kept: Dict[str, str], log: Callable[[str], None]) -> List[str]:
