@@ -220,6 +220,10 @@ def _here(content: str) -> str:
     return f"'{end}'\n{body}{end}\n"
 
 
+_TURNED = re.compile(r"[\x00-\x08\x0b-\x1f]")
+"""What readers of messages turn into other characters, a new line for instance."""
+
+
 def _mime(data: UserData) -> str:
     """The user's parts first: ours says how lists are merged, and that is judged by the later part."""
     boundary = "==gpusetup=="
@@ -227,7 +231,7 @@ def _mime(data: UserData) -> str:
     text = [f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n']
     for kind, content in parts:
         head = f'--{boundary}\nContent-Type: {kind}; charset="utf-8"\nMIME-Version: 1.0\n'
-        if content.isascii() and boundary not in content:
+        if content.isascii() and boundary not in content and not _TURNED.search(content):
             text.append(f"{head}Content-Transfer-Encoding: 7bit\n\n{content.rstrip()}\n\n")
         else:
             coded = base64.encodebytes(content.encode()).decode()

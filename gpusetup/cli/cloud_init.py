@@ -321,6 +321,6 @@ def _certificates(path: str) -> str:
 
 def _file(path: str, option: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_bytes().decode()  # as it is: no return becomes a new line
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError("GS-726", f"cannot read {path}: {error}", path=f"{option} {path}") from error

@@ -6,7 +6,8 @@ import json
 import random
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from email import message_from_string
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -37,6 +38,11 @@ GOOD = {
     "--proxy": "http://p.example:3128", "--no-proxy": "localhost,.example.com", "--recheck": "6h", "--set":
     "gpusetup_source=https://m.example", "--lock-digest": "0" * 64, "--token-file": "token", "manifest": "0.1.0",
     "--ca": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+}  # fmt: skip
+WHEEL = "wheels/gpusetup-0.1.0-py3-none-any.whl"
+SERVED = {
+    "schema": "gpusetup/bundle/1", "gpusetup": "0.1.0", "pip": "", "sets": {"3.12-x86_64": [WHEEL]},
+    "files": {WHEEL: {"sha256": "0" * 64, "size": 1}},
 }  # fmt: skip
 NAMES = (
     "source",
@@ -100,10 +106,7 @@ def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(
     cases: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, taken = random.Random(43), 0
-    wheel = "wheels/gpusetup-0.1.0-py3-none-any.whl"
-    whole = {"schema": "gpusetup/bundle/1", "gpusetup": "0.1.0", "pip": "", "sets": {"3.12-x86_64": [wheel]}}
-    whole["files"] = {wheel: {"sha256": "0" * 64, "size": 1}}
-    (tmp_path / "manifest.json").write_text(json.dumps(whole))
+    (tmp_path / "manifest.json").write_text(json.dumps(SERVED))
     good = {"--gpu": "h100", "--os": "ubuntu24.04", "--python": "3.12", "REQ": "cuda==13.0.*"}
     for _ in range(cases):
         name = source.choice(list(good))
@@ -126,6 +129,46 @@ def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", told.out)
         json.loads(files["/etc/gpusetup/lock.json"])
     assert taken
+
+
+@pytest.mark.parametrize("cases", [100, pytest.param(10_000, marks=pytest.mark.fuzz)])
+def test_a_lock_and_what_is_joined_stay_what_they_are(
+    cases: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, taken = random.Random(47), 0
+    lock, mine, manifest = (str(tmp_path / name) for name in ("lock.json", "mine", "manifest.json"))
+    (tmp_path / "manifest.json").write_text(json.dumps(SERVED))
+    assert main(["lock", "driver", "--gpu", "h100", "--os", "ubuntu24.04", "--out", lock]) == 0
+    good = json.loads((tmp_path / "lock.json").read_text())
+    for _ in range(cases):
+        (tmp_path / "lock.json").write_text(json.dumps(_hurt(good, source) if source.random() < 0.5 else good))
+        words = source.choices((*SEEDS, "--==gpusetup==", "--==gpusetup==--\n", "\n\n"), k=source.randint(0, 6))
+        joined = source.choice(["#cloud-config\n", "#!/bin/sh\n"]) + "".join(words)
+        (tmp_path / "mine").write_text(joined, encoding="utf-8", newline="")
+        code = main(
+            ["cloud-init", "--lock", lock, "--join", mine, "--source", GOOD["--source"], "--manifest", manifest]
+        )
+        told = capsys.readouterr()
+        if code:
+            assert code in {3, 4}, (joined, told.err)
+            continue
+        taken += 1
+        theirs, ours = (part.get_payload(decode=True).decode() for part in message_from_string(told.out).get_payload())
+        assert theirs.rstrip() == joined.rstrip()
+        files = _as_cloud_init(ours)
+        assert files.keys() <= PATHS | {"/etc/gpusetup/lock.json"}
+        json.loads(files["/etc/gpusetup/lock.json"])
+    assert cases // 20 < taken
+
+
+def _hurt(value: Any, source: random.Random) -> Any:
+    """Put hostile text in one place of a document."""
+    if isinstance(value, dict) and value:
+        name = source.choice(list(value))
+        return {**value, name: _hurt(value[name], source)}
+    if isinstance(value, list) and value:
+        return [_hurt(value[0], source), *value[1:]]
+    return f"{value}{''.join(source.choices(SEEDS, k=2))}" if isinstance(value, str) else value
 
 
 def _as_cloud_init(text: str) -> dict[str, str]:

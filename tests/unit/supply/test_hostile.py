@@ -240,6 +240,20 @@ def test_broken_releases_of_the_matrix(cases: int) -> None:
             kept.examined(release)
 
 
+@pytest.mark.parametrize("cases", [20, pytest.param(10_000, marks=pytest.mark.fuzz)])
+def test_releases_that_are_broken_behind_their_digest(cases: int) -> None:
+    source, whole, no = random.Random(53), kept.release_of(Matrix()), 0
+    for _ in range(cases):
+        name = source.choice(sorted(whole.files))
+        files = {**whole.files, name: json.dumps(changed(json.loads(whole.files[name]), source))}
+        release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+        try:
+            kept.examined(kept.opened(msgspec.json.encode(release), "here"))
+        except GpuSetupError:
+            no += 1
+    assert no > cases // 2
+
+
 NESTED = "[" * 100_000
 
 
