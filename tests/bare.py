@@ -36,7 +36,8 @@ set -e
 cd "$1"
 shift
 mount -t proc proc proc
-mount --rbind /sys sys
+mount -t sysfs sysfs sys
+mount --rbind /sys/fs/cgroup sys/fs/cgroup
 mount --rbind /dev dev
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs dev/shm
