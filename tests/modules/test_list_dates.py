@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import http.server
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import list_dates, preview
@@ -17,34 +21,39 @@ if TYPE_CHECKING:
 OLD, NEW = "2026-01-02T03:04:05Z", "2026-11-26T10:00:00Z"
 
 
-def run(*words: str | Path, **more: Any) -> None:
-    subprocess.run(words, check=True, capture_output=True, **more)
-
-
-def released(place: Path, day: str) -> None:
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "Packages").write_text("")
-    (place / "Release").write_text(f"Date: {day}\nSHA256:\n {'0' * 64} 0 Packages\n")
-
-
 @pytest.mark.parametrize("place", ["a_b/x86_64", "plain"])
+@pytest.mark.parametrize("scheme", ["file", "http"])
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
-def test_of_real_apt(place: str, tmp_path: Path) -> None:
-    there, folder = tmp_path / "site" / place, tmp_path / "look"
-    (there / "dists/x").mkdir(parents=True)
-    for name in ("lists/partial", "cache/archives/partial", "etc", "state"):
-        (folder / name).mkdir(parents=True)
-    (folder / "etc/sources.list").write_text(f"deb [trusted=yes] file:{there} ./\n")
-    released(there, "Fri, 02 Jan 2026 03:04:05 +0000")
-    (there / "Release").write_text("Date: Fri, 02 Jan 2026 03:04:05 +0000\n")
-    places = {"Dir::State": "state", "Dir::State::lists": "lists", "Dir::Cache": "cache",
-              "Dir::Etc::sourcelist": "etc/sources.list", "Dir::Etc::sourceparts": "/-"}  # fmt: skip
-    options = [f"-o{name}={os.path.join(folder, value)}" for name, value in places.items()]
-    run("apt-get", *options, "-oAPT::Sandbox::User=root", "update")
-    address = f"file://{there}"
-    assert list_dates.of([("x", address), ("y", "https://elsewhere.example/y")], str(folder)) == {address: OLD}
-    list_dates.forget(["https://elsewhere.example/y", address], str(folder))
-    assert list_dates.of([("x", address)], str(folder)) == {}
+def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(
+    scheme: str, place: str, tmp_path: Path
+) -> None:
+    site, there, folder = tmp_path / "site", tmp_path / "site" / place, tmp_path / "look"
+    parts = ("lists/partial", "cache/archives/partial", "etc", "state")
+    for needed in (there, *(folder / name for name in parts)):
+        needed.mkdir(parents=True)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        address = f"file://{there}" if scheme == "file" else f"http://127.0.0.1:{web.server_port}/{place}"
+        (folder / "etc/sources.list").write_text(f"deb [trusted=yes] {address} ./\n")
+        places = {"Dir::State": "state", "Dir::State::lists": "lists", "Dir::Cache": "cache",
+                  "Dir::Etc::sourcelist": "etc/sources.list", "Dir::Etc::sourceparts": "/-"}  # fmt: skip
+        options = [f"-o{name}={os.path.join(folder, value)}" for name, value in places.items()]
+
+        def fetched(day: str) -> dict[str, str]:
+            text = f"Package: x\nVersion: {day[5:7]}\nArchitecture: all\nFilename: ./x\nSize: 1\nSHA256: {'0' * 64}\n"
+            (there / "Packages").write_text(text)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            (there / "Release").write_text(f"Date: {day}\nSHA256:\n {digest} {len(text)} Packages\n")
+            update = ["apt-get", *options, "-oAPT::Sandbox::User=root", "-oAcquire::http::Proxy=DIRECT", "update"]
+            subprocess.run(update, check=True, capture_output=True)
+            return list_dates.of([("x", address), ("y", "https://elsewhere.example/y")], str(folder))
+
+        assert fetched("Thu, 26 Nov 2026 10:00:00 +0000") == {address: NEW}
+        assert fetched("Fri, 02 Jan 2026 03:04:05 +0000") == {address: NEW}, "apt keeps the newer ones"
+        list_dates.forget(["https://elsewhere.example/y", address], str(folder))
+        assert fetched("Fri, 02 Jan 2026 03:04:05 +0000") == {address: OLD}
+        web.shutdown()
 
 
 @pytest.mark.parametrize("place", ["cache/cuda-0123456789abcdef", "cache/raw/cuda"])
@@ -69,6 +78,5 @@ def test_who_goes_back_is_refused_unless_told_so(tmp_path: Path, monkeypatch: py
     address = "https://m.example/c"
     assert not list_dates.older({address: OLD}, {address: OLD.replace("-02T", "-03T")}), "a server that lags"
     assert list_dates.older({address: OLD}, {address: OLD.replace("-02T", "-04T")})
-    ledger = Ledger(str(tmp_path / "state"))
-    ledger.tell(listed={"file:///srv/bundle": NEW})
-    assert Ledger(ledger.folder).state["listed"] == {"file:///srv/bundle": NEW}
+    Ledger(str(tmp_path / "state")).tell(listed={"file:///srv/bundle": NEW})
+    assert Ledger(str(tmp_path / "state")).state["listed"] == {"file:///srv/bundle": NEW}

@@ -60,10 +60,10 @@ def _seconds(text: str) -> int:
 
 
 def forget(addresses: Iterable[str], folder: str) -> None:
-    """Take away apt's lists of repositories that are on this host: apt keeps newer ones in silence."""
-    here = tuple(_mangled(address) + "_" for address in addresses if address.startswith("file:"))
+    """Take away apt's lists of these repositories: it keeps newer ones in silence, and hides one that went back."""
+    ours = tuple(_mangled(address) + "_" for address in addresses)
     for path in glob.glob(os.path.join(glob.escape(folder), _BELOW[0], "*")):
-        if os.path.basename(path).startswith(here):
+        if os.path.basename(path).startswith(ours):
             os.unlink(path)
 
 
