@@ -197,7 +197,7 @@ def run_playbook(
                 descriptors=descriptors,
                 server=session.server,
             )
-            command = session.engine.command(play, stack)
+            command = session.engine.command(play)
             return Process(
                 command.argv,
                 env=command.environment,

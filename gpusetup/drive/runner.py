@@ -22,7 +22,6 @@ from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
 
     from gpusetup.drive.fork_child import Child
 
@@ -69,7 +68,6 @@ def run(
     env: Mapping[str, str],
     deadline: float,
     stdin: bytes | None = None,
-    cwd: Path | None = None,
 ) -> Finished:
     """Run to the end and return what it printed. At the deadline it is killed; Ctrl-C kills it and goes on up."""
     lines: dict[Channel, list[str]] = {"out": [], "err": []}
@@ -81,7 +79,7 @@ def run(
         if room > 0:
             lines[channel].append(line)
 
-    finished = _alone(Process(argv, env=env, deadline=deadline, stdin=stdin, cwd=cwd, on_line=keep))
+    finished = _alone(Process(argv, env=env, deadline=deadline, stdin=stdin, on_line=keep))
     if finished.interrupted:
         raise KeyboardInterrupt
     return Finished(
@@ -103,7 +101,6 @@ def stream(
     on_tick: Callable[[], None] | None = None,
     on_interrupt: Callable[[], None] | None = None,
     stdin: bytes | None = None,
-    cwd: Path | None = None,
     grace: float = _GRACE,
 ) -> Finished:
     """Run and hand over every line as it comes. A deadline that depends on what comes is asked for time and again.
@@ -117,7 +114,6 @@ def stream(
             env=env,
             deadline=deadline,
             stdin=stdin,
-            cwd=cwd,
             on_line=on_line,
             on_tick=on_tick,
             on_interrupt=on_interrupt,
@@ -170,7 +166,6 @@ class Process:
         deadline: float | Callable[[], float],
         on_line: Callable[[Channel, str], None],
         stdin: bytes | None = None,
-        cwd: Path | None = None,
         on_tick: Callable[[], None] | None = None,
         on_interrupt: Callable[[], None] | None = None,
         grace: float = _GRACE,
@@ -192,7 +187,6 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(env),
-                cwd=cwd,
                 start_new_session=True,
                 pass_fds=tuple(descriptors),
             )

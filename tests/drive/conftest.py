@@ -30,7 +30,7 @@ class Program:
     def __init__(self, script: Path) -> None:
         self.script = script
 
-    def command(self, play, until_it_ends):
+    def command(self, play):
         return Command(argv=(sys.executable, str(self.script)), environment=play.environment)
 
 

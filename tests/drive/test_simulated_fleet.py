@@ -35,17 +35,7 @@ def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_tw
     fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
     fleet.answer("gpu_state", {"converged": True})
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), SIZE: "4"}
-    argv = [
-        sys.executable,
-        "-m",
-        "gpusetup",
-        "apply",
-        str(fleet.inventory),
-        "--verify",
-        "never",
-        "--format",
-        "json",
-    ]
+    argv = [sys.executable, "-m", "gpusetup", "apply", str(fleet.inventory), "--verify", "never", "--format", "json"]
     runs = tmp_path / ".local/state/gpusetup/runs"
     with subprocess.Popen([*argv, "--batch", "2"], env=environment, stdout=subprocess.DEVNULL) as process:
         until = time.monotonic() + 120

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import ExitStack
 
     from gpusetup.drive.fork_child import Child
     from gpusetup.drive.fork_server import ForkServer
@@ -72,8 +71,8 @@ class Engine(Protocol):
     def name(self) -> str:
         """What --engine calls it."""
 
-    def command(self, play: Play, until_it_ends: ExitStack) -> Command:
-        """Return what to start; what has to go away after the playbook is put on the stack."""
+    def command(self, play: Play) -> Command:
+        """Return what to start."""
 
 
 @runtime_checkable
@@ -90,7 +89,7 @@ class Ansible:
 
     name: ClassVar[str] = "ansible"
 
-    def command(self, play: Play, until_it_ends: ExitStack) -> Command:  # noqa: ARG002 - it leaves nothing
+    def command(self, play: Play) -> Command:
         """Return the command as it is."""
         argv = (sys.executable, "-m", "ansible", "playbook", *play.options, play.playbook)
         environment = {**play.environment, **play.handed}

@@ -1,7 +1,6 @@
 """The seam of engines: what Ansible is called with stays what it was, and settings are those that an engine has."""
 
 import sys
-from contextlib import ExitStack
 
 import pytest
 
@@ -26,8 +25,7 @@ def play(tmp_path):
 
 
 def test_ansible_is_called_by_our_own_interpreter(play):
-    with ExitStack() as stack:
-        command = Ansible().command(play, stack)
+    command = Ansible().command(play)
     assert command.argv == (
         sys.executable, "-m", "ansible", "playbook", "--inventory=hosts.ini", "--limit=gpu", "gpusetup.stack.apply"
     )  # fmt: skip
