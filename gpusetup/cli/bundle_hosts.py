@@ -140,8 +140,10 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     from gpusetup.components.values import given
 
     if f"{PREFIX}extra_sources" not in said:
-        here = [one for one in settings.extra_sources if one.uris and all(uri.startswith("file:") for uri in one.uris)]
-        settings = replace(settings, extra_sources=tuple(one for one in settings.extra_sources if one not in here))
+        others = [
+            one for one in settings.extra_sources if not all(uri.startswith("file:") for uri in one.uris or ("",))
+        ]
+        settings = replace(settings, extra_sources=tuple(others))
     named = f"{PREFIX}source" in said
     folder = settings.source.startswith("/") and given(settings.source) is None
     if not named and not folder:

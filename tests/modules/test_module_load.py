@@ -33,6 +33,10 @@ class Kernel(Machine):
         return {**super().module_users(), **self.counts}
 
 
+def loaded(machine: Any) -> str | None:
+    return kernel_module.Loader(machine, None).load()
+
+
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Every command, while nvidia_uvm does not come out."""
@@ -51,7 +55,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_what_came_out_goes_back_when_the_next_one_stays(said: list[list[str]]) -> None:
-    told = kernel_module.Loader(Machine(), None).load()  # type: ignore[arg-type]
+    told = loaded(Machine())
     assert told == "rmmod: ERROR: Module nvidia_uvm is in use"
     taken = [argv[1] for argv in said if argv[0] == "rmmod"]
     assert taken == ["nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
@@ -77,7 +81,7 @@ def willing(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None:
-    assert kernel_module.Loader(Kernel(), None).load() is None  # type: ignore[arg-type]
+    assert loaded(Kernel()) is None
     words = [" ".join(argv) for argv in willing if "is-active" not in argv]
     order = [
         "gpusetup-gpu-textfile.timer", "dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service",
@@ -102,7 +106,7 @@ def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None
 def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unloaded(
     willing: list[list[str]], counts: dict[str, Any], told: str
 ) -> None:
-    trouble = kernel_module.Loader(Kernel(**counts), None).load()  # type: ignore[arg-type]
+    trouble = loaded(Kernel(**counts))
     assert trouble is not None
     assert told in trouble
     assert not [argv for argv in willing if argv[0] in {"rmmod", "modprobe"}]
@@ -117,5 +121,5 @@ def test_a_service_that_does_not_start_again_is_told(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(kernel_module.process, "output", output)
     monkeypatch.setattr(kernel_module.process, "environment", dict)
-    trouble = kernel_module.Loader(Kernel(), None).load()  # type: ignore[arg-type]
+    trouble = loaded(Kernel())
     assert trouble == "nvidia-fabricmanager.service does not start again: Job failed"

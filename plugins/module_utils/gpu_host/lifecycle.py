@@ -329,7 +329,7 @@ class Lifecycle:
         """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
         state = self.ledger.state
         changed = mig_kept.undo(self.ledger, process.environment())
-        things.give_up(self._site(), {services.Restart.kind: things.KINDS[services.Restart.kind]})
+        things.give_up(self._site(), {services.Paused.kind: things.KINDS[services.Paused.kind]})
         changed += services.put_back(self.ledger, process.environment())[0]  # what still runs is tried again at the end
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))

@@ -54,7 +54,7 @@ def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str,
     todo = [address for address in wanted if not judge.same(found[address], wanted[address])]
     if not todo or check:
         return {"changed": bool(todo), "found": found, "made": wanted, "reboot": []}
-    if watchers.units:
+    if watchers.units:  # at boot there are none, and nobody uses a GPU yet
         refuse_busy([gpus[address] for address in todo], env)
     pending: Dict[str, str] = {}
     with watchers as stopped:

@@ -129,7 +129,7 @@ class Unit(Thing):
         }
 
 
-class Restart(Unit):
+class Paused(Unit):
     """A unit that ran, and that a call which was cut had stopped for a while."""
 
     kind = systemd.RESTART

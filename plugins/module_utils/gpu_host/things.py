@@ -14,7 +14,7 @@ from .journal import Thing
 from .ledger import FILE, Ledger
 from .links import Link
 from .machine import Machine
-from .services import Restart, Unit
+from .services import Paused, Unit
 from .streams import Stream
 
 
@@ -30,7 +30,7 @@ class Site(NamedTuple):
 Maker = Callable[[str, Site], Optional[Thing]]
 KINDS: Dict[str, Maker] = {
     Unit.kind: lambda name, site: Unit(name, site.env),
-    Restart.kind: lambda name, site: Restart(name, site.env),
+    Paused.kind: lambda name, site: Paused(name, site.env),
     Link.kind: lambda name, _site: Link(name),
     Alternative.kind: lambda name, site: Alternative(name, site.env),
     Argument.kind: lambda name, site: boot_entries.argument(name, site.ledger, site.machine, [], site.env),
