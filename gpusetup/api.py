@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
 
-__all__ = ["diagnose", "facts", "matrix", "resolve", "why_not"]
-
 Arch = Literal["x86_64", "aarch64"]
 
 

@@ -16,8 +16,6 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["COLLECTION", "collections_path", "content_path", "host_code"]
-
 COLLECTION = "gpusetup.stack"
 _HOST_CODE = "gpusetup_host_code"
 _INSIDE = Path("ansible_collections", *COLLECTION.split("."))

@@ -5,18 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-__all__ = [
-    "BadInputError",
-    "Exit",
-    "GpuSetupError",
-    "HostFailedError",
-    "NoStackError",
-    "PreflightError",
-    "UnreachableError",
-    "VerifyFailedError",
-    "gravest",
-]
-
 
 class Exit(IntEnum):
     """Exit codes that scripts rely on."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["NvVersion", "cuda_minor", "nv", "prefix_of"]
-
 _NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
 
 

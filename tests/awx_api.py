@@ -21,8 +21,6 @@ from urllib.parse import parse_qsl, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["StandInAwx", "awx_collection"]
-
 PACKAGE = "ansible==11.13.0"
 """The last major version of the package that holds awx.awx 24.6.1, the newest release of it."""
 _WAYS = ("success_nodes", "failure_nodes", "always_nodes")

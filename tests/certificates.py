@@ -14,8 +14,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Authority"]
-
 
 class Authority:
     """It lives for as long as a test; its certificate is `certificate`."""

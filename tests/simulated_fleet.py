@@ -19,8 +19,6 @@ from gpusetup.facts.collect import open_captured
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FAULTS", "SimulatedFleet", "working"]
-
 _ROOTS = Path(__file__).resolve().parent / "hosts"
 _SSH = r"""#!/bin/sh
 # ssh [options] HOST COMMAND; what Ansible pipes in is the module.

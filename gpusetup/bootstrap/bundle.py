@@ -20,23 +20,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.platforms import OsRelease
 
-__all__ = [
-    "BESIDE",
-    "LONGEST_MANIFEST",
-    "MANIFEST",
-    "PYTHONS",
-    "SIGNATURE",
-    "check_bundle",
-    "controller_wheels",
-    "digest_of",
-    "make_controller_bundle",
-    "numbered",
-    "read_manifest",
-    "sets_for",
-    "unusable_wheels",
-    "write_manifest",
-]
-
 MANIFEST, SIGNATURE = "manifest.json", "manifest.json.asc"
 """What a bundle holds, and by whose word; the signature is there where a bundle has packages."""
 _ANEW = "make a bundle: gpusetup bundle --controller-only --out DIR"

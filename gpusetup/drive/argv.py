@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Reach", "ansible_environment", "playbook_options"]
-
 
 @dataclass(frozen=True)
 class Reach:

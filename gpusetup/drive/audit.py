@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.playbook import Session
 
-__all__ = ["FILE", "Found", "add", "line_of", "on_record", "read", "who"]
-
 FILE = "audit.jsonl"
 _HEAD = "audit.head"
 _ROOM, _ROOM_OF_A_HOST = 1 << 20, 400

@@ -26,8 +26,6 @@ from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
 from gpusetup.drive.shards import NUMBER, WHICH, own_hosts
 
-__all__ = ["EventWriter"]
-
 _OWN = "gpu_"
 _PREFIXES = re.compile(
     r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?"

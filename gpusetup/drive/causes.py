@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["common", "counted", "grouped", "in_short"]
-
 Host = TypeVar("Host")
 _ADDRESS = re.compile(
     r"(?:(?<=host )|(?<=hostname ))[\w.:%-]+?(?= port |: )"

@@ -14,8 +14,6 @@ from gpusetup.model.run import Trouble
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Event", "EventReader", "Failure", "HostProgress", "Track"]
-
 Event = dict[str, Any]
 
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["descendants", "end_all"]
-
 _GONE_WITHIN = 2.0
 """A killed process goes when the kernel gets round to it; one that waits for a dead disk may never."""
 

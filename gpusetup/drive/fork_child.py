@@ -13,8 +13,6 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Child"]
-
 _READY_WITHIN = 60.0
 """A server that has not imported Ansible by then never will."""
 

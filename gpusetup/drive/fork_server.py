@@ -19,8 +19,6 @@ from gpusetup.drive.runner import serving
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["ForkServer"]
-
 _INSIDE = "gpusetup.drive.forked"
 _OURS = "GPUSETUP_"
 """Variables that nothing reads before a child has its own environment."""

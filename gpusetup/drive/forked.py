@@ -24,8 +24,6 @@ from gpusetup.drive.handed import take_from_plugin
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.parent import die_with_parent
 
-__all__ = ["main"]
-
 _CHANNELS = 3
 """What comes with each request: the socket for request, pid and code; then standard output and error."""
 _ALWAYS_USED = (

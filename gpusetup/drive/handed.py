@@ -22,8 +22,6 @@ from gpusetup.drive.overlay import SELECTED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Handed", "hand_over", "is_source", "take_from_plugin", "take_over", "takes"]
-
 _PLUGIN = "gpusetup_handed"
 _PLACE = "GPUSETUP_INVENTORY"
 """The descriptor of the memory, and the inventory that it holds."""

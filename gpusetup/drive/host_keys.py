@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.fleet import KeyState
 
-__all__ = ["FILE", "Key", "Place", "authority", "judge", "kept", "place_of", "scan", "trusted", "write"]
-
 FILE = "known_hosts"
 _CHUNK, _BESIDE, _PATIENCE = 25, 4, 10
 """A hundred hosts at a time: each key costs a processor tens of milliseconds, and its host has no more patience."""

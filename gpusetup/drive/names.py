@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_address", "check_host_name", "folded", "unfolded"]
-
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:@+-]{0,252}[A-Za-z0-9_])?")
 _ADDRESS = re.compile(r"[A-Za-z0-9_:\[](?:[A-Za-z0-9_.:%@+\[\]-]{0,253})?")
 

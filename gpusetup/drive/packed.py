@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["keep", "place_of", "take"]
-
 _CACHE = "ansiballz_cache"
 """Ansible's own folder for them, in the temporary folder of each process."""
 _OURS = "ansible_collections.gpusetup.stack."

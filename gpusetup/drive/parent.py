@@ -6,8 +6,6 @@ import ctypes
 import os
 import signal
 
-__all__ = ["ENVIRONMENT", "die_with_parent"]
-
 ENVIRONMENT = "GPUSETUP_PID"
 """Whose child it is."""
 _PR_SET_PDEATHSIG = 1

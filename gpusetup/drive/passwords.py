@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["keep_to_myself", "password_pipe"]
-
 _PR_SET_DUMPABLE = 4
 
 

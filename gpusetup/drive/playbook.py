@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Channel
     from gpusetup.model.variables import RoleVariables
 
-__all__ = ["Observer", "PlaybookRun", "Session", "run_playbook"]
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.argv import Reach
 
-__all__ = ["PLACE", "THIS_MACHINE", "permitted"]
-
 PLACE = Path("/etc/gpusetup/policy.toml")
 THIS_MACHINE = "localhost"
 """What an inventory is called that nobody named."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Event, HostProgress, Track
     from gpusetup.drive.playbook import Observer
 
-__all__ = ["PlainProgress", "steps", "watch"]
-
 _SAY_AGAIN = 30.0
 _ROWS = 30
 _MANY = 50

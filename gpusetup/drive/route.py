@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BOOT", "Route", "local_route", "route_of"]
-
 BOOT = (
     "import sys,json,zlib,base64;"
     "L=json.loads(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())).decode());exec(L[0])"

@@ -18,8 +18,6 @@ from gpusetup.errors import BadInputError, PreflightError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["RunDirectory", "live_runs", "new_run", "occupy", "runs_in_order", "state_home"]
-
 _KEPT = 50
 _ALIVE = ".alive"
 _ORDER = "runs.order"

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.fork_child import Child
 
-__all__ = ["Finished", "Process", "Running", "filtering", "run", "serving", "stream", "stream_all"]
-
 Channel = Literal["out", "err"]
 
 _TICK = 0.2

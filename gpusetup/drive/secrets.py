@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "Secrets", "secrets_pipe", "tell_secrets"]
-
 ENVIRONMENT = "GPUSETUP_SECRETS"
 """Names the pipe to the callback inside Ansible."""
 

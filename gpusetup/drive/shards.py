@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Event, Track
     from gpusetup.drive.runner import Process
 
-__all__ = ["NUMBER", "SIZE", "WHICH", "Shards", "own_hosts"]
-
 SIZE = "GPUSETUP_SHARD_SIZE"
 """So many hosts at most are one shard."""
 WHICH = "GPUSETUP_SHARD_HOSTS"

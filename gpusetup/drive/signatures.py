@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.runner import Finished
 
-__all__ = ["NAMESPACE", "check", "sign"]
-
 NAMESPACE = "gpusetup-matrix"
 """What a signature is for, where nothing else is said: one that the same key made for something else is not taken."""
 _DEADLINE = 60.0

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["fingerprint", "group"]
-
 _ROOM_STEPS = (1 << 30, 4 << 30, 16 << 30)
 """Free space counts in coarse steps: two hosts differ when an install fits on one of them only."""
 

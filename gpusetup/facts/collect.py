@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from gpusetup.facts.products import Lookup
 
-__all__ = [
-    "LOCAL_NAME",
-    "capture_this_machine",
-    "captured",
-    "from_probe",
-    "open_captured",
-    "read_facts",
-    "this_boot",
-    "this_machine",
-    "write_capture",
-]
-
 LOCAL_NAME = "localhost"
 STATE_FILE = "/var/lib/gpusetup/state.json"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["ACTION", "DEADLINE", "FleetFacts", "look", "read"]
-
 ACTION = "gpu_facts"
 DEADLINE = 600.0
 

@@ -9,8 +9,6 @@ from gpusetup.content import host_code
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["load"]
-
 
 def load(part: str) -> ModuleType | Any:
     """Return one of the probe's modules."""

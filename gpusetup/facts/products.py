@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     Lookup: TypeAlias = "Callable[[str, str], Product | None]"
     """Asked with a PCI id and a subsystem id."""
 
-__all__ = ["Product", "matrix_lookup", "name_gpus"]
-
 
 class Product(Struct, frozen=True, kw_only=True):
     """What the matrix knows of a GPU; None where products that share the id differ."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Gpu, HostFacts
 
-__all__ = ["GPU", "HOST", "GpuProperty", "HostProperty", "gpus_named", "rdma_ports", "summary"]
-
 
 class HostProperty(NamedTuple):
     """A property of a host; its value as text, None where it is not known."""

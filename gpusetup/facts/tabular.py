@@ -9,8 +9,6 @@ from gpusetup.facts.properties import GPU, HOST, gpus_named, summary
 if TYPE_CHECKING:
     from gpusetup.model.facts import Facts, HostFacts
 
-__all__ = ["COLUMNS", "SHORT", "full_rows", "short_rows"]
-
 SHORT = ("host", "system", "GPUs", "driver", "CUDA", "remark")
 COLUMNS = ("host", "gpus", *(item.id for item in HOST), *(item.id for item in GPU), "failure")
 

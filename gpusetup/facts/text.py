@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Facts, HostFacts
 
-__all__ = ["describe", "described"]
-
 _WIDTH = 80
 _LABEL = 12
 

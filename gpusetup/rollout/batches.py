@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
 
-__all__ = ["Stopped", "keep_rollout", "stopped_rollout", "unfinished"]
-
 
 def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:
     """Return the hosts that change, in their batches."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Freeing
 
-__all__ = ["Draining", "draining", "watched"]
-
 _EVERY = 5.0
 _BY_A_PERSON = "CANCELLED"
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.plan.host import Draft, Planner
     from gpusetup.rollout.options import Planning, Reporter
 
-__all__ = ["Rollout", "locked", "phase", "plan_hosts"]
-
 PREVIEW_DEADLINE = 1800.0
 
 

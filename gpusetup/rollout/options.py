@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
     from gpusetup.model.settings import RebootPolicy
 
-__all__ = ["Applying", "Freeing", "Planning", "Reporter", "Wishes"]
-
 Recorded = Callable[[str, "HostFacts"], "Applied"]
 
 

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import State
 
-__all__ = [
-    "closed_domains",
-    "exit_of",
-    "interrupted",
-    "not_started",
-    "outcome_of",
-    "planned_only",
-    "postponed",
-    "stopped",
-    "told",
-]
-
 _EXITS = {
     "done": Exit.DONE,
     "unchanged": Exit.DONE,

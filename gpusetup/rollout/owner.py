@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import Session
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["owner_of", "twins"]
-
-
 _FEW_FORKS = 5
 """What Ansible has where nobody sets it; a configuration of the user's own may say so too."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.rollout.draining import Draining
     from gpusetup.rollout.looks import Rollout
 
-__all__ = ["EXITS", "Hosts", "prepare", "recover"]
-
 DEADLINE = 3600.0
 EXITS = {
     "nothing-to-do": Exit.DONE, "by-hand": Exit.VERIFY_FAILED, "planned": Exit.PENDING, "refused": Exit.REFUSED,

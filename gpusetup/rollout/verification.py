@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Level
     from gpusetup.report.model import HostReport
 
-__all__ = ["environment_of", "verify_hosts", "with_environments"]
-
 
 def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:
     """Return an environment that a host is to have."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Applying
 
-__all__ = ["carry_out"]
-
 APPLY_DEADLINE = 6 * 3600.0
 
 

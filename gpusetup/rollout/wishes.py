@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.rollout.options import Wishes
 
-__all__ = ["FILE_NAME", "settings_of_hosts"]
-
 FILE_NAME = "gpusetup.toml"
 
 

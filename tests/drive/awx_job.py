@@ -15,8 +15,6 @@ from gpusetup.content import collections_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Job", "inventory_script", "prepare", "run_job"]
-
 
 class Job:
     """What a job left behind."""

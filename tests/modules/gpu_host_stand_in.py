@@ -16,8 +16,6 @@ from tests.lab.captures import H200, mig_profiles
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["FIRST", "SECOND", "SYSTEMCTL", "Host"]
-
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
 SYSTEMCTL = """#!/bin/sh
 # Units are files in $STAND_IN_ROOT/units that hold active or inactive, marks in enabled/ say which start at boot; what

@@ -157,6 +157,3 @@ class VirtualMachine(Host):
         except (LabError, ValueError):
             return {"state": "none"}
         return found
-
-
-__all__ = ["VirtualMachine", "prepare"]

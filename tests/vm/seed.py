@@ -16,8 +16,6 @@ from tests.lab.process import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["asset_tag", "cloud_config", "cloud_documents", "fixed_address", "write_image", "write_seed"]
-
 MOUNTED = "/run/gpusetup-lab/seed"
 
 

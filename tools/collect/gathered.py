@@ -14,8 +14,6 @@ from tools.refresh.rows import assemble
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["gathered"]
-
 _COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.preferences import Criterion
     from gpusetup.resolve.space import Space
 
-__all__ = ["NO_LIMIT_WHEN_GIVEN", "WISHES", "Compiled", "Gpus", "drivers", "releases", "series", "sets"]
-
 WISHES = ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
 """What can be asked for, in the order in which preferences look at it (COMPONENTS)."""
 _OF_THE_DRIVER = {"repository-offers", "installed-driver-stays"}

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["script"]
-
 _parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _WORD = r"\p{L}\p{N}_"
 """Python's \\w knows all alphabets, JavaScript's only English letters."""

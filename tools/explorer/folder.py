@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
 
-__all__ = ["ARCHES", "documents", "write"]
-
 ARCHES = ("x86_64", "aarch64")
 _WEB = Path(__file__).parent / "web"
 _STYLE = Path(__file__).resolve().parents[2] / "gpusetup/report/templates/style.css"

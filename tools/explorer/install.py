@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from tools.explorer.compiled import Compiled, Gpus
 
-__all__ = ["about_install"]
-
 
 def about_install(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
     """Return the words of pip's line: options, pins, what comes beside CuPy without a framework, and limits."""

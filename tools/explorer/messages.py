@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Cause, Outside, Pattern
 
-__all__ = ["messages"]
-
 _SXIDS = range(10000, 100000)
 """Numbers of NVSwitch errors have five digits."""
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
     from tools.explorer.compiled import Compiled, Gpus
 
-__all__ = ["about_reasons"]
-
 _CODE = {"torch": "torch-needs-code-for-gpu"}
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import Value
     from tools.explorer.compiled import Compiled, Gpus
 
-__all__ = ["about_kinds", "about_names", "about_problem", "about_rules"]
-
 _RUNTIMES = ("cuda", *FRAMEWORKS)
 _PYTHON_PACKAGES = (*FRAMEWORKS, "cupy")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
     from tools.explorer.compiled import Compiled, Gpus
 
-__all__ = ["about_warnings"]
-
 _SPOKEN_OF = (*FRAMEWORKS, "cudnn", "nccl")
 
 

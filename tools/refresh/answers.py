@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
 
-__all__ = ["changed_answers"]
-
 _TOLD = ("driver", "cuda", "torch")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tools.refresh.asking import Place
     from tools.refresh.gathering import Gathering
 
-__all__ = ["CUDA_ARCHIVES", "CUDNN_ARCHIVES", "PAIRING", "cuda", "cudnn"]
-
 CUDA_ARCHIVES = "https://developer.download.nvidia.com/compute/cuda/redist"
 CUDNN_ARCHIVES = "https://developer.download.nvidia.com/compute/cudnn/redist"
 PAIRING = "https://developer.download.nvidia.com/compute/cuda/repos/runfile/x86_64"

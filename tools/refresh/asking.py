@@ -17,8 +17,6 @@ from gpusetup.bootstrap.web import authorities, passes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TIMEOUT", "Contradiction", "Fault", "Place", "Web", "plain_url"]
-
 TIMEOUT = 60
 _TRIES, _PATIENCE = 3, 600
 _BLOCK = 1 << 16

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tools.refresh.asking import Place
     from tools.refresh.gathering import Gathering
 
-__all__ = ["RELEASES_JSON", "VERSION", "add_driver", "look", "with_drivers"]
-
 RELEASES_JSON = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 SOURCE = Publication("releases_json", "Data centre drivers by branch", "NVIDIA", RELEASES_JSON)
 VERSION = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,2})?")

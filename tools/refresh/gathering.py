@@ -11,8 +11,6 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Gathering", "Publication", "day_that_was"]
-
 _CLOCKS = dt.timedelta(days=2)
 """How far a publisher's clock may be ahead."""
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-__all__ = ["PYPI", "File", "Index", "configured_index"]
-
 PYPI = "https://pypi.org/simple/"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _JSON, _HTML = "application/vnd.pypi.simple.v1+json", ("application/vnd.pypi.simple.v1+html", "text/html")

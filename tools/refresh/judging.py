@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from tools.refresh.laws import Answer
 
-__all__ = ["QUESTIONS", "changed", "new_breaches"]
-
 QUESTIONS = 200
 _TOLD = ("driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PACKAGES"]
-
 _NVCC = "nvcc of torch's CUDA major, gcc, ninja and --no-build-isolation"
 _HOURS = f"{_NVCC}; each compiler job takes gigabytes of memory: limit them with MAX_JOBS"
 _STUB = (

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice
     from gpusetup.resolve.space import Space
 
-__all__ = ["Laws"]
-
 change = msgspec.structs.replace
 _SWEEP = re.compile(
     r"(?:torch|TensorFlow|JAX|CuPy|CUDA|cuDNN|NCCL) [0-9][0-9.]* to [0-9][0-9.]* (?:has|is|needs|brings|targets)"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LINTS", "Documents", "numbers", "records"]
-
 Documents = dict[str, dict[str, Any]]
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tools.refresh.index import File, Index
 
-__all__ = ["Findings", "differences", "refreshed"]
-
 _LATE = dt.timedelta(days=30)
 _ORDER = ("kind", "date", "yanked", "pythons", "glibc", "cuda", "linked", "code", "requires")
 

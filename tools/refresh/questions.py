@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
 
-__all__ = ["SERIES", "question", "spelled"]
-
 _GPUS = (
     "k80", "gtx 980", "p100", "gtx 1080 ti", "v100", "titan v", "t4", "rtx 2080 ti", "a100", "a10", "rtx 3090", "a40",
     "rtx 4090", "l4", "l40s", "h100", "h200", "gh200", "b200", "b300", "gb200", "rtx 5090",

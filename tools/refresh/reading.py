@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import zipfile
     from collections.abc import Callable, Collection
 
-__all__ = ["read"]
-
 _ARCHES = ("x86_64", "aarch64")
 _NAMED_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tools.refresh.asking import Place
     from tools.refresh.gathering import Gathering
 
-__all__ = ["REPOSITORIES", "look"]
-
 REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos"
 _LOOKED_AT = {"deb": "ubuntu2404/x86_64", "rpm": "rhel9/x86_64"}
 _SOURCE = Publication("cuda_repositories", "Package repositories of CUDA", "NVIDIA", f"{REPOSITORIES}/")

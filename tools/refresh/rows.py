@@ -14,8 +14,6 @@ from packaging.version import Version
 
 from tools.refresh.known_packages import PACKAGES
 
-__all__ = ["assemble", "pythons_of"]
-
 _MINORS = range(6, 16)
 _NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
 _FROM = re.compile(r"(?:cp|py)3([0-9]*)(?:-abi3)?")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["PLACES", "SOURCES", "gather"]
-
 PLACES = {
     "drivers": drivers.RELEASES_JSON,
     "cuda": archives.CUDA_ARCHIVES,

@@ -18,8 +18,6 @@ from tools.refresh.wheels import by_version
 if TYPE_CHECKING:
     from tools.refresh.index import Index
 
-__all__ = ["COMPANIONS", "torch_differences"]
-
 COMPANIONS = ("torchvision", "torchaudio")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tools.refresh.asking import Place
     from tools.refresh.gathering import Gathering
 
-__all__ = ["LANES", "look"]
-
 LANES = "https://download.pytorch.org/whl"
 _SOURCE = Publication("index_torch", "Index of torch", "PyTorch", "https://pypi.org/project/torch/")
 _LANES_SOURCE = Publication("torch_lanes", "Lanes of PyTorch's own index", "PyTorch", f"{LANES}/")

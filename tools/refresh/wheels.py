@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tools.refresh.gathering import Gathering
     from tools.refresh.index import File, Index
 
-__all__ = ["by_version", "cudnn", "cupy", "fresh_files", "packages"]
-
 
 def by_version(index: Index, name: str) -> dict[Version, list[File]]:
     """Return a package's files that nobody withdrew, by version."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.rundir import RunDirectory
     from gpusetup.drive.scheduler.base import Caller, Holder
 
-__all__ = ["Ansible", "Command", "Engine", "Holding", "Play"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Play:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.engines.base import Engine
 
-__all__ = ["ELSEWHERE", "ENGINES", "engine_of"]
-
 ENGINES = ("ansible", "slurm")
 
 ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup export handover awx --out awx-handover")}

@@ -13,8 +13,6 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from gpusetup.drive.scheduler.base import Caller, Holder
 
-__all__ = ["Slurm"]
-
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,:@+-]*")
 _SBATCH = ("partition", "account", "qos", "time", "reservation")
 

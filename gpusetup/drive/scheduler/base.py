@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.runner import Finished
 
-__all__ = [
-    "HEALTH_MARK",
-    "MARK",
-    "Caller",
-    "Drained",
-    "Holder",
-    "Reboot",
-    "Scheduler",
-    "SchedulerError",
-    "check_node",
-    "wait_until",
-]
-
 MARK = "gpusetup"
 """How our own work is told from somebody else's."""
 

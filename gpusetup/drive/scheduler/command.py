@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from gpusetup.drive.scheduler.base import Caller, Drained, SchedulerError, words
 
-__all__ = ["Command"]
-
 BUSY = 75
 """sysexits' EX_TEMPFAIL: not now."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from gpusetup.drive.scheduler.base import Caller, Drained, check_node, wait_until
 
-__all__ = ["Kubernetes", "gpu_pods"]
-
 _ANNOTATION = "gpusetup.drained"
 _RESOURCE = "nvidia.com/"
 _EVICTION_SECONDS = 300

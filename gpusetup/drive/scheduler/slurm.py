@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, wait_until
 
-__all__ = ["Node", "Slurm", "parse_node", "parse_reservations"]
-
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _REBOOTED = ("Node unexpectedly rebooted", "Not responding")
 _BACK_SECONDS = 60.0

@@ -19,8 +19,6 @@ from gpusetup.drive.scheduler.slurm import Slurm
 if TYPE_CHECKING:
     from gpusetup.errors import GpuSetupError
 
-__all__ = ["HOLD", "SlurmJobs"]
-
 HOLD = b"""#!/bin/sh
 # Holds this node for gpusetup and does nothing. SIGUSR2 ends it well.
 PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin

@@ -13,8 +13,6 @@ from tests.lab.repository.elf import module
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Key", "efi_list", "signed"]
-
 _CERTIFICATE = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
 
 
