@@ -7,87 +7,72 @@ from __future__ import annotations
 import hashlib
 import os
 from functools import cached_property
+from importlib import import_module
 from os.path import abspath, basename, dirname, exists, isdir, join
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.model import platforms, record, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from gpusetup.model import record
     from gpusetup.model.component_tables import MigFile, MonitoringFile, RdmaFile
     from gpusetup.model.packages import PackageFile
+    from gpusetup.model.platforms import GpuFile, OsFile, VgpuFile
+    from gpusetup.model.release import (
+        CudaFile,
+        CudnnFile,
+        CupyFile,
+        DriverFile,
+        ForwardFile,
+        JaxFile,
+        NcclFile,
+        TensorflowFile,
+        TorchFile,
+    )
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.stack import MatrixStamp
     from gpusetup.model.tables import GpuFiguresFile, ImagesFile, KernelPairsFile, WheelsFile
 
-FILES: dict[str, type[record.MatrixFile]] = {
-    "driver": release.DriverFile,
-    "cuda": release.CudaFile,
-    "cudnn": release.CudnnFile,
-    "nccl": release.NcclFile,
-    "torch": release.TorchFile,
-    "cupy": release.CupyFile,
-    "tensorflow": release.TensorflowFile,
-    "jax": release.JaxFile,
-    "gpus": platforms.GpuFile,
-    "os": platforms.OsFile,
-    "forward_compat": release.ForwardFile,
-    "vgpu": platforms.VgpuFile,
+_STRUCTS = {
+    "driver": "release.DriverFile",
+    "cuda": "release.CudaFile",
+    "cudnn": "release.CudnnFile",
+    "nccl": "release.NcclFile",
+    "torch": "release.TorchFile",
+    "cupy": "release.CupyFile",
+    "tensorflow": "release.TensorflowFile",
+    "jax": "release.JaxFile",
+    "gpus": "platforms.GpuFile",
+    "os": "platforms.OsFile",
+    "forward_compat": "release.ForwardFile",
+    "vgpu": "platforms.VgpuFile",
+    "repos": "repos.ReposFile",
+    "kernel_pairs": "tables.KernelPairsFile",
+    "images": "tables.ImagesFile",
+    "gpu_figures": "tables.GpuFiguresFile",
+    "wheels": "tables.WheelsFile",
+    "mig": "component_tables.MigFile",
+    "monitoring": "component_tables.MonitoringFile",
+    "rdma": "component_tables.RdmaFile",
 }
+"""A component → the module and type of its file; a module is imported when its first file is read."""
+NAMES = tuple(_STRUCTS)
 _PACKAGE = "frameworks/"
 """Where the files of packages above the frameworks are, one for each."""
-NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig", "monitoring", "rdma")
-"""Every component; the last eight are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
-
-File = TypeVar("File", bound=record.MatrixFile)
 
 
 def struct_of(name: str) -> type[record.MatrixFile]:
     """Return the type of a component's file."""
-    if name in FILES:
-        return FILES[name]
-    if name.startswith(_PACKAGE):
-        from gpusetup.model.packages import PackageFile
-
-        return PackageFile
-    if name == "kernel_pairs":
-        from gpusetup.model.tables import KernelPairsFile
-
-        return KernelPairsFile
-    if name == "images":
-        from gpusetup.model.tables import ImagesFile
-
-        return ImagesFile
-    if name == "gpu_figures":
-        from gpusetup.model.tables import GpuFiguresFile
-
-        return GpuFiguresFile
-    if name == "wheels":
-        from gpusetup.model.tables import WheelsFile
-
-        return WheelsFile
-    if name == "mig":
-        from gpusetup.model.component_tables import MigFile
-
-        return MigFile
-    if name == "monitoring":
-        from gpusetup.model.component_tables import MonitoringFile
-
-        return MonitoringFile
-    if name == "rdma":
-        from gpusetup.model.component_tables import RdmaFile
-
-        return RdmaFile
-    from gpusetup.model.repos import ReposFile  # a lookup never reads it
-
-    return ReposFile
+    where = "packages.PackageFile" if name.startswith(_PACKAGE) else _STRUCTS[name]
+    module, _, struct = where.partition(".")
+    return cast("type[record.MatrixFile]", getattr(import_module(f"gpusetup.model.{module}"), struct))
 
 
 def canonical(document: object) -> bytes:
@@ -140,6 +125,27 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 class Matrix:
     """The components' data: every file is read when it is first asked for."""
 
+    driver: DriverFile
+    cuda: CudaFile
+    cudnn: CudnnFile
+    nccl: NcclFile
+    torch: TorchFile
+    cupy: CupyFile
+    tensorflow: TensorflowFile
+    jax: JaxFile
+    gpus: GpuFile
+    os: OsFile
+    forward_compat: ForwardFile
+    vgpu: VgpuFile
+    repos: ReposFile
+    kernel_pairs: KernelPairsFile
+    images: ImagesFile
+    gpu_figures: GpuFiguresFile
+    wheels: WheelsFile
+    mig: MigFile
+    monitoring: MonitoringFile
+    rdma: RdmaFile
+
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
         if overlay is not None and not isdir(overlay):
             raise BadInputError(
@@ -163,127 +169,33 @@ class Matrix:
             return more
         return None
 
-    def _load(self, name: str, kind: type[File]) -> File:
+    def _load(self, name: str) -> record.MatrixFile:
         loaded = load_file(name, self.path(name))
         if (more := self.addition(name)) is not None:
             from gpusetup.matrix.references import extended
 
             loaded = extended(loaded, load_file(name, more, base=loaded))
-        assert isinstance(loaded, kind)  # noqa: S101 - FILES says so
         if self.overlay is not None and not self._examined:
             from gpusetup.matrix.references import check_references  # the lints have seen the shipped data
 
             check_references(self, loaded, self.path(name))
         return loaded
 
-    @cached_property
-    def driver(self) -> release.DriverFile:
-        """Driver branches, versions and architectures."""
-        return self._load("driver", release.DriverFile)
-
-    @cached_property
-    def cuda(self) -> release.CudaFile:
-        """CUDA toolkits."""
-        return self._load("cuda", release.CudaFile)
-
-    @cached_property
-    def cudnn(self) -> release.CudnnFile:
-        """Releases of cuDNN and their support rows."""
-        return self._load("cudnn", release.CudnnFile)
-
-    @cached_property
-    def nccl(self) -> release.NcclFile:
-        """Releases of NCCL and their builds."""
-        return self._load("nccl", release.NcclFile)
-
-    @cached_property
-    def torch(self) -> release.TorchFile:
-        """Releases of PyTorch and their builds."""
-        return self._load("torch", release.TorchFile)
-
-    @cached_property
-    def cupy(self) -> release.CupyFile:
-        """CuPy wheels."""
-        return self._load("cupy", release.CupyFile)
-
-    @cached_property
-    def tensorflow(self) -> release.TensorflowFile:
-        """Releases of TensorFlow."""
-        return self._load("tensorflow", release.TensorflowFile)
-
-    @cached_property
-    def jax(self) -> release.JaxFile:
-        """Releases of JAX per CUDA major."""
-        return self._load("jax", release.JaxFile)
-
-    @cached_property
-    def gpus(self) -> platforms.GpuFile:
-        """GPU products."""
-        return self._load("gpus", platforms.GpuFile)
-
-    @cached_property
-    def os(self) -> platforms.OsFile:
-        """Distributions."""
-        return self._load("os", platforms.OsFile)
-
-    @cached_property
-    def forward_compat(self) -> release.ForwardFile:
-        """Packages that let a newer CUDA stand on an older driver."""
-        return self._load("forward_compat", release.ForwardFile)
-
-    @cached_property
-    def vgpu(self) -> platforms.VgpuFile:
-        """Branches of vGPU software."""
-        return self._load("vgpu", platforms.VgpuFile)
-
-    @cached_property
-    def repos(self) -> ReposFile:
-        """Repositories, keys and package names."""
-        return self._load("repos", cast("type[ReposFile]", struct_of("repos")))
-
-    @cached_property
-    def kernel_pairs(self) -> KernelPairsFile:
-        """Drivers that are known to fail with a kernel."""
-        return self._load("kernel_pairs", cast("type[KernelPairsFile]", struct_of("kernel_pairs")))
-
-    @cached_property
-    def images(self) -> ImagesFile:
-        """Container images that a Dockerfile can start from."""
-        return self._load("images", cast("type[ImagesFile]", struct_of("images")))
-
-    @cached_property
-    def gpu_figures(self) -> GpuFiguresFile:
-        """Memory, power and rates of GPU products."""
-        return self._load("gpu_figures", cast("type[GpuFiguresFile]", struct_of("gpu_figures")))
-
-    @cached_property
-    def wheels(self) -> WheelsFile:
-        """Sizes of wheels, and what comes with which."""
-        return self._load("wheels", cast("type[WheelsFile]", struct_of("wheels")))
-
-    @cached_property
-    def mig(self) -> MigFile:
-        """What GPUs can be cut into."""
-        return self._load("mig", cast("type[MigFile]", struct_of("mig")))
-
-    @cached_property
-    def monitoring(self) -> MonitoringFile:
-        """Exporters, and which DCGM goes with which."""
-        return self._load("monitoring", cast("type[MonitoringFile]", struct_of("monitoring")))
-
-    @cached_property
-    def rdma(self) -> RdmaFile:
-        """Packages of RDMA and GPUDirect, and what each way to GPU memory needs."""
-        return self._load("rdma", cast("type[RdmaFile]", struct_of("rdma")))
+    def __getattr__(self, name: str) -> record.MatrixFile:
+        """Load a component's file at its first use; from then on it is a plain attribute."""
+        if name not in _STRUCTS:
+            raise AttributeError(name)
+        loaded = self._load(name)
+        setattr(self, name, loaded)
+        return loaded
 
     def package(self, name: str) -> PackageFile:
         """Return what is known of a package above the frameworks; read when it is first asked for."""
         if name not in self._packages:
             from gpusetup.matrix.companions import COMPANIONS, companion_file
 
-            whole = name in COMPANIONS
-            kind = cast("type[PackageFile]", struct_of(_PACKAGE))
-            self._packages[name] = companion_file(self.torch, name) if whole else self._load(_PACKAGE + name, kind)
+            found = companion_file(self.torch, name) if name in COMPANIONS else self._load(_PACKAGE + name)
+            self._packages[name] = cast("PackageFile", found)
         return self._packages[name]
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
