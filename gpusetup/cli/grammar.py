@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpusetup.errors import Exit
@@ -12,58 +13,17 @@ from gpusetup.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_MEANT_BY_COMMAND = {
-    "check": "verify",
-    "detect": "facts",
-    "diagnose": "doctor",
-    "explain": "why",
-    "fix": "doctor",
-    "info": "facts",
-    "install": "apply",
-    "list": "matrix",
-    "lookup": "matrix",
-    "purge": "remove",
-    "search": "matrix",
-    "setup": "apply",
-    "show": "matrix",
-    "solve": "resolve",
-    "test": "verify",
-    "undo": "rollback",
-    "uninstall": "remove",
-    "update": "apply",
-    "upgrade": "apply",
-}
-"""What other programs call it → what it is called here."""
-_MEANT_BY_OPTION = {
-    "--json": "--format json",
-    "--csv": "--format csv",
-    "--output": "--out",
-    "--inventory": "INVENTORY",
-    "--distro": "--os",
-    "--cpu": "--arch",
-    "--silent": "--quiet",
-    "--version": "gpusetup --version",
-    "--lock": "gpusetup apply --lock FILE --check",
-}
-_DRAINING = "--drain-via --drain-wait --undrain --busy-wait --max-fail --max-fail-domain"
-_MEASURING = "--python --cuda-home --when-idle --budget --textfile"
-_RARE = {
-    "": "--debug --quiet --forks --private-key --ask-vault-pass --vault-password-file --extra-vars"
-    " --engine --engine-option",
-    "matrix": "--data --allow-builds --newer --forward",
-    "apply": f"{_DRAINING} --resume --no-way-back --older-source --stage --keep-driver --recorded --verify",
-    "rollback": f"{_DRAINING} --older-source",
-    "verify": f"{_MEASURING} --observations",
-    "fleet health": f"{_MEASURING} --baseline --minutes --strict --lock --node --ignore --forget"
-    " --leave-after --return-after",
-    "doctor": "--drain-via --drain-wait --undrain --busy-wait --root --probe",
-    "bundle": "--python --older --unsigned --sign-with --ask-become-pass --user --limit --controller-only --kernel"
-    " --set --archive --diff --signed-by",
-    "cloud-init": "--python --from --native --allow-builds --forward --set --ca --keep-driver"
-    " --reboots --recheck --stage --no-proxy --splay --size-limit --callback --token-file --lock-url --lock-digest",
-}
-"""Options that few people need, of all commands and of one: `--help-all` shows them, `--help` does not."""
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """Return the tables of the command line: what other programs call it, rare options, columns of tables."""
+    import json
+    from pathlib import Path
+
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("tables.json").read_bytes())
+    return found
 
 
 def near(word: str, known: Iterable[str]) -> str:
@@ -80,7 +40,7 @@ def commands_meant(word: str, commands: Iterable[str]) -> list[str]:
     if lowered in commands:
         return [lowered]
     by_last_word = [name for name in commands if name.endswith(f" {lowered.rpartition(' ')[2]}")]
-    meant = _MEANT_BY_COMMAND.get(lowered, "")
+    meant = tables()["meant_by_command"].get(lowered, "")
     if meant in commands or by_last_word:
         return [meant] if meant in commands else by_last_word
     nearest = near(lowered, commands)
@@ -89,7 +49,7 @@ def commands_meant(word: str, commands: Iterable[str]) -> list[str]:
 
 def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return the options of a command that few people need."""
-    rare = {*_RARE[""].split(), *_RARE.get(name, "").split()}
+    rare = {*tables()["rare"][""], *tables()["rare"].get(name, ())}
     return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001
 
 
@@ -212,7 +172,7 @@ class Parser(argparse.ArgumentParser):
         if option in {"--yes", "-y", "--assume-yes"}:
             return f"no option is called {option}: `{self.prog}` asks no questions"
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        meant = _MEANT_BY_OPTION.get(option, "")
+        meant = tables()["meant_by_option"].get(option, "")
         if meant.startswith("--") and meant.split()[0] not in known:
             meant = ""
         meant = meant or next((name for name in known if name.startswith(option)), "") or near(option, known)

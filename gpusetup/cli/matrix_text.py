@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import csv_text, markdown_table, table
 from gpusetup.resolve.domains import has_ended
 from gpusetup.versions import nv
@@ -77,138 +78,6 @@ def _footer(matrix: Matrix) -> str:
     )
 
 
-_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
-    "torch": (
-        ("torch", "torch"),
-        ("build", "build"),
-        ("cudnn", "cuDNN"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "age": (
-        ("component", "component"),
-        ("newest", "newest here"),
-        ("published", "published"),
-        ("read", "sources read"),
-        ("days", "days ago"),
-    ),
-    "newer": (
-        ("component", "component"),
-        ("newest", "newest here"),
-        ("publisher", "at its publisher"),
-        ("behind", "days behind"),
-    ),
-    "tensorflow": (
-        ("tensorflow", "TensorFlow"),
-        ("cuda", "CUDA"),
-        ("cudnn", "cuDNN"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "jax": (
-        ("jax", "JAX"),
-        ("extra", "extra"),
-        ("cuda", "CUDA ≥"),
-        ("driver_min", "driver ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "cupy": (
-        ("cupy", "CuPy"),
-        ("package", "package"),
-        ("cuda", "CUDA"),
-        ("driver_min", "driver ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "cuda": (
-        ("cuda", "CUDA"),
-        ("label", "release"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("archs", "GPUs"),
-        ("gcc_max", "gcc ≤"),
-        ("clang_max", "clang ≤"),
-        ("ptx", "PTX"),
-    ),
-    "cudnn": (
-        ("cudnn", "cuDNN"),
-        ("cuda_majors", "for CUDA"),
-        ("cuda", "tested with"),
-        ("driver_min", "driver ≥"),
-        ("archs", "GPUs"),
-    ),
-    "nccl": (
-        ("nccl", "NCCL"),
-        ("cuda", "CUDA"),
-        ("kind", "as"),
-        ("package", "its version"),
-        ("date", "date"),
-        ("archs", "GPUs"),
-    ),
-    "driver": (
-        ("driver", "driver"),
-        ("branch", "branch"),
-        ("kind", "kind"),
-        ("date", "date"),
-        ("until", "until"),
-        ("cuda", "CUDA"),
-        ("gpus", "GPUs"),
-    ),
-    "gpu": (
-        ("gpu", "GPU"),
-        ("cc", "cc"),
-        ("driver_first", "driver ≥"),
-        ("driver_last", "≤"),
-        ("memory_gb", "GB"),
-        ("bandwidth_gbs", "GB/s"),
-        ("power_w", "W"),
-        ("fp16", "FP16"),
-        ("fp8", "FP8"),
-    ),
-    "os": (
-        ("os", "--os"),
-        ("arches", "CPUs"),
-        ("python", "Python"),
-        ("pythons", "also"),
-        ("glibc", "glibc"),
-        ("cuda_min", "CUDA ≥"),
-        ("cuda_max", "≤"),
-    ),
-    "python": (
-        ("python", "Python"),
-        ("base_of", "is python3 in"),
-        ("packaged_by", "packaged in"),
-        ("torch", "torch"),
-        ("tensorflow", "tensorflow"),
-        ("jax", "jax"),
-        ("cupy", "cupy"),
-    ),
-    "vgpu": (
-        ("vgpu", "vGPU"),
-        ("branch", "branch"),
-        ("guest", "guest driver"),
-        ("host", "host driver"),
-        ("cuda", "CUDA ≤"),
-        ("hosts", "hosts of vGPU"),
-        ("clouds", "offered by"),
-    ),
-}
-"""What a table shows of its rows, and under which heading."""
-_PACKAGE_COLUMNS = (
-    ("kind", "as"),
-    ("cuda", "CUDA"),
-    ("torch", "torch"),
-    ("driver_min", "driver ≥"),
-    ("glibc", "glibc ≥"),
-    ("python", "Python"),
-    ("archs", "GPUs"),
-)
-"""What a table of any package above the frameworks shows behind its versions."""
 _RATES = ("fp16", "bf16", "fp8")
 _NOTES = {"gpu": "\nrates: TFLOP/s, dense; ?: not known; one GPU by its whole name has more\n"}
 _FIGURES = frozenset({"memory_gb", "bandwidth_gbs", "power_w", "nvlink_gbs", "fp16", "bf16", "fp8"})
@@ -236,9 +105,11 @@ def _cell(name: str, row: dict[str, Any]) -> str:
     return str(value)
 
 
-def columns_of(lead: str) -> tuple[tuple[str, str], ...]:
-    """Return the columns of a table."""
-    return _COLUMNS.get(lead, ((lead, lead), *_PACKAGE_COLUMNS))
+def columns_of(lead: str) -> dict[str, str]:
+    """Return what a table shows of its rows, each under its heading."""
+    known = tables()["columns"]
+    found: dict[str, str] = known.get(lead) or {lead: lead, **known[""]}
+    return found
 
 
 def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> str:
@@ -250,8 +121,8 @@ def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> st
         ]
         return csv_text(list(rows[0]), flat)
     columns = columns_of(lead)
-    names = [shown for _, shown in columns]
-    cells = [[_cell(key, row) for key, _ in columns] for row in rows]
+    names = list(columns.values())
+    cells = [[_cell(key, row) for key in columns] for row in rows]
     if rows[0].get("chosen") and len(rows) > 1:
         cells[0][0] += " *"
     return markdown_table(names, cells) if output_format == "md" else table(names, cells)

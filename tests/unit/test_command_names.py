@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "gpusetup", "plugins", "roles", "playbooks", "inventory", "tools")
 RECORDS = ("docs/benchmarks/", "gpusetup/matrix/data/")
 """What was measured or published, as it was then."""
-FIRST = {*first_words(), *ALIASES, *grammar._MEANT_BY_COMMAND, "help", "version"}
+FIRST = {*first_words(), *ALIASES, *grammar.tables()["meant_by_command"], "help", "version"}
 """What may follow `gpusetup`: names, and words that get the answer which name is meant."""
 SECOND = {name.partition(" ")[2] for name in COMMANDS} - FIRST - {""}
 COMMAND = re.compile(r"(?:`|\$\(|\$ )(?:sudo )?gpusetup ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?")

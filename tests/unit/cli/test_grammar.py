@@ -145,7 +145,7 @@ def test_help_all_shows_every_option_and_the_rare_ones_exist(name: str) -> None:
     options = {one for action in parser._actions for one in action.option_strings}
     whole, short = parser.format_help(whole=True), parser.format_help()
     assert all(one in whole for one in options)
-    rare = set(grammar._RARE.get(name, "").split())
+    rare = set(grammar.tables()["rare"].get(name, ()))
     assert rare <= options
     assert not any(re.search(rf"^  (\S+, )*{one}[ ,]", short, re.MULTILINE) for one in rare)
 
