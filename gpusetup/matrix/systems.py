@@ -13,45 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.platforms import OsRelease, VgpuCloud
+    from gpusetup.model.platforms import OsFile, OsRelease, VgpuCloud
 
 _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
-_SAID_AS = {
-    "al": "amzn",
-    "alma": "almalinux",
-    "amazon": "amzn",
-    "amazonlinux": "amzn",
-    "azl": "azurelinux",
-    "azure": "azurelinux",
-    "el": "rhel",
-    "fc": "fedora",
-    "leap": "opensuse-leap",
-    "opensuse": "opensuse-leap",
-    "oracle": "ol",
-    "oraclelinux": "ol",
-    "red": "rhel",
-    "redhat": "rhel",
-    "rockylinux": "rocky",
-    "sle": "sles",
-    "suse": "sles",
-}
-"""What people write → the name in an id."""
 _SILENT = frozenset({"cuda", "enterprise", "gnu", "hat", "linux", "lts", "release", "server", "sp", "stream", "v"})
 """Words that tell no distribution from another."""
-_ELSEWHERE = {
-    "wsl": "WSL takes its driver from Windows: install it there, then name the distribution inside, "
-    "--os ubuntu24.04, and the driver that nvidia-smi shows: --driver VERSION",
-    "windows": "gpusetup is for Linux; under WSL name the distribution inside: --os ubuntu24.04",
-    "macos": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
-    "darwin": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
-}
-_BASES = {
-    "mint22": "ubuntu24.04", "mint21": "ubuntu22.04", "mint20": "ubuntu20.04", "lmde6": "debian12", "lmde7": "debian13",
-    "popos24": "ubuntu24.04", "popos22": "ubuntu22.04", "zorin17": "ubuntu22.04", "zorin18": "ubuntu24.04",
-    "elementary8": "ubuntu24.04", "elementary7": "ubuntu22.04",
-}  # fmt: skip
-"""Derivatives → the distribution whose packages they take."""
 _NOT_INSTALLED_ON = ("arch", "manjaro", "nixos", "gentoo", "alpine", "void", "slackware", "clear")
 
 
@@ -65,7 +32,7 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     lowered = text.strip().lower()
     if (exact := by_id(matrix, lowered)) is not None:
         return exact
-    found = list(_named(matrix.os.systems, lowered))
+    found = list(_named(matrix.os, lowered))
     if len(found) == 1:
         return found[0]
     import difflib
@@ -74,8 +41,8 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     close = [system.id for system in found] or difflib.get_close_matches(
         lowered.replace(" ", ""), known, n=3, cutoff=0.5
     )
-    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "")
-    foreign = _without_packages(lowered)
+    elsewhere = next((hint for word, hint in matrix.os.elsewhere.items() if word in lowered), "")
+    foreign = _without_packages(matrix.os, lowered)
     near = f"did you mean {', '.join(close)}? " if close else ""
     raise BadInputError(
         "GS-123",
@@ -85,10 +52,10 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     )
 
 
-def _without_packages(text: str) -> str:
+def _without_packages(known: OsFile, text: str) -> str:
     """Say what to ask for on a distribution that gpusetup has no packages for; empty for any other text."""
     words = re.sub(r"[^a-z0-9.]|linux|_", "", text)
-    base = next((known for name, known in _BASES.items() if re.match(rf"{name}(?![0-9])", words)), "")
+    base = next((base for name, base in known.bases.items() if re.match(rf"{name}(?![0-9])", words)), "")
     if base:
         return f"it takes the packages of {base}: --os {base}"
     if words.startswith(_NOT_INSTALLED_ON):
@@ -101,25 +68,25 @@ def _without_packages(text: str) -> str:
 def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:
     """Return the distributions that a text names: one, or every release of a family (`ubuntu`)."""
     lowered = text.strip().lower()
-    family = _SAID_AS.get(lowered, lowered)
+    family = matrix.os.said_as.get(lowered, lowered)
     releases = [system for system in matrix.os.systems if re.fullmatch(re.escape(family) + r"[0-9.]+", system.id)]
     return releases or [find_system(matrix, text)]
 
 
-def _named(systems: tuple[OsRelease, ...], text: str) -> Iterator[OsRelease]:
+def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
     """Return the systems that a name, a code name or a name with a number means."""
     tokens = _TOKEN.findall(text.partition("(")[0])
     words = [token for token in tokens if token[0].isalpha() and token not in _SILENT]
     numbers = [token for token in tokens if token[0].isdigit()]
-    for system in systems:
+    for system in known.systems:
         codename = _CODENAME.search(system.name)
         if codename is not None and codename[1] in words:  # `noble`, `ubuntu noble`
             yield system
-    families = {_SAID_AS.get(word, word) for word in words}
+    families = {known.said_as.get(word, word) for word in words}
     if len(families) != 1 or not numbers:
         return
     family = families.pop()
-    for system in systems:
+    for system in known.systems:
         number = system.id.removeprefix(family)
         if number != system.id and _same(number, numbers[0]):
             yield system
