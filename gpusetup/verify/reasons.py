@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-STATUSES: dict[int, str] = {
-    2: "out of GPU memory",
-    3: "CUDA could not be initialised",
-    35: "the driver is older than this CUDA runtime needs",
-    36: "the driver library is a stub: LD_LIBRARY_PATH contains a stubs folder",
-    46: "the GPU is busy or not available (exclusive compute mode, or it fell off the bus)",
-    100: "the driver shows no CUDA device: device files, CUDA_VISIBLE_DEVICES or the GPU itself",
-    101: "no such CUDA device",
-    209: "the program contains no code for this GPU",
-    214: "an uncorrectable ECC error happened",
-    218: "the PTX could not be compiled",
-    222: "the driver is too old to compile this PTX",
-    304: "an operating system call failed: device files or limits",
-    700: "a kernel accessed invalid memory",
-    702: "a kernel ran past the launch timeout",
-    719: "a kernel failed; its context is no longer usable",
-    800: "not permitted",
-    802: "the system is not yet initialised: NVSwitch fabric without a working fabric manager",
-    803: "the driver library and the kernel module do not match",
-    804: "forward compatibility is not supported on this GPU",
-    999: "unknown error: the kernel module and device files are the usual cause",
-}
+
+@cache
+def meanings() -> dict[str, Any]:
+    """Return the tables of what CUDA statuses, lines of the kernel log and exporters' names mean."""
+    found: dict[str, Any] = msgspec.json.decode((Path(__file__).parent / "data/meanings.json").read_bytes())
+    return found
 
 
 def explain(answer: dict[str, Any]) -> str:
@@ -42,9 +30,9 @@ def explain(answer: dict[str, Any]) -> str:
     if error == "crashed":
         tail = str(answer.get("stderr") or "").strip().splitlines()[-1:]
         return f"the process crashed: {message}" + (f" ({tail[0][:120]})" if tail else "")
-    if isinstance(status, int) and status in STATUSES:
+    if known := meanings()["statuses"].get(str(status)):
         name = message.split(":")[0] if message.startswith("cudaError") else ""
-        return f"{STATUSES[status]} (CUDA error {status}{', ' + name if name else ''})"
+        return f"{known} (CUDA error {status}{', ' + name if name else ''})"
     if error == "import":
         return f"CuPy cannot be imported: {message[:200]}"
     if error == "out-of-memory":

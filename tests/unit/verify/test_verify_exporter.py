@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpusetup.monitoring.tables import metrics
-from gpusetup.verify.checks.quick.monitoring import FIGURES
+from gpusetup.verify.reasons import meanings
 from tests.unit.verify.verify_documents import captured, results
 
 TEXTFILE = Path(__file__).resolve().parents[2] / "fixtures/textfile"
@@ -101,8 +101,8 @@ def test_figures_that_are_not_those_of_nvidia_smi_are_said(old: str, new: str, s
 def test_names_and_units_are_those_of_the_tables() -> None:
     """DCGM's counters in another unit are another figure: the tables of the rules say which has which."""
     known = {series.metric: series.scale for metric in metrics() for series in metric.series}
-    for _title, _path, _unit, names, _apart in FIGURES:
-        assert {name: known[name] for name in names} == names
+    for row in meanings()["exporter_figures"]:
+        assert {name: known[name] for name in row["names"]} == row["names"]
 
 
 def test_the_host_asks_the_exporter_that_its_record_names(probe: Any, tmp_path: Path, monkeypatch: Any) -> None:

@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding
+from gpusetup.verify.reasons import meanings
 from gpusetup.verify.registry import check, took
 
 if TYPE_CHECKING:
@@ -28,38 +29,6 @@ _OLDEST = 60.0
 """Seconds; the timer looks every fifteen."""
 _SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_MIB, _MHZ = 1024.0 * 1024.0, 1e6
-_SAME, _SIZE, _WIDE = 0.01, 0.6, 0.95
-"""By which share of the greater one two may differ: what is fixed, what moves, what jumps with the load."""
-Names = dict[str, float]
-FIGURES: tuple[tuple[str, str, float, Names, float], ...] = (
-    (
-        "memory", "fb_memory_usage/total", _MIB,
-        {"DCGM_FI_DEV_FB_TOTAL": _MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": 1, "nvidia_smi_memory_total_bytes": 1}, _SAME,
-    ),
-    (
-        "power limit", "gpu_power_readings/current_power_limit", 1,
-        {
-            "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": 1, "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": 1,
-            "nvidia_smi_enforced_power_limit_watts": 1,
-        },
-        _SAME,
-    ),
-    (
-        "temperature", "temperature/gpu_temp", 1,
-        {"DCGM_FI_DEV_GPU_TEMP": 1, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": 1, "nvidia_smi_temperature_gpu": 1}, _SIZE,
-    ),
-    (
-        "SM clock", "clocks/sm_clock", _MHZ,
-        {"DCGM_FI_DEV_SM_CLOCK": _MHZ, "DCGM_FI_DEV_SM_CLOCK_HERTZ": 1, "nvidia_smi_clocks_current_sm_clock_hz": 1},
-        _WIDE,
-    ),
-    (
-        "power", "gpu_power_readings/average_power_draw", 1,
-        {"DCGM_FI_DEV_POWER_USAGE": 1, "DCGM_FI_DEV_BOARD_POWER_WATTS": 1, "nvidia_smi_power_draw_watts": 1}, _WIDE,
-    ),
-)  # fmt: skip
-"""What is compared: where nvidia-smi has it and what makes its unit ours, how exporters call it, how far apart."""
 
 
 @check(
@@ -136,7 +105,7 @@ def _told(lines: list[str]) -> dict[str, dict[str, float]]:
 
 
 def _differences(gpu: SmiGpu, told: dict[str, float]) -> Iterator[str]:
-    for title, path, unit, names, apart in FIGURES:
+    for title, path, unit, names, apart in map(dict.values, meanings()["exporter_figures"]):
         here = gpu.number(path)
         name = next((name for name in names if name in told), "")
         if here is None or not name:

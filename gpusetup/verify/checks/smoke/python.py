@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.reasons import explain
+from gpusetup.verify.reasons import explain, meanings
 from gpusetup.verify.registry import Row, check, from_items, table
 
 if TYPE_CHECKING:
@@ -154,37 +154,12 @@ def _short(text: object) -> str:
     return (lines or [""])[0][:260]
 
 
-_ADVICE = (
-    (
-        r"lib(cublas\w*|cudart|cudnn\w*|cufft|curand|nvrtc|nccl)\.so\.(\d+)",
-        "the environment lacks lib{0}.so.{1}: install the wheel that brings it, or a release for the CUDA that is here",
-    ),
-    (
-        r"No operator found|compiled part|C\+\+/CUDA extensions",
-        "it was built for another torch or CUDA: install the release that names this torch",
-    ),
-    (
-        r"module 'numpy' has no attribute|numpy\.dtype size changed|compiled using NumPy",
-        "it is older than this NumPy: install a newer release of it, or the NumPy that it names",
-    ),
-    (r"undefined symbol", "it was built for another torch: install the release that names this torch"),
-    (r"no kernel image is available", "the build has no code for this GPU: install one that has"),
-    (
-        r"(?:find|No such file).*?(?:C compiler|gcc|cc1plus|Python\.h)|C compiler",
-        "it compiles at first use: install gcc and Python's headers",
-    ),
-    (r"nvcc|CUDA_HOME", "it compiles at first use: install the CUDA toolkit of torch's major (`gpusetup_cuda`)"),
-    (r"[Nn]inja", "it compiles at first use: install ninja into the environment"),
-)
-"""What a text means and what to do, the first that fits."""
-
-
 def _way_out(answer: dict[str, Any]) -> str:
     message = str(answer.get("message") or "")
-    for pattern, advice in _ADVICE:
+    for pattern, advice in map(dict.values, meanings()["import_advice"]):
         found = re.search(pattern, message)
         if found:
-            return "; " + advice.format(*found.groups())
+            return f"; {advice.format(*found.groups())}"
     return ""
 
 
