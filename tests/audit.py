@@ -13,32 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.stored import stored
+
 ROOT = Path(__file__).resolve().parent.parent
 SBOM = ROOT / "dist" / "gpusetup.cdx.json"
 PYTHONS = ("python3.14", "python3.13", "python3.12")
 """Newest first: the newest supported ansible-core needs a new Python."""
-CLOSURE = """
-import json, re
-from importlib.metadata import distribution
-from packaging.requirements import Requirement
-
-def plain(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-seen, todo = {}, ["gpusetup"]
-while todo:
-    found = distribution(todo.pop())
-    name = plain(found.metadata["Name"])
-    if name in seen:
-        continue
-    seen[name] = found.version
-    for text in found.requires or ():
-        wanted = Requirement(text)
-        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
-            todo.append(wanted.name)
-del seen["gpusetup"]
-print(json.dumps(seen))
-"""
+CLOSURE = stored("audit_closure.txt")
 
 
 def differences(sbom: dict[str, Any], closure: dict[str, str]) -> list[str]:

@@ -15,43 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.facts import probe
 from gpusetup.facts.collect import open_captured
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _ROOTS = Path(__file__).resolve().parent / "hosts"
-_SSH = r"""#!/bin/sh
-# ssh [options] HOST COMMAND; what Ansible pipes in is the module.
-for word do host=$before before=$word; done
-[ "$1" = -V ] && exit 0
-[ -e "{folder}/faults/$host" ] && fault=$(cat "{folder}/faults/$host")
-case $fault in
-  refused) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
-  key) echo "Host key verification failed." >&2; exit 255 ;;
-  hangs) exec sleep 600 ;;
-  python) echo "/bin/sh: 1: /usr/bin/python3: not found" >&2; exit 127 ;;
-  garbage) cat > /dev/null; echo "Welcome to $host"; exit 0 ;;
-  sudo) cat > /dev/null; echo "sudo: a password is required" >&2; exit 1 ;;
-esac
-case $before in  # what comes without a module: a host that tells its boot id, and never goes down
-  *random/boot_id*) echo 00000000-0000-4000-8000-000000000000; exit 0 ;;
-  *"shutdown -r"*) exit 0 ;;
-esac
-# ansible-core below 2.19 writes the parameters in another way
-read=$(grep -aoE "^params=.*|ANSIBALLZ_PARAMS = ['\"].*|module_fqn='[a-z_.]+'")
-[ ! -d "{folder}/asked" ] || printf '%s\n' "$read" >> "{folder}/asked/$host"
-module=$(printf '%s\n' "$read" | grep -a "^module_fqn" | tail -n1)
-module=${{module##*.}} module=${{module%\'}}
-if [ "$module" = gpu_shared_code ]; then  # the host has the code already
-  module=$(printf '%s\n' "$read" | grep -aoE '"module": "gpu_[a-z_]+"' | head -n1)
-  module=${{module%\"}} module=${{module##*\"}}
-fi
-printf '%s\n' "$module" >> "{folder}/calls/$host"
-for answer in "{folder}/answers/$host/$module.json" "{folder}/answers/all/$module.json"; do
-  [ -e "$answer" ] && exec sed "s/@HOST@/$host/g" "$answer"
-done
-echo '{{"changed": false}}'
-"""
+_SSH = stored("simulated_fleet_ssh.txt")
 FAULTS = ("refused", "key", "python", "garbage", "sudo")
 """Ways in which a host fails at once; `hangs` fails when the deadline of its task has passed."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpusetup.cli.main import main
+from tests.stored import stored_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,44 +75,7 @@ FILES = {
     "file": b"",
     "host.ini": b"[gpus]\ngpu01\n",
 }
-ROWS = [
-    ("doctor --text - <&-", 3, "standard input: it is closed"),
-    ("matrix nowhere 2>&-", 3, ""),
-    ("matrix nowhere 2>/dev/full", 3, ""),
-    ("matrix nowhere --format json >/dev/full", 3, "unknown component"),
-    ("matrix nowhere --format json >&-", 3, "unknown component"),
-    ("resolve torch --out file/x", 3, "cannot write file/x"),
-    ("resolve torch --out .", 3, "cannot write"),
-    ("resolve torch --out /dev/full", 3, "No space left"),
-    ("doctor --text empty.log", 3, "is empty"),
-    ("doctor --text zero.log", 3, ""),
-    ("resolve --from bytes.ini", 3, "cannot be used"),
-    ("resolve --from nowhere.json", 3, "cannot"),
-    ("verify --from bytes.ini", 3, "not valid JSON"),
-    ("plan bytes.ini", 3, "is no text"),
-    ("facts bytes.ini", 3, "is no text"),
-    ("plan zero.ini", 3, "is no text"),
-    ("plan bomb.yml", 3, "unfold"),
-    ("verify bomb.yml", 3, "unfold"),
-    ("drift bomb.yml", 3, "unfold"),
-    ("plan nowhere.ini", 3, "inventory not found"),
-    ("fleet history host.ini", 3, "a history is of one host"),
-    ("fleet history --runs -1", 3, "must be 1 or more"),
-    ("resolve torch --install pip --format json", 3, "leave out --format json"),
-    ("resolve torch --install pip --format csv", 3, "leave out --format csv"),
-    ("resolve torch --install pip --from x.json", 3, "leave out --from"),
-    ("resolve torch --lock x.json --from x.json", 3, "leave out --from"),
-    ("lock --gpu t4 --os debian12 --vars --format text", 3, "leave out --format text"),
-    ("lock --gpu t4 --pip --format text", 3, "leave out --format text"),
-    ("lock --gpu t4 --source distro", 3, "leave out --source"),
-    ("matrix torch --data", 3, "leave out REQ"),
-    ("matrix --data --gpu h100", 3, "leave out --gpu"),
-    ("plan --batch nine", 3, "is not a batch size"),
-    ("lock --hashes torch", 3, "hashes need one Python version"),
-    ("resolve torch --lock bytes.ini/x", 3, "cannot write"),
-    ("bundle --verify .", 3, "cannot read the manifest"),
-    ("fleet audit --host gpu99", 3, "has nothing of gpu99"),
-]
+ROWS = stored_rows("bad_input_rows.json")
 
 
 @pytest.mark.parametrize(("words", "code", "told"), ROWS, ids=[row[0] for row in ROWS])

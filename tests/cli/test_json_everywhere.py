@@ -21,6 +21,7 @@ from gpusetup.supply import choosing
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.root import Entry
 from tests.property.test_command_line import run
+from tests.stored import stored_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,45 +34,7 @@ NO_ANSWER = {
     "fleet collect": "a server",
     "bundle serve": "a server",
 }
-REFUSED = {
-    "matrix": "pandas",
-    "matrix diff": "NOWHERE",
-    "matrix history": "pandas",
-    "matrix eol": "NOWHERE",
-    "matrix export": "--out NOWHERE/a/file/m.json",
-    "matrix import": "NOWHERE",
-    "resolve": "pandas",
-    "resolve why": "pandas",
-    "resolve why-not": "pandas=1",
-    "facts": "--root NOWHERE",
-    "plan": "NOWHERE",
-    "apply": "NOWHERE",
-    "verify": "--from NOWHERE",
-    "fleet health": "NOWHERE",
-    "rollback": "NOWHERE",
-    "remove": "NOWHERE",
-    "fleet history": "NOWHERE",
-    "fleet known-hosts": "NOWHERE",
-    "fleet audit": "NOWHERE",
-    "drift": "NOWHERE",
-    "lock": "pandas",
-    "fleet compare": "NOWHERE",
-    "watch": "NOWHERE",
-    "export monitoring": "--out NOWHERE/a/file/m",
-    "export handover": "kubernetes NOWHERE --out OUT",
-    "doctor": "--root NOWHERE",
-    "bundle": "cupy",
-    "bundle mirror": "",
-    "bundle pack": "NOWHERE --out OUT.zip",
-    "bundle unpack": "NOWHERE --out OUT",
-    "fleet pull": "http://collector.example --class h100",
-    "fleet token": "OUT gpu01",
-    "fleet forget": "OUT gpu01",
-    "fleet offer": "OUT h100 --lock NOWHERE --sign NOWHERE",
-    "cloud-init": "pandas",
-    "cloud-init status": "",
-    "export schema": "stak",
-}
+REFUSED = stored_rows("json_everywhere_refused.json")
 """What each is asked in vain."""
 CANNOT_FAIL = {"export content": "it says where something of its own is"}
 

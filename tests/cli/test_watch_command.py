@@ -17,28 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.stored import stored
+
 STAND_IN = Path(__file__).parents[1] / "fixtures/nvml/stand_in.c"
-TOLD = """\
-* count 2
-* driver 580.159.04
-0 name NVIDIA H200
-0 uuid GPU-0
-0 utilization 97
-0 memory_utilization 40
-0 memory_used 107374182400
-0 memory_total 150754820096
-0 power 612000
-0 power_limit 700000
-0 temperature 64
-0 clock 1755
-0 reasons 0x4
-1 name NVIDIA H200
-1 uuid GPU-1
-1 utilization 3
-1 memory_utilization 1
-1 temperature 91
-1 reasons 0x40
-"""
+TOLD = stored("watch_command_told.txt")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from gpusetup.model.stack import Stack
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.packages import specifiers_meet
 from gpusetup.resolve.requests import parse_requirements
+from tests.stored import stored_rows
 
 
 @pytest.fixture(scope="module")
@@ -30,55 +31,9 @@ def _refused(matrix: Matrix, *words: str, **machine) -> dict:
     return raised.value.to_document()
 
 
-FITS = [
-    (("vllm==0.33.0",), {}, {"vllm": "0.33.0", "torch": "2.14.0"}),
-    (("vllm==0.27.0",), {}, {"torch": "2.13.0"}),
-    (("vllm==0.20.0",), {}, {"torch": "2.11.0"}),
-    (("vllm==0.19.1",), {}, {"torch": "2.10.0"}),
-    (("vllm==0.8.*",), {"gpus": ("h100",)}, {"vllm": "0.8.5.post1", "torch": "2.6.0"}),
-    (("vllm",), {"driver": "535.154.05"}, {"vllm": "0.19.1"}),
-    (("vllm",), {"driver": "550.144.03"}, {"vllm": "0.19.1"}),
-    (("sglang==0.5.23",), {}, {"torch": "2.14.1"}),
-    (("sglang==0.5.11",), {}, {"torch": "2.11.0"}),
-    (("sglang",), {"driver": "550.144.03"}, {"sglang": "0.5.10.post1", "torch": "2.9.1"}),
-    (("xformers",), {"gpus": ("h100",)}, {"xformers": "0.0.35", "torch": "2.10.0"}),
-    (("xformers==0.0.33.post2",), {}, {"torch": "2.9.1"}),
-    (("xformers==0.0.32.post2",), {}, {"torch": "2.8.0"}),
-    (("onnxruntime-gpu",), {"driver": "535.154.05"}, {"onnxruntime-gpu": "1.26.0"}),
-    (("torchao", "torch==2.10.*"), {}, {"torchao": "0.16.0"}),
-    (("torchvision==0.21.0",), {}, {"torch": "2.6.0"}),
-    (("whisperx",), {}, {"torch": "2.8.0"}),
-    (("torch-tensorrt==2.14.0",), {}, {"torch": "2.14.1"}),
-    (("flash-attn",), {"allow_builds": True}, {"flash-attn": "2.8.3.post2"}),
-    (("vllm==0.19.1",), {"gpus": ("v100",)}, {"torch": "2.10.0"}),
-    (("unsloth",), {"gpus": ("gh200",)}, {"torch": "2.14.1"}),
-    (("torchaudio",), {}, {"torchaudio": "2.11.0", "torch": "2.11.0"}),
-    (("torchaudio", "torch==2.14.*"), {}, {"torchaudio": "2.11.0", "torch": "2.14.1"}),
-    (("torchaudio", "torch==2.9.*"), {}, {"torchaudio": "2.9.1", "torch": "2.9.1"}),
-    (("vllm==0.33.0", "torchaudio"), {}, {"torchaudio": "2.11.0", "torch": "2.14.0"}),
-    (("lightning", "torch==2.14.*"), {}, {"torch": "2.14.1"}),
-    (("pytorch-lightning==2.5.*",), {"gpus": ("v100",)}, {"torch": "2.14.0"}),
-]
+FITS = stored_rows("packages_fits.json")
 
-REFUSED = [
-    (("vllm", "sglang"), {}, "package-pins-agree"),
-    (("vllm==0.33.0", "sglang==0.5.23"), {}, "package-requires"),
-    (("vllm==0.33.0", "cudf-cu13==26.10.*"), {}, "numba"),
-    (("sglang==0.5.23", "cudf-cu13==26.10.*"), {}, "numba"),
-    (("torch==2.14.*", "xformers"), {}, "package-cuda-major"),
-    (("vllm==0.33.0",), {"driver": "535.154.05"}, "package-cuda-needs-driver"),
-    (("vllm==0.33.0",), {"gpus": ("v100",)}, "7.5"),
-    (("flash-attn",), {}, "package-built-from-source"),
-    (("tensorrt-llm",), {}, "package-built-from-source"),
-    (("sglang==0.5.23", "python==3.14"), {}, "python"),
-    (("cudf-cu13==0.0.0a0",), {}, "does not know cudf-cu13==0.0.0a0"),
-    (("vllm==0.8.9",), {}, "0.8.5.post1"),
-    (("sglang==0.5.23",), {"os": "rocky8"}, "glibc"),
-    (("nvidia-dali-cuda130",), {"gpus": ("v100",)}, "7.5"),
-    (("xformers",), {"gpus": ("gh200",)}, "xformers has wheels for aarch64 in no release"),
-    (("cudf-cu12",), {"driver": "525.147.05"}, "https://docs.rapids.ai/platform-support"),
-    (("vllm==0.33.0",), {"driver": "535.154.05"}, "https://pypi.org/project/vllm/"),
-]
+REFUSED = stored_rows("packages_refused.json")
 
 
 @pytest.mark.parametrize(("words", "machine", "expected"), FITS, ids=str)

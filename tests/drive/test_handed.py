@@ -14,32 +14,13 @@ import pytest
 
 from gpusetup.drive.handed import Handed, _Reader, _Writer
 from tests.simulated_fleet import SimulatedFleet
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET, PASSWORD = "vault-word-7f3c", "in-the-vault-51ab"
-HOSTS = """
-all:
-  children:
-    racks:
-      vars: {{ansible_group_priority: 3, said_by: racks, clash: racks}}
-      children:
-        rack-a:
-          hosts:
-            gpu[01:04]:
-            gpu02: {{ansible_host: 10.0.0.2, ansible_port: 2222, nested: {{1: one, two: [2, {{deep: "{{{{ said_by }}}}"}}]}}}}
-        rack-b:
-          vars: {{clash: rack-b, since: 2024-02-29, at: 2024-02-29 10:00:00, ratio: 1.5, nothing: null, yes_no: true}}
-          hosts:
-            gpu03: {{raw: !unsafe "{{{{ not_a_template }}}}", templated: "{{{{ inventory_hostname }}}}-{{{{ groups['all'] | length }}}}"}}
-            gpu05:
-              ansible_become_password: !vault |
-{vaulted}
-    slow: {{children: {{rack-b: {{}}}}, vars: {{clash: slow}}}}
-  hosts: {{alone: {{}}, localhost: {{ansible_connection: local}}}}
-  vars: {{said_by: all, seen: "{{{{ group_names | join(',') }}}}"}}
-"""
+HOSTS = stored("handed_hosts.txt")
 SCRIPT = """#!{python}
 import json, sys
 from pathlib import Path

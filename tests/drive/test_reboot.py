@@ -10,28 +10,11 @@ import pytest
 
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
+from tests.stored import stored
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
 IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
-SSH = """#!/bin/sh
-# Stands in for ssh: each look takes the next line of what the host does after its reboot was asked for.
-[ "$1" = -V ] && exit 0
-for word do case $word in -O) exit 0 ;; esac done
-printf '%s\\n' "$word" >>"{folder}/asked"
-if [ ! -e "{folder}/down" ]; then
-  case $word in
-    *boot_id*) cat "{folder}/before"; exit 0 ;;
-    *) [ -e "{folder}/refuses" ] && {{ echo "a shutdown is inhibited" >&2; exit 1; }}; : >"{folder}/down"; exit {code} ;;
-  esac
-fi
-what=$(head -n1 "{folder}/then"); sed -i '1{{$!d}}' "{folder}/then"
-case $what in
-  refused) echo "ssh: connect to host h port 22: Connection refused" >&2; exit 255 ;;
-  booting) echo '"System is booting up." See pam_nologin(8)' >&2; exit 255 ;;
-  sudo) echo "sudo: unknown user" >&2; exit 1 ;;
-  *) printf 'Welcome\\r\\n%s\\r\\n' "$what" ;;
-esac
-"""
+SSH = stored("reboot_ssh.txt")
 
 
 @pytest.fixture

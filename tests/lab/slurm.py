@@ -6,27 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.lab.places import LabError
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from tests.lab.host import Host
 
-_CONFIGURATION = """ClusterName=lab
-SlurmctldHost={head}
-AuthType=auth/munge
-CredType=cred/munge
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmUser=root
-StateSaveLocation=/var/lib/slurm/state
-SlurmdSpoolDir=/var/lib/slurm/slurmd
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
-SlurmdLogFile=/var/log/slurm/slurmd.log
-GresTypes=gpu
-{nodes}
-PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
-"""
+_CONFIGURATION = stored("slurm_configuration.txt")
 
 
 class Slurm:

@@ -15,6 +15,7 @@ from gpusetup.content import host_code
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,20 +25,7 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
-RUNTIMES = """
-export DEBIAN_FRONTEND=noninteractive
-echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf
-mkdir -p /etc/docker /etc/containers
-# What a host inside a host needs: no layers over layers, no networks, no key rings, no control groups.
-echo '{"storage-driver": "vfs", "iptables": false, "bridge": "none", "ip-forward": false}' >/etc/docker/daemon.json
-printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/var/lib/containers/storage"\\n' \
-  >/etc/containers/storage.conf
-printf '[containers]\\nkeyring = false\\ncgroups = "disabled"\\n[engine]\\nruntime = "crun"\\ncgroup_manager = "cgroupfs"\\n' \
-  >/etc/containers/containers.conf
-apt-get update -qq && apt-get install -qq -y --no-install-recommends docker.io podman crun busybox-static
-echo update_initramfs=yes >/etc/initramfs-tools/update-initramfs.conf
-mkdir -p /tmp/image/bin && cp /usr/bin/busybox /tmp/image/bin/ && tar -C /tmp/image -cf - . | podman import - tiny
-"""
+RUNTIMES = stored("containers_runtimes.txt")
 IN_A_CONTAINER = ("podman", "run", "--rm", "--network", "host")
 LIST_DEVICES = ("tiny", "/bin/busybox", "ls", "/dev")
 

@@ -15,6 +15,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, modules
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_container_runtime
 
+from tests.stored import stored
+
 _CTK = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-ctk"
 _CONTAINERD = Path(__file__).with_name("stand_in_containerd.py")
 _DOCKERD = """#!/bin/sh
@@ -38,28 +40,7 @@ case "$*" in
 *k8s.io*) cat "$STAND_IN_ROOT/containers" 2>/dev/null; true ;;
 esac
 """
-_SYSTEMCTL = """#!/bin/sh
-# Units are files in $STAND_IN_ROOT/units; what is done to them is noted. The refresh service writes what the real one does.
-echo "$@" >>"$STAND_IN_ROOT/did"
-case "$1" in
-daemon-reload)
-  for file in "$STAND_IN_ROOT"/etc/systemd/system/*.service; do echo inactive >"$STAND_IN_ROOT/units/${file##*/}"; done ;;
-restart)
-  [ ! -e "$STAND_IN_ROOT/broken" ] || { echo "Job for $2 failed" >&2; exit 1; }
-  case "$2" in *cdi*) [ -e "$STAND_IN_ROOT/unwilling" ] || nvidia-ctk cdi generate --output="$STAND_IN_ROOT/run/cdi/nvidia.yaml" ;; esac ;;
-show)
-  shift
-  for unit; do
-    case "$unit" in --*) continue ;; esac
-    loaded=not-found active=inactive enabled=disabled
-    [ ! -e "$STAND_IN_ROOT/units/$unit" ] || { loaded=loaded; active=$(cat "$STAND_IN_ROOT/units/$unit"); }
-    grep -q "^enable .*$unit" "$STAND_IN_ROOT/did" && enabled=enabled
-    case "$unit" in *.path) [ $enabled = enabled ] && active=active ;; esac
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n' "$unit" $loaded $active $enabled
-    printf 'ActiveEnterTimestampMonotonic=%s\\n\\n' "$(cat "$STAND_IN_ROOT/since" 2>/dev/null)"
-  done ;;
-esac
-"""
+_SYSTEMCTL = stored("container_host_systemctl.txt")
 
 
 class Host:

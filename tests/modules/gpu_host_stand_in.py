@@ -12,56 +12,13 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
 from tests.lab.captures import H200, mig_profiles
+from tests.stored import stored
 
 if TYPE_CHECKING:
     import pytest
 
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
-SYSTEMCTL = """#!/bin/sh
-# Units are files in $STAND_IN_ROOT/units that hold active or inactive, marks in enabled/ say which start at boot; what
-# is done to them is noted. Files of units are as they were when systemd was last told to read them. A line such as `start x.service` in $STAND_IN_ROOT/refused is what does not work.
-cd "$STAND_IN_ROOT" || exit 1
-echo "$@" >>did
-mkdir -p enabled units read
-verb="$1" now=
-refused() { grep -qsx "$1 $2" refused && echo "Job for $2 failed." >&2; }
-is() { refused "$1" "$2" && code=1 || echo "$3" >"units/$2"; }
-[ "$2" = --now ] && now=1 && shift
-shift
-code=0
-case "$verb" in
-daemon-reload) rm -f read/*; cp etc/systemd/system/*.* read/ 2>/dev/null; true ;;
-is-active) [ "$(cat "units/$2" 2>/dev/null)" = active ]; exit ;;
-enable | disable | start | stop | restart)
-  for unit; do
-    case "$unit" in --*) continue ;; esac
-    case "$verb" in
-    enable) refused enable "$unit" && exit 1; : >"enabled/$unit" ;;
-    disable) refused disable "$unit" && exit 1; rm -f "enabled/$unit" ;;
-    esac
-    case "$verb$now" in
-    enable1 | start | restart) is start "$unit" active ;;
-    disable1 | stop) is stop "$unit" inactive ;;
-    esac
-  done ;;
-show)
-  for unit; do
-    case "$unit" in --*) continue ;; esac
-    loaded=not-found enabled=disabled
-    [ ! -e "units/$unit" ] && [ ! -e "read/$unit" ] || loaded=loaded
-    stale=no
-    [ -e "read/$unit" ] && ! cmp -s "read/$unit" "etc/systemd/system/$unit" && stale=yes
-    [ -e "enabled/$unit" ] && enabled=enabled
-    active=$(cat "units/$unit" 2>/dev/null)
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n' "$unit" $loaded ${active:-inactive} $enabled
-    echo NeedDaemonReload=$stale
-    began=$(stat -c %.Y "units/$unit" 2>/dev/null) up=$(cut -d " " -f 1 /proc/uptime)
-    awk -v began="${began:-0}" -v now="$(date +%s.%N)" -v up="$up" \\
-      'BEGIN { printf "ActiveEnterTimestampMonotonic=%.0f\\n\\n", began ? (began - now + up + 0.05) * 1000000 : 0 }'
-  done ;;
-esac
-exit $code
-"""
+SYSTEMCTL = stored("gpu_host_stand_in_systemctl.txt")
 FIRST, SECOND = "0000:00:06.0", "0000:00:07.0"
 
 

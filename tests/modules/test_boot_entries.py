@@ -11,24 +11,15 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images
 
+from tests.stored import stored
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 R, ID = "6.1.0-9-amd64", "0123456789abcdef0123456789abcdef"
 OURS = nouveau.ARGUMENT
 # As systemd's does with a plugin that makes an initramfs: a picture beside the kernel is taken as it is.
-KERNEL_INSTALL = """#!/bin/sh
-set -e
-echo "kernel-install $*" >>"@/did"
-[ ! -e "@/fails" ] || { echo "no space left" >&2; exit 1; }
-[ "$1" = add ] && [ -f "$3" ]
-cp "$3" "@/efi/$ID/$2/linux"
-if [ -e "${3%/*}/initrd" ]; then cp "${3%/*}/initrd" "@/efi/$ID/$2/initrd"
-else echo "made $(wc -l <"@/did")" >"@/efi/$ID/$2/initrd"; fi
-line=$(cat "@/etc/kernel/cmdline" 2>/dev/null || echo "of-the-running-system")
-[ -e "@/stubborn" ] || printf 'version %s\\noptions %s\\nlinux /%s/%s/linux\\ninitrd /%s/%s/initrd\\n' \\
-  "$2" "$line" "$ID" "$2" "$ID" "$2" >"@/efi/loader/entries/$ID-$2.conf"
-"""
+KERNEL_INSTALL = stored("boot_entries_kernel_install.txt")
 UPDATE_INITRAMFS = """#!/bin/sh
 echo "update-initramfs $*" >>"@/did"
 echo new >"@/boot/initrd.img-$3"

@@ -18,6 +18,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
 
 from gpusetup.content import host_code
 from gpusetup.monitoring.tables import metrics
+from tests.stored import stored
 from tools import counters
 
 if TYPE_CHECKING:
@@ -26,28 +27,7 @@ if TYPE_CHECKING:
 
 PROGRAM = host_code("programs").packed("gpu_monitoring", "gpu_textfile/look.py")
 HASH = "$2y$05$" + "a" * 53
-SYSTEMCTL = """#!/bin/sh
-# Units are files in $ROOT/units whose text is their state; what is done to them is noted.
-echo "$@" >>"$ROOT/did"
-case "$1" in
---version) echo "systemd $(cat "$ROOT/systemd" 2>/dev/null || echo 252) (252.39-1)" ;;
-cat) echo "ExecStart=/usr/bin/${2%.service} \\$ARGS" ;;
-enable) for unit; do :; done; echo active >"$ROOT/units/$unit"; echo "$unit" >>"$ROOT/enabled" ;;
-disable) for unit; do :; done; echo inactive >"$ROOT/units/$unit"; sed -i "/^$unit$/d" "$ROOT/enabled" ;;
-start) [ "$2" != gpusetup-gpu-textfile.service ] || [ -e "$ROOT/mute" ] || echo x >"$ROOT/textfiles/gpusetup-gpu.prom" ;;
-show)
-  shift
-  for unit; do
-    case "$unit" in --*) continue ;; esac
-    loaded=not-found active=inactive enabled=disabled
-    [ ! -e "$ROOT/units/$unit" ] && [ ! -e "$ROOT/etc/systemd/system/$unit" ] || loaded=loaded
-    [ ! -e "$ROOT/units/$unit" ] || active=$(cat "$ROOT/units/$unit")
-    grep -qx "$unit" "$ROOT/enabled" 2>/dev/null && enabled=enabled
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\nActiveEnterTimestampMonotonic=1\\n\\n' \\
-      "$unit" $loaded $active $enabled
-  done ;;
-esac
-"""
+SYSTEMCTL = stored("monitoring_systemctl.txt")
 
 
 @pytest.fixture(name="answering")

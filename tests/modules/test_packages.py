@@ -19,6 +19,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 from tests.modules.rpm_host import wish
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,33 +99,7 @@ class TestWishes:
         assert planning.resolve(Host(), [wish("other", "1")], optional=True) == []
 
 
-PLAN = """\
-Reading package lists...
-The following packages were automatically installed and are no longer required:
-   not-asked-for (1)
-The following additional packages will be installed:
-   libcuda1:i386 (1:580.1-1)
-Recommended packages:
-   | libterm-readline-perl-perl (1.0303-2.1)
-The following packages will be REMOVED:
-   other:i386* (2)
-   replaced*
-   xserver-old (1.5)
-The following NEW packages will be installed:
-   libcuda1:i386 (1:580.1-1)
-   nvidia-smi (580.1-1)
-The following held packages will be changed:
-   libnccl2 (2.29-1 => 2.28-1+cuda13)
-The following packages will be upgraded:
-   libcuda1 (535.1-1 => 580.1-1)
-The following packages will be DOWNGRADED:
-   libnccl2 (2.29-1 => 2.28-1+cuda13)
-1 upgraded, 2 newly installed, 1 downgraded, 3 to remove and 3 not upgraded.
-Need to get 1234 B of archives.
-After this operation, 95.7 MB of additional disk space will be used.
-'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1
-'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1
-"""
+PLAN = stored("packages_plan.txt")
 
 
 INSTALLED = "ii \tother\ti386\t2\nii \treplaced\tamd64\t4\nii \txserver-old\tall\t1.0\n"

@@ -13,51 +13,13 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DNF4 = """\
-Dependencies resolved.
-================================================================================
- Package                      Arch    Version                  Repository  Size
-================================================================================
-Installing:
- kmod-nvidia-open-dkms        x86_64  3:580.95.05-1.el9        cuda       8.0 M
- a-package-with-a-name-that-does-not-fit-into-its-column
-                              noarch  1.0-1                    cuda       1.0 k
-     replacing  kmod-nvidia-latest-dkms.x86_64 3:570.1-1.el9
-Upgrading:
- nvidia-modprobe              x86_64  3:580.95.05-1.el9        cuda        10 k
-Downgrading:
- libnccl                      x86_64  2.20-1+cuda12.4          cuda        10 M
-Removing dependent packages:
- nvidia-old                   x86_64  3:570.1-1.el9            @cuda       10 k
-
-Transaction Summary
-================================================================================
-Install  2 Packages
-Total download size: 18 M
-Installed size: 95 M
-Operation aborted.
-"""
-DNF5 = """\
-Package            Arch   Version            Repository      Size
-Installing:
- nvidia-open       x86_64 3:580.95.05-1.fc42 cuda         1.0 KiB
-   replacing nvidia-closed x86_64 3:570.1-1.fc42 <unknown> 1.0 KiB
- libcuda           i686   0:1-1              cuda         1.0 KiB
-Upgrading:
- nvidia-modprobe   x86_64 3:580.95.05-1.fc42 cuda        80.0 KiB
-   replacing nvidia-modprobe x86_64 3:570.1-1.fc42 cuda  80.0 KiB
-
-Transaction Summary:
- Installing:        2 packages
-
-Total size of inbound packages is 81 KiB. Need to download 5 KiB.
-After this operation, 3 MiB will be freed (install 81 KiB, remove 3 MiB).
-Operation aborted by the user.
-"""
+DNF4 = stored("packages_dnf_dnf4.txt")
+DNF5 = stored("packages_dnf_dnf5.txt")
 
 
 class TestDnf:

@@ -18,6 +18,7 @@ from ansible_collections.gpusetup.stack.plugins.plugin_utils import shared_code
 
 from bench import modules as sizes
 from gpusetup.content import collections_path, host_code
+from tests.stored import stored
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
@@ -169,20 +170,7 @@ def test_an_asynchronous_task_sends_the_module_whole():
     assert host.asked == [("gpu_small", {"a": 1}, True)]
 
 
-PLAY = """
-- hosts: all
-  gather_facts: false
-  tasks:
-    - gpusetup.stack.gpu_facts:
-        candidates: false
-    - gpusetup.stack.gpu_service:
-        names: [{wrong}]
-        host: {{state_dir: {state}}}
-      check_mode: true
-    - gpusetup.stack.gpu_mig:
-        layout: nonsense
-      ignore_errors: true
-"""
+PLAY = stored("shared_code_play.txt")
 
 
 def test_tasks_answer_the_same_with_kept_code_and_without(tmp_path):

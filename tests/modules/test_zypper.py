@@ -19,6 +19,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import lo
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import packages as probed
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
+from tests.stored import stored
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -68,19 +70,7 @@ PROBLEM = (
 </stream>
 """
 )
-FOUND = """<?xml version='1.0'?>
-<stream>
-<search-result version="0.0">
-<solvable-list>
-<solvable status="other-version" name="nvidia-driver" kind="package" edition="3:610.57.04-1" arch="x86_64" repository="cuda"/>
-<solvable status="installed" name="nvidia-driver" kind="package" edition="3:580.159.04-1" arch="x86_64" repository="cuda"/>
-<solvable status="installed" name="nvidia-driver" kind="package" edition="3:580.1-1" arch="x86_64" repository="(System Packages)"/>
-<solvable status="not-installed" name="nvidia-driver" kind="package" edition="3:580.159.04-1" arch="i586" repository="cuda"/>
-<solvable status="not-installed" name="nvidia-driver-libs" kind="srcpackage" edition="3:580.159.04-1" arch="noarch" repository="cuda"/>
-</solvable-list>
-</search-result>
-</stream>
-"""
+FOUND = stored("zypper_found.txt")
 UNSIGNED = """<?xml version='1.0'?>
 <stream>
 <message type="info">Looking for gpg key ID D3A2DAA0 in cache /var/cache/zypp/pubkeys.</message>
@@ -266,26 +256,7 @@ def test_how_far_it_is(line: str, told: tuple[str, int]) -> None:
     assert [(step, percent) for step, _text, percent in said] == [told]
 
 
-LOCKS = """
-type: package
-match_type: glob
-case_sensitive: on
-solvable_name: nvidia-modprobe
-
-
-type: package
-match_type: glob
-case_sensitive: on
-solvable_name: libnvidia-*
-
-type: patch
-solvable_name: libcuda
-
-repo: cuda
-solvable_name: dkms
-
-solvable_name: Persist
-"""
+LOCKS = stored("zypper_locks.txt")
 
 
 def test_locks_by_name_and_by_pattern(tmp_path: Path) -> None:

@@ -19,25 +19,12 @@ from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
 from gpusetup.errors import PreflightError
 from gpusetup.model.fleet import AuditWho
+from tests.stored import stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-RULES = """
-[[allow]]
-who = ["@ops"]
-
-[[allow]]
-who = ["alice"]
-commands = ["apply"]
-inventories = ["/srv/inventories/*"]
-groups = ["training", "lab"]
-
-[[allow]]
-who = ["*"]
-commands = ["apply"]
-inventories = ["localhost"]
-"""
+RULES = stored("policy_rules.txt")
 FLEET = Reach(inventory="/srv/inventories/fleet.ini", limit="training")
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpusetup.facts import probe
+from tests.stored import stored
 
 packages = probe.load("packages")
 sources = probe.load("sources")
@@ -232,44 +233,8 @@ def test_no_password_leaves_a_sources_file():
 
 # --- candidates ------------------------------------------------------------------------------------------------------
 
-POLICY = """\
-nvidia-driver-570-server:
-  Installed: (none)
-  Candidate: 580.95.05-0ubuntu0.24.04.1
-  Version table:
-     580.95.05-0ubuntu0.24.04.1 500
-        500 http://me:pw@archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages
-     570.172.08-0ubuntu0.24.04.1 500
-        500 http://archive.ubuntu.com/ubuntu noble/restricted amd64 Packages
-nvidia-open:
-  Installed: 580.95.05-1ubuntu1
-  Candidate: 580.95.05-1ubuntu1
-  Version table:
-     590.44.01-1ubuntu1 -1
-        500 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
- *** 580.95.05-1ubuntu1 1001
-       1001 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
-        100 /var/lib/dpkg/status
-virtual-thing:
-  Installed: (none)
-  Candidate: (none)
-  Version table:
-"""
-SHOW = """\
-Package: nvidia-driver-570-server
-Version: 580.95.05-0ubuntu0.24.04.1
-Section: oldlibs
-Size: 12345
-Depends: nvidia-driver-580-server, libc6
-Description-en: Transitional package for nvidia-driver-580-server
- more
-
-Package: nvidia-open
-Version: 580.95.05-1ubuntu1
-Size: 6789
-Depends: nvidia-driver-open (= 580.95.05-1ubuntu1)
-Description: NVIDIA driver, open modules
-"""
+POLICY = stored("probe_packages_policy.txt")
+SHOW = stored("probe_packages_show.txt")
 
 
 def apt(machine):

@@ -25,6 +25,7 @@ from gpusetup.supply.root import Beside
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
+from tests.stored import stored
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
 
 if TYPE_CHECKING:
@@ -36,23 +37,7 @@ if TYPE_CHECKING:
 REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
 KERNELS = ("5.14.0-1.el9", "5.14.0-2.el9")
 OLD, NEW = "3:570.1.01-1.el9", "3:580.2.01-1.el9"
-STREAM = """---
-document: modulemd
-version: 2
-data:
-  name: nvidia-driver
-  stream: '{stream}'
-  version: 1
-  context: '{stream}0000000'
-  arch: x86_64
-  summary: x
-  description: x
-  license: {{module: [MIT]}}
-  artifacts:
-    rpms:
-    - driver-{version}.x86_64
-...
-"""
+STREAM = stored("rpm_stream.txt")
 MODULES = STREAM.format(stream="570", version=OLD) + STREAM.format(stream="580", version=NEW)
 
 

@@ -22,26 +22,10 @@ import pytest
 from gpusetup.components.record import read_record
 from gpusetup.model.facts import HostFacts
 from gpusetup.verify.probe import probe_argv
+from tests.stored import stored
 from tests.unit.verify.verify_documents import FILES
 
-STAND_IN = """
-import json, os, signal, sys, time
-for line in sys.stdin:
-    request = json.loads(line)
-    do = request["do"]
-    mode = os.environ.get("STAND_IN", "")
-    if mode == "hang:" + do:
-        time.sleep(60)
-    if mode == "crash:" + do and not os.path.exists("crashed"):
-        open("crashed", "w").close()
-        sys.stderr.write("boom at 0x0\\n"); sys.stderr.flush()
-        os.kill(os.getpid(), signal.SIGSEGV)
-    answer = {"seconds": 0.0, "did": do, "pid": os.getpid()}
-    if do == "nccl_id":
-        answer["id"] = [1, 2, 3]
-    print("a library says hello")
-    print(json.dumps(answer), flush=True)
-"""
+STAND_IN = stored("verify_probe_stand_in.txt")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from gpusetup.model.stack import Stack
 from gpusetup.verify.checks.quick.gds_mode import modes_of
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import find
+from tests.stored import stored
 from tests.unit.verify.verify_documents import FILES, captured, results
 
 INBOX = GpuDirect(stack="inbox", memory="dma-buf")
@@ -263,21 +264,7 @@ def test_nccl_between_hosts_is_judged_by_the_links(
     assert text in found.text
 
 
-PERFTEST = """#!/bin/sh
-for word in "$@"; do
-  [ "$word" = --help ] && { echo "  --use_cuda=<cuda device id>  --use_cuda_dmabuf"; exit 0; }
-done
-last=$(eval echo \\${$#})
-if [ "$last" != 127.0.0.1 ]; then echo "$*" >>SERVED; exec sleep 30; fi
-case "$*" in *use_cuda*) gbits=91.20;; *) gbits=96.52;; esac
-case "$*" in *mlx5_1*) echo "Failed to modify QP 327 to RTR"; exit 1;; esac
-cat <<END
----------------------------------------------------------------------------------------
- #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 1048576    5000             0.00               $gbits              0.011506
----------------------------------------------------------------------------------------
-END
-"""
+PERFTEST = stored("verify_rdma_perftest.txt")
 
 
 def test_ib_write_bw_is_run_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
