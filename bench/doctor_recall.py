@@ -4,11 +4,12 @@
 
 A message counts as recognised when its cause, or one that its label allows `also`, is among the roots (or symptoms,
 when there is no root) that the doctor names; as wrong when the doctor names others and none of these. Messages without
-a cause count as wrong when any cause but a notice is named. --misses prints what went wrong, for a set that is made for
-tuning: on a held set it would spoil the measure.
+a cause count as wrong when any cause but a notice is named that their label does not allow. --misses prints what went
+wrong, for a set that is made for tuning: on a held set it would spoil the measure.
 
-Without --set it measures the two halves of the messages labelled without the catalogue: with the open one the patterns
-were mended, of the held one only the score is looked at. tests/fixtures/doctor/SCORES.md tells what each set is worth.
+Without --set it measures the halves of the two newest sets, labelled in words before the doctor saw them: with the open
+halves the patterns were mended, of the held ones only the score is looked at. tests/fixtures/doctor/SCORES.md tells
+what each set is worth.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from gpusetup.doctor.findings import diagnose_text  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
-HALVES = (FIXTURES / "labels_open.json", FIXTURES / "labels_held.json")
+HALVES = tuple(FIXTURES / f"{name}_{half}.json" for name in ("messages", "labels") for half in ("open", "held"))
 
 
 def measure(entries: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
@@ -42,8 +43,9 @@ def measure(entries: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
         counts["told"] += bool(named)
         if entry["cause"] is None:
             counts["harmless"] += 1
-            counts["false_alarm"] += bool(named)
-            outcome = "false alarm" if named else ""
+            alarm = bool(named) and right.isdisjoint(named)
+            counts["false_alarm"] += alarm
+            outcome = "false alarm" if alarm else ""
         else:
             first, hit = named[:1] != [] and named[0] in right, not right.isdisjoint(named)
             counts["messages"] += 1
@@ -64,7 +66,7 @@ def told(counts: dict[str, int]) -> None:
     right = counts["named"] + harmless - counts["false_alarm"]
     print(f"messages with a cause: {messages}; without: {harmless}")
     print(f"recall: {counts['named'] / messages:.1%} named ({counts['named']}), {counts['first'] / messages:.1%} first")
-    print(f"precision: {counts['named'] / counts['told']:.1%} of the answers name the cause")
+    print(f"precision: {1 - wrong / counts['told']:.1%} of the answers name the cause")
     print(f"right: {right / (messages + harmless):.1%}")
     print(f"wrong: {wrong / (messages + harmless):.1%} ({counts['wrong']} wrong, {counts['false_alarm']} false alarms)")
     print(f"nothing recognised: {counts['nothing']}")
