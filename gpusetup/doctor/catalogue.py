@@ -200,6 +200,8 @@ def _nvml(groups: Groups) -> str:
     if number := groups.get("nvml_number"):
         return _by_number("NVML").get(int(number), "nvml-error")
     told = groups["nvml"].rstrip(" .")
+    if told.startswith("ERROR_"):  # as NVIDIA's Go bindings word it
+        told = f"NVML_{told}"
     if told in _by_name():
         return _by_name()[told]
     # A text that the table does not know may be another pattern's.
