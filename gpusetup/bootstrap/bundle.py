@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gpusetup.model.platforms import OsRelease
 
-MANIFEST, SIGNATURE = "manifest.json", "manifest.json.asc"
-"""What a bundle holds, and by whose word; the signature is there where a bundle has packages."""
+MANIFEST, SIGNATURE, KEY = "manifest.json", "manifest.json.asc", "bundle.pub"
+"""What a bundle holds, by whose word, and that signer's key; the last two are there where a bundle has packages."""
 _ANEW = "make a bundle: gpusetup bundle --controller-only --out DIR"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 LONGEST_MANIFEST = 1 << 26

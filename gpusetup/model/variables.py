@@ -101,6 +101,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_python_requirements: Texts | UnsetType = UNSET
     gpu_python_path: str | UnsetType = UNSET
     gpu_python_find_links: str | UnsetType = UNSET
+    gpu_python_signers: Texts | UnsetType = UNSET
     gpu_python_interpreter: str | UnsetType = UNSET
     gpu_python_adopt: str | UnsetType = UNSET
     gpu_python_environments: tuple[RoleEnvironment, ...] | UnsetType = UNSET

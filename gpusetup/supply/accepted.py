@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
+from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, read_manifest
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import data_home
 from gpusetup.supply.signing import prove_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpusetup.model.bundle import Manifest
 
 
@@ -93,16 +91,12 @@ def prove(folder: Path, manifest_at: Path, manifest: Manifest, before: Before, a
         return ""
     for fingerprint in trusted[:-1]:
         try:
-            prove_signature(manifest_at, signature, _keys(folder), fingerprint)
+            prove_signature(manifest_at, signature, folder.glob(KEY), fingerprint)
         except BadInputError:
             continue
         return fingerprint
-    prove_signature(manifest_at, signature, _keys(folder), trusted[-1])
+    prove_signature(manifest_at, signature, folder.glob(KEY), trusted[-1])
     return trusted[-1].replace(" ", "").upper()
-
-
-def _keys(folder: Path) -> Iterator[Path]:
-    return (folder / "compute" / "cuda" / "repos").glob("*/*/*.pub")
 
 
 def _named(manifest: Manifest) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import msgspec
 
 from gpusetup import __version__
 from gpusetup.bootstrap.bundle import (
+    KEY,
     MANIFEST,
     SIGNATURE,
     controller_wheels,
@@ -112,6 +113,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
             own = {f"wheels/{path.name}": path for path in (new / "wheels").glob("*.whl")}
             digests |= {name: digest_of(path) for name, path in own.items()}
+            (new / KEY).write_bytes(signer.public())
             (new / _BILL).write_bytes(bill_of(new, systems, digests, own))
             whole = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
             manifest = numbered(whole, before)

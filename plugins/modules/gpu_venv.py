@@ -26,6 +26,12 @@ options:
     description: Folder of wheels to use instead of any index.
     type: str
     default: ""
+  signers:
+    description: Fingerprints of those who sign the bundle that O(find_links) belongs to; then every wheel must have
+      the digest that its signed manifest names.
+    type: list
+    elements: str
+    default: []
   installer:
     description:
       - What installs. V(best) is uv where root has one and pip is not configured for an index of its own, else pip;
@@ -124,6 +130,7 @@ def main() -> None:
             interpreter={"type": "str", "default": "/usr/bin/python3"},
             requirements={"type": "list", "elements": "str", "default": []},
             find_links={"type": "str", "default": ""},
+            signers={"type": "list", "elements": "str", "default": []},
             installer={"type": "str", "default": "pip", "choices": ["pip", "best"]},
             adopt={"type": "str", "default": ""},
             poll={"type": "int", "default": 10},

@@ -113,6 +113,13 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
         more = {"gpusetup_components": '["driver", "cupy"]', "gpusetup_driver": f"=={version}"}
         return lab_inventory([host], {**made[place or version], **more})
 
+    swapped = next((host.path(f"/srv/bundle-{OLDER}") / "python").glob("cupy*.whl"))
+    swapped.write_bytes((genuine := swapped.read_bytes()) + b"swapped")
+    refused = apply(tmp_path, wanted(OLDER), "--upgrade")
+    assert (refused.code, host_of(refused)["failure"]["reference"]) == (7, "GS-486"), refused.out
+    assert "DO NOT MATCH THE HASHES" in refused.out
+    swapped.write_bytes(genuine)
+
     for version in (OLDER, NEWER):
         if version == NEWER:
             fails_and_goes_back(host, version, tmp_path, wanted(version))

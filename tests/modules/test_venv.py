@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
+from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
+from gpusetup.model.bundle import BundledFile, Manifest
+from gpusetup.supply.signing import Signer, signer
 
-def wheel(folder: Path, name: str, version: str) -> None:
+
+def wheel(folder: Path, name: str, version: str, more: str = "") -> None:
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n{more}")
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         archive.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -73,6 +77,42 @@ def test_made_kept_moved_and_never_broken(run_module: Any, wanted: dict[str, Any
     failed, result = run_module(gpu_venv, requirements=["frame==1.0"], adopt=result["interpreter"], **wanted)
     assert failed
     assert "frame 1.0 (is 2.0)" in result["msg"]
+
+
+@pytest.mark.slow
+def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(
+    run_module: Any, wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    wheels = (tmp_path / "wheels").rename(tmp_path / "python")
+    wanted["find_links"] = f"{wheels}/"
+    owner, stranger = (signer("", tmp_path / name) for name in ("keys", "stranger"))
+    manifest = tmp_path / MANIFEST
+
+    def signed_by(whose: Signer) -> None:
+        digests = {f"python/{path.name}": digest_of(path) for path in wheels.iterdir()}
+        files = {name: BundledFile(sha256=digest, size=1) for name, digest in digests.items()}
+        write_manifest(manifest, Manifest(gpusetup="1", pip="", sets={}, files=files))
+        (tmp_path / KEY).write_bytes(whose.public())
+        whose.beside(manifest, tmp_path / SIGNATURE)
+
+    def ends_with(version: str, signers: tuple[str, ...] = (owner.fingerprint,)) -> str:
+        failed, result = finish(run_module, wanted, requirements=[f"frame=={version}"], signers=list(signers))
+        return result["gpu_failure"]["reference"] + " " + result["msg"] if failed else "made"
+
+    signed_by(stranger)
+    assert ends_with("1.0").startswith("GS-428"), "the key is a stranger's"
+    (tmp_path / KEY).write_bytes(owner.public())
+    assert ends_with("1.0").startswith("GS-428"), "the signature is a stranger's"
+    signed_by(owner)
+    assert ends_with("1.0") == "made"
+    wheel(wheels, "frame", "2.0", "swapped = True\n")
+    told = ends_with("2.0")
+    assert told.startswith("GS-486")
+    assert "DO NOT MATCH THE HASHES" in told
+    assert ends_with("2.0", ()) == "made", "nobody signs wheels that are of no bundle"
+    manifest.unlink()
+    wheel(wheels, "frame", "3.0")
+    assert ends_with("3.0").startswith("GS-428")
 
 
 def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from gpusetup.components.python.requirements import (
 from gpusetup.components.record import record_of
 from gpusetup.components.values import path, place
 from gpusetup.errors import BadInputError, NoStackError
+from gpusetup.model.package import UNPROVEN
 from gpusetup.model.plan import Action
 from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
 from gpusetup.model.settings import Environment, EnvironmentWish, RoleEnvironment
@@ -380,7 +381,26 @@ def _variables(_facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
             "gpu_python_interpreter": wanted.interpreter,
             "gpu_python_adopt": settings.python_adopt,
         }
-    return {**found, "gpu_python_find_links": settings.python_links or UNSET} if found else {}
+    if not found or not settings.python_links:
+        return found
+    return {
+        **found,
+        "gpu_python_find_links": settings.python_links,
+        "gpu_python_signers": _signers(settings) or UNSET,
+    }
+
+
+def _signers(settings: Settings) -> tuple[str, ...]:
+    """Return whose keys the packages of the bundle must have that these wheels are of; none: they are of no bundle."""
+    bundle = settings.python_links.rpartition("/python")[0]
+    places: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((settings.source,), settings.source_fingerprints)]
+    places += [(source.uris or (), (source.key or UNPROVEN).fingerprints or ()) for source in settings.extra_sources]
+    of_it = (
+        prints
+        for uris, prints in places
+        if any(f"{uri}/".removeprefix("file://").startswith(f"{bundle}/") for uri in uris)
+    )
+    return tuple(dict.fromkeys(text for prints in of_it for text in prints)) if bundle else ()
 
 
 def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:

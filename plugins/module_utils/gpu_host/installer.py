@@ -1,4 +1,5 @@
-"""What installs a requirements file into an environment: pip, or uv where root has one; and the lock that stays there.
+"""What installs a requirements file into an environment: pip, or uv where root has one; the wheels of a bundle, each
+with its signed digest; and the lock that stays there.
 
 The lock is PEP 751's `pylock.toml`: everything that was installed, with its SHA-256.
 """
@@ -7,16 +8,19 @@ import json
 import os
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from urllib.parse import quote
 
 from ..gpu_probe.environment import changeable
-from . import files, process
+from . import fetch, files, openpgp, process
+from .failure import HostFailure
 
 LOCK = "pylock.toml"
 _REQUIREMENTS = "requirements.txt"
 _REPORT = "report.json"
 _UV = ("/usr/local/bin/uv", "/usr/bin/uv", "/opt/uv/bin/uv", "/root/.local/bin/uv")
-_UV_LOCKS = (0, 7)
+_UV_LOCKS, _UV_PAGES = (0, 7), (0, 13)
 _PIP_REPORTS = (22, 2)
+_FOLDER, _MANIFEST, _KEY = "python", "manifest.json", "bundle.pub"
 _OF_PIP_ALONE = re.compile(
     r"^(?:global|install|:env:)\.(?:index-url|extra-index-url|find-links|no-index|trusted-host)="
 )
@@ -29,14 +33,16 @@ class Installer(NamedTuple):
     locks: bool
 
 
-def choose(wish: str, python: str, env: Dict[str, str], places: Iterable[str] = ()) -> Installer:
-    """Return what installs: uv only where nobody else can change it, and where pip has no index of its own."""
+def choose(wish: str, python: str, env: Dict[str, str], places: Iterable[str] = (), *, page: bool = False) -> Installer:
+    """Return what installs: uv only where nobody else can change it, where pip has no index of its own, and where it
+    reads a page of links.
+    """
     if wish == "pip":
         return Installer("", False)
     found = next((path for path in (*places, *_UV) if os.access(path, os.X_OK)), "")
     root = os.geteuid() == 0
     usable = found and not (root and changeable(found)) and not _configured(python, env)
-    if usable and _version([found, "--version"], env) >= _UV_LOCKS:
+    if usable and _version([found, "--version"], env) >= (_UV_PAGES if page else _UV_LOCKS):
         return Installer(found, True)
     return Installer("", _version([python, "-m", "pip", "--version"], env) >= _PIP_REPORTS)
 
@@ -51,6 +57,53 @@ def _version(argv: List[str], env: Dict[str, str]) -> Any:
     code, text, _error = process.output(argv, env, 60)
     found = re.search(r"(\d+)\.(\d+)", text) if not code else None
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
+
+def page_of(request: Dict[str, Any], folder: str, env: Dict[str, str]) -> str:
+    """Return a page of links to a bundle's wheels, with the digests of the manifest that one of its signers signed: pip
+    and uv refuse a wheel that somebody swapped. Wheels that nobody signs are taken as they are.
+    """
+    links: str = request["find_links"]
+    prints = request.get("signers") or []
+    if not prints:
+        return links
+    root = links.rstrip("/")[: -len("/" + _FOLDER)]
+    raw = {name: _part(root, name, request["network"]) for name in (_MANIFEST, _MANIFEST + ".asc", _KEY)}
+    at = {name: os.path.join(folder, name) for name in raw}
+    try:
+        if set(openpgp.fingerprints(raw[_KEY])) - set(prints):
+            raise _swapped(root, "its key is not one of " + ", ".join(prints))
+        raw[_KEY] = openpgp.binary(raw[_KEY])
+    except openpgp.BadKey as error:
+        raise _swapped(root, f"its key cannot be read: {error}") from error
+    for name, content in raw.items():
+        files.write_atomically(at[name], content, 0o600)
+    good, said = openpgp.proven(at[_KEY], at[_MANIFEST + ".asc"], at[_MANIFEST], env)
+    if not good:
+        raise _swapped(root, said)
+    wheels = [
+        (name, digest["sha256"])
+        for name, digest in json.loads(raw[_MANIFEST])["files"].items()
+        if os.path.dirname(name) == _FOLDER and name.endswith(".whl")
+    ]
+    start = root if "://" in root else "file://" + quote(root)
+    rows = [
+        f'<a href="{start}/{quote(name)}#sha256={digest}">{name[len(_FOLDER) + 1 :]}</a>' for name, digest in wheels
+    ]
+    page = os.path.join(folder, "wheels.html")
+    files.write_atomically(page, "\n".join(["<!DOCTYPE html>", *rows]), 0o600)
+    return page
+
+
+def _part(root: str, name: str, network: Dict[str, Any]) -> bytes:
+    raw = fetch.fetch(f"{root}/{name}", network) if "://" in root else files.read_bytes(os.path.join(root, name))
+    if raw is None:
+        raise _swapped(root, f"it has no {name}")
+    return raw
+
+
+def _swapped(root: str, why: str) -> HostFailure:
+    return HostFailure("GS-428", "nothing proves the wheels of the bundle", root, why)
 
 
 def compiling(uv: str, python: str, wanted: str, lock: str, *more: str) -> List[str]:

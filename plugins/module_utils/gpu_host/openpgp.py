@@ -1,15 +1,18 @@
 """Read OpenPGP public key files without gpg: which primary keys are in them, by full fingerprint (RFC 4880, RFC
-9580).
+9580); and compare a signature with a key, by what package managers bring for it.
 """
 
 import base64
 import hashlib
 import re
 import struct
-from typing import Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from . import process
 
 _ARMOR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6
+_PROVERS = ("gpgv", "gpgv2", "sqv")
 
 
 class BadKey(ValueError):  # noqa: N818 - it is the key that is bad
@@ -117,3 +120,12 @@ def _old_length(raw: bytes, at: int, kind: int) -> Tuple[Optional[int], int]:
     if len(piece) != size:
         return None, at
     return int.from_bytes(piece, "big"), at + size
+
+
+def proven(keyring: str, signature: str, path: str, env: Dict[str, str]) -> Tuple[Optional[bool], str]:
+    """Return whether a key of a binary keyring signed a file, and what the program says; None: no program can say."""
+    program = next((name for name in _PROVERS if process.which(name, env)), None)
+    if program is None:
+        return None, "none of {} is installed".format(", ".join(_PROVERS))
+    code, _text, error = process.output([program, "--keyring", keyring, signature, path], env)
+    return not code, " ".join(error.split())[-300:]

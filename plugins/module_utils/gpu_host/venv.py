@@ -166,8 +166,10 @@ class Environment:
             # Gigabytes are unpacked on the way: not in /tmp, which is memory on many systems.
             self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
             os.mkdir(self.env["TMPDIR"], 0o700)
-            chosen = installer.choose(self.request.get("installer") or "pip", python, self.env)
-            for argv in installer.steps(chosen, python, self.folder, self.request):
+            links = installer.page_of(self.request, self.env["TMPDIR"], self.env)
+            page = links != self.request["find_links"]
+            chosen = installer.choose(self.request.get("installer") or "pip", python, self.env, page=page)
+            for argv in installer.steps(chosen, python, self.folder, dict(self.request, find_links=links)):
                 self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
             lacking = compare(python, pins(self.request["requirements"]), self.env)
             if lacking:

@@ -136,14 +136,14 @@ class Zypper(Rpm):
     def _unproven(self, source: Dict[str, str]) -> List[str]:
         """Return why the list of a repository of ours is not proven by its key."""
         index = os.path.join(self.looking, "cache/raw", source["name"], "repodata/repomd.xml")
-        program = next((name for name in ("gpgv", "gpgv2") if process.which(name, self.env)), None)
-        if program is None or not source["signed"] or not os.path.exists(index):
+        if not source["signed"] or not os.path.exists(index):
             return []  # zypper proves it again, before anything is installed
         keyring = os.path.join(self.looking, source["name"] + ".keyring")
         files.write_atomically(keyring, openpgp.binary(files.read_bytes(source["key"]) or b""), 0o600)
-        code, _text, error = process.output([program, "--keyring", keyring, index + ".asc", index], self.env)
-        said = " ".join(error.split())[-300:]
-        return [f"Error: {source['name']}: the signature of its list is not by its key: {said}"] if code else []
+        good, said = openpgp.proven(keyring, index + ".asc", index, self.env)
+        return (
+            [f"Error: {source['name']}: the signature of its list is not by its key: {said}"] if good is False else []
+        )
 
     def words(self, wishes: Iterable[Wish]) -> List[str]:
         """Return wishes as zypper's own words: the whole version, or it finds none where there is an epoch."""
