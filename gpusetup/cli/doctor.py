@@ -1,9 +1,10 @@
 """Find the cause and the fix for an error message, a log or a sick host; changes nothing.
 
 With a message in quotes, or --text FILE, it explains the message. Without one it checks this machine (or --root DIR,
-or every host of INVENTORY), stops at the first cause and lists what it ruled out. Exit code 0: answered (a message's
-cause, a harmless message, another software's trouble, or a healthy host); 8: a host is sick; 3: not recognised. With
---apply also 9: only shown, or a reboot is pending; 5: refused; 7: failed part-way.
+or every host of INVENTORY), stops at the first cause and lists what it ruled out. With a project's pyproject.toml,
+uv.lock, requirements.txt or environment.yml it checks whether that fits this machine with its driver; 4: no. Exit code
+0: answered (a message's cause, a harmless message, another software's trouble, or a healthy host); 8: a host is sick;
+3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5: refused; 7: failed part-way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_apply, options, output, streams
+from gpusetup.cli.requests import is_project
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit, gravest
@@ -60,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Find the cause."""
     asked, inventory = _asked(arguments)
+    project = inventory if inventory is not None and is_project(inventory) else None
+    inventory = None if project else inventory
     arguments.inventory = inventory  # one name, as every command that opens a session has it
     chosen = [
         name
@@ -68,6 +72,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             ("--text", arguments.text is not None),
             ("--root", arguments.root is not None),
             ("an inventory", inventory),
+            ("a project", project),
             ("--watch", arguments.watch),
             ("--explain", arguments.explain is not None),
         )
@@ -80,7 +85,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             path="--probe",
             hint="run it on the machine itself: gpusetup doctor --probe",
         )
-    if len(chosen) > 1:
+    if len(chosen) > 1 and not (project and chosen == ["--root", "a project"]):
         raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together", hint="use only one of them")
     if arguments.bundle and chosen and not arguments.root:
         raise BadInputError(
@@ -103,6 +108,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _explain(arguments)
     if asked or arguments.text is not None:
         return _message(arguments, asked)
+    if project:
+        return _project(arguments, project)
     if arguments.watch:
         return _watch(as_json=arguments.format == "json")
     code = _machines(arguments, inventory)
@@ -121,7 +128,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
             "GS-602", "the message is empty", hint="without a message, the doctor examines this machine"
         )
     if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
-        if given.endswith(_LOGS) and arguments.text is None:
+        if given.endswith(_LOGS) and arguments.text is None and not is_project(given):
             arguments.text = given
             return "", None
         return "", given
@@ -276,6 +283,37 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     if arguments.bundle:
         _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], hosts[LOCAL_NAME])
     return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in hosts.values())])
+
+
+def _project(arguments: argparse.Namespace, path: str) -> Exit:
+    """Say which stack of this machine, with its driver, fits a project; no stack is an error with the reasons."""
+    from argparse import Namespace
+
+    from gpusetup.cli.requests import about_host, request_of, take_project
+    from gpusetup.cli.resolve import stack_text
+    from gpusetup.components.base import working_driver
+    from gpusetup.errors import PreflightError
+    from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.plan.preflight import NO_GPU
+    from gpusetup.resolve.api import resolve
+
+    matrix, host = load_matrix(), _look(arguments.root).facts
+    if not host.gpus and not host.virtualisation.wsl:
+        raise PreflightError(
+            "GS-607", f"{path} cannot be compared with this machine: {NO_GPU}", path=path,
+            hint=f"name a machine: gpusetup resolve --from {path} --gpu h100 --driver 580.95.05",
+        )  # fmt: skip
+    empty: dict[str, object] = dict.fromkeys(("os", "arch", "driver", "python"))
+    empty |= dict.fromkeys(("allow_builds", "native", "forward"), False)
+    wanted = Namespace(requirements=[], gpu=[], facts=path, **empty)
+    take_project(wanted, matrix)
+    wanted.gpu, wanted.os, wanted.arch, wanted.driver = [], None, None, working_driver(host)
+    resolution = resolve(about_host(host, request_of(wanted, matrix), matrix), matrix)
+    text = output.json_text(resolution) if arguments.format == "json" else stack_text(resolution, matrix, "text")
+    output.write_answer(text, arguments.out)
+    for warning in resolution.warnings:
+        output.warn(warning)
+    return Exit.DONE
 
 
 def _lookup() -> Lookup:

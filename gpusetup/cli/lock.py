@@ -45,11 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Resolve and print."""
-    from gpusetup.cli.requests import request_of
+    from gpusetup.cli.requests import request_of, take_project
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.plan.lock import lock_of
     from gpusetup.resolve.api import resolve
 
+    matrix = load_matrix()
+    take_project(arguments, matrix)
     if arguments.facts is not None:
         raise BadInputError(
             "GS-343", "a lock needs a request, not facts", path="--from", hint="use gpusetup plan for hosts"
@@ -59,7 +61,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise options.not_together(shape, "--format text", f"it writes {kind}")
     if arguments.source != "nvidia" and not arguments.vars:
         raise options.not_together("lock without --vars", "--source", "a lock names versions, not where they come from")
-    matrix = load_matrix()
     request = request_of(arguments, matrix)
     if arguments.vars and arguments.source == "distro":
         from msgspec.structs import replace

@@ -64,7 +64,12 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--arch", type=arch_name, choices=ARCHES, help="CPU architecture")
     group.add_argument("--driver", metavar="VERSION", help="the installed driver; it is kept")
     group.add_argument("--python", metavar="X.Y", help="for this Python; the same as python==X.Y")
-    group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as written by `gpusetup facts`")
+    group.add_argument(
+        "--from",
+        dest="facts",
+        metavar="FILE",
+        help="facts of hosts, or a project's uv.lock, pyproject.toml, requirements.txt, …",
+    )
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
     rules.add_argument(

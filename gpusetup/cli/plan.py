@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     elif arguments.format == "html":
         from datetime import datetime, timezone
 
-        from gpusetup.cli.plan_html import plan_html
+        from gpusetup.cli.html_pages import plan_html
 
         text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from gpusetup.rollout.options import Wishes
 
 _OLD_AFTER_DAYS = 90
+_PROJECTS = re.compile(
+    r"(.*/)?(pyproject|pylock[^/]*)\.toml|.*\.lock|.*(requirements|constraints)[^/]*(/[^/]*)?\.(txt|in)"
+    r"|.*environment[^/]*\.ya?ml"
+)
 
 
 def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
@@ -42,8 +47,22 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     return request
 
 
+def is_project(name: str) -> bool:
+    """Tell a project's file from an inventory, a log or facts, by its name."""
+    return _PROJECTS.fullmatch("/".join(name.rsplit("/", 2)[-2:])) is not None
+
+
+def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
+    """Replace a project's file behind `--from` by what it asks for."""
+    if arguments.facts is not None and is_project(arguments.facts):
+        from gpusetup.cli import project
+
+        project.take_project(arguments, matrix)
+
+
 def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
-    """Return the request; with `--from` it is about the host, or the hosts of one kind, in that file."""
+    """Return the request; with `--from` it is about the project, the host, or the hosts of one kind, in that file."""
+    take_project(arguments, matrix)
     request = request_of(arguments, matrix)
     if arguments.facts is None:
         return request

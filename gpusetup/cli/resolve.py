@@ -5,6 +5,7 @@ examples:
   gpusetup resolve 'torch==2.6.*' --gpu v100
   gpusetup resolve torch cupy --gpu h200 --os ubuntu24.04 --lock stack.lock.json
   gpusetup resolve torch --gpu h100 --install docker > Dockerfile
+  gpusetup resolve --from uv.lock --gpu h100 --driver 570.86.15     do a project's pins fit a machine?
   gpusetup facts inventory.ini --format json --out facts.json && gpusetup resolve --from facts.json
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.cli.install_text import WAYS, copied, ending
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, table, warn, write_answer
-from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of
+from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import matrix as load_matrix
 
@@ -45,12 +46,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Resolve and print."""
     from gpusetup.cli.newer import resolve
 
+    matrix = load_matrix()
+    take_project(arguments, matrix)
     if arguments.install is not None and (arguments.format != "text" or arguments.facts is not None):
         other = f"--format {arguments.format}" if arguments.format != "text" else "--from"
         raise not_together("--install", other, "it prints lines to copy for one stack; JSON has them all as `install`")
     if arguments.lock is not None and arguments.facts is not None:
         raise not_together("--lock", "--from", "a lock is of one stack, and facts may need several")
-    matrix = load_matrix()
     if arguments.facts is not None:
         return _run_classes(arguments, matrix)
     resolution = resolve(request_of(arguments, matrix), matrix, newer=arguments.newer)

@@ -72,10 +72,11 @@ def _file_level(inventory: str | None) -> dict[str, Any]:
     path = (place if place.is_dir() else place.parent) / FILE_NAME
     if not path.is_file():
         return {}
-    return read_level(_toml(path), str(path))
+    return read_level(read_toml(path), str(path))
 
 
-def _toml(path: Path) -> Mapping[str, Any]:
+def read_toml(path: Path) -> Mapping[str, Any]:
+    """Read a file of settings."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

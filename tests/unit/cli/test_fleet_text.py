@@ -5,9 +5,8 @@ from datetime import datetime, timezone
 
 from msgspec.structs import replace
 
-from gpusetup.cli.apply_html import applied_html
 from gpusetup.cli.apply_text import applied_text
-from gpusetup.cli.plan_html import plan_html
+from gpusetup.cli.html_pages import applied_html, plan_html
 from gpusetup.cli.plan_text import plan_text, rows_of
 from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track

@@ -1,4 +1,7 @@
-"""What apply did as one HTML page: a report in which each host has its state, what was done to it and its checks."""
+"""A plan, and what apply did, each as one HTML page.
+
+Hosts with equal plans are told once; of apply each host has its state, what was done to it and its checks.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,29 @@ from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli.apply_text import WORDS
-from gpusetup.cli.plan_text import stack_line
-from gpusetup.drive.causes import counted
+from gpusetup.cli.plan_text import download_text, groups_of, size_text, stack_line, summary, told_of
+from gpusetup.components import judge
+from gpusetup.drive.causes import counted, in_short
 from gpusetup.report.html import to_html
 from gpusetup.report.model import HostReport, Report, Row
-from gpusetup.report.page import stamp
+from gpusetup.report.page import page, stamp
+from gpusetup.report.topology import picture, topology_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from gpusetup.cli.plan_text import Row as Batch
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import HostPlan, Plan
     from gpusetup.model.run import Applied, HostOutcome
     from gpusetup.model.verdict import Verdict
 
+_COLOURS = {"change": "warn", "unchanged": "pass", "nothing-to-do": "skip"}
+_STATES = {
+    "change": "changes", "unchanged": "stays", "nothing-to-do": "nothing to do", "refused": "refused",
+    "unreachable": "no answer", "failed": "failed",
+}  # fmt: skip
 _TONES: dict[str, Verdict] = {
     "done": "pass", "unchanged": "pass", "nothing-to-do": "skip", "pending-reboot": "warn", "postponed": "warn",
     "not-started": "skip",
@@ -28,6 +41,34 @@ _SHORT = {
     "verify-failed": "verification FAILED", "unreachable": "no answer",
 }  # fmt: skip
 """Where the sentence is too long for a label; what follows says the rest."""
+
+
+def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Batch] = ()) -> str:
+    """Return the page."""
+    return page(
+        "plan",
+        title=f"Plan for {counted(len(plan.hosts), 'host')}",
+        made=stamp(made),
+        told=["nothing was changed"],
+        summary=summary(plan),
+        batches=batches,
+        groups=[(names, told_of(names, plan)) for names, _ in groups_of(plan)],
+        words=_STATES,
+        colours={state: _COLOURS.get(state, "fail") for state in _STATES},
+        short=in_short,
+        size=size_text,
+        download=download_text,
+        stack=_stack,
+        picture=lambda name: _picture(facts.get(name)),
+    )
+
+
+def _picture(host: HostFacts | None) -> str:
+    return picture(topology_of(judge.probed(host))) if host is not None else ""
+
+
+def _stack(host: HostPlan) -> str:
+    return stack_line(host.stack) if host.stack is not None else ""
 
 
 def applied_html(applied: Applied, made: datetime) -> str:

@@ -1,0 +1,256 @@
+"""What a project asks for: the pins in its files, and what `[tool.gpusetup]` of its pyproject.toml says."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from packaging.markers import InvalidMarker, Marker
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.bootstrap.wheels import target_environment
+from gpusetup.cli.grammar import near
+from gpusetup.cli.options import ARCHES
+from gpusetup.cli.output import warn
+from gpusetup.components.values import choice, texts, wrong, yes
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import PACKAGES
+from gpusetup.plan.settings import read_level
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.rollout.wishes import read_toml
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.matrix.load import Matrix
+
+PYPROJECT = "pyproject.toml"
+_FRAMEWORKS = ("torch", "tensorflow", "jax")
+_CUPY = re.compile(r"cupy(?:-cuda(\d+)x)?")
+_INDEX = re.compile(r"download\.pytorch\.org/whl/(?:\w+/)?(cu\d+|cpu)\b")
+_CONDA = re.compile(r"(?:[^\s:]+::)?([\w.-]+)\s*(={0,2}[\d.*]+|[<>!~]\S*)?(?:=.*)?")
+_OF_CONDA = {
+    "pytorch": "torch", "pytorch-gpu": "torch", "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow",
+    "jax": "jax", "cupy": "cupy", "cuda-version": "cuda", "cudatoolkit": "cuda", "cuda-toolkit": "cuda",
+    "pytorch-cuda": "cu", "python": "python",
+}  # fmt: skip
+
+
+def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
+    """Replace the project's file behind `--from` by what it asks for; what the command line says of the same wins."""
+    path, arguments.facts = Path(arguments.facts), None
+    level = _take_machine(arguments, path.with_name(PYPROJECT), required=path.name == PYPROJECT)
+    said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
+    named = level.get("versions", {})
+    wishes = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix).wishes()
+    found = parse_requirements([*wishes, *(str(wish) for wish in named.values() if wish), *level.get("components", ())])
+    without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
+    kept = [str(wish) for wish in found if wish.component not in without]
+    if not {text for text in (*kept, *map(str, said)) if not text.startswith("python")}:
+        raise BadInputError(
+            "GS-132", f"{path} names no package that uses a GPU", path=str(path),
+            hint='name one in pyproject.toml: [tool.gpusetup], then torch = "2.9.*"',
+        )  # fmt: skip
+    arguments.requirements = [*arguments.requirements, *kept]
+
+
+def _take_machine(arguments: argparse.Namespace, path: Path, *, required: bool) -> dict[str, Any]:
+    """Take what `[tool.gpusetup]` says of the machine into the arguments; return what it says of versions."""
+    tools = read_toml(path).get("tool", {}) if required or path.is_file() else {}
+    table = tools.get("gpusetup", {}) if isinstance(tools, dict) else {}
+    where = f"{path} [tool.gpusetup]"
+    if not isinstance(table, dict):
+        raise wrong(where, table, 'a table: [tool.gpusetup], then torch = "2.9.*"')
+    for name in table.keys() & _MACHINE.keys():
+        kind, read = _MACHINE[name]
+        value = read(table[name], f"{where}: {name}")
+        setattr(arguments, kind, getattr(arguments, kind) or value)
+    level = read_level({name: value for name, value in table.items() if name not in _MACHINE}, where)
+    for name in level.keys() - {"versions", "components", "native", "forward"}:
+        close = near(name, _MACHINE)
+        raise BadInputError(
+            "GS-311", f"{where}: {name} is a setting of hosts, not of a project", path=f"{where}: {name}",
+            hint=f"did you mean {close}?" if close else "move it to gpusetup.toml beside the inventory",
+        )  # fmt: skip
+    for name in ("native", "forward"):
+        setattr(arguments, name, getattr(arguments, name) or level.get(name, False))
+    return level
+
+
+def _word(value: Any, label: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise wrong(label, value, 'it in quotes: "ubuntu24.04"')
+    return value
+
+
+def _names(value: Any, label: str) -> list[str]:
+    return [value] if isinstance(value, str) else list(texts(value, label))
+
+
+_MACHINE = {
+    "gpu": ("gpu", _names),
+    "os": ("os", _word),
+    "arch": ("arch", choice(*ARCHES)),
+    "installed_driver": ("driver", _word),
+    "allow_builds": ("allow_builds", yes),
+}
+"""What `[tool.gpusetup]` says beside versions: the argument that it is, and how it is read."""
+
+
+class _Pins:
+    """What one project's file asks for, in the words of the command line."""
+
+    def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix) -> None:
+        self.path, self.arch, self.python, self.matrix = path, arch, python, matrix
+        self.seen: set[Path] = set()
+
+    def wishes(self) -> Iterator[str]:
+        """Yield every wish."""
+        if self.path.suffix in {".yml", ".yaml"}:
+            return self._conda()
+        if self.path.suffix not in {".toml", ".lock"}:
+            text = self._text(self.path)
+            return self._pip(self._lines(self.path), text)
+        document = read_toml(self.path)
+        locked = document.get("package") or document.get("packages")
+        if locked is not None:
+            return chain(self._python(document.get("requires-python")), self._locked(locked))
+        project = document.get("project")
+        listed = project if isinstance(project, dict) else {}
+        text = self._text(self.path)
+        return chain(self._python(listed.get("requires-python")), self._pip(_strings(listed.get("dependencies")), text))
+
+    def _text(self, path: Path) -> str:
+        try:
+            return path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+            raise BadInputError(
+                "GS-131", f"cannot read {path}: {reason}", path=str(path), hint="give the file that pins the packages"
+            ) from error
+
+    def _python(self, range_: Any) -> Iterator[str]:
+        """Take the project's Pythons: markers are judged by the oldest of them."""
+        try:
+            wanted = SpecifierSet(range_ if isinstance(range_, str) else "")
+        except InvalidSpecifier:
+            return
+        self.python = self.python or next((f"3.{n}" for n in range(9, 40) if f"3.{n}.99" in wanted), None)
+        if wanted:
+            yield f"python{wanted}"
+
+    def _applies(self, *markers: Any) -> bool:
+        """Tell whether one of the markers holds on the machine, or there is none."""
+        environment = target_environment(self.python or "3.12", self.arch)
+        told = [marker for marker in markers if isinstance(marker, str) and marker]
+        try:
+            return not told or any(Marker(marker).evaluate(environment) for marker in told)
+        except InvalidMarker:
+            return True
+
+    def _lines(self, path: Path) -> Iterator[str]:
+        """Yield the requirements of a file and of those that it includes."""
+        if path.resolve() in self.seen:
+            return
+        self.seen.add(path.resolve())
+        for line in re.sub(r"\\\r?\n", " ", self._text(path)).splitlines():
+            words = re.sub(r"(^|\s)#.*", "", line).strip()
+            if include := re.fullmatch(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", words):
+                yield from self._lines(path.parent / include[1])
+            elif words and not words.startswith("-"):
+                yield re.split(r"\s--", words)[0]
+
+    def _pip(self, lines: Iterable[str], text: str) -> Iterator[str]:
+        """Yield wishes for lines of requirements; `text` is where they stand, with the indexes."""
+        builds = {*_INDEX.findall(text)}
+        for line in lines:
+            try:
+                told = Requirement(line)
+                version = str(parse_wheel_filename(unquote(told.url).rpartition("/")[2])[1]) if told.url else ""
+            except (InvalidRequirement, InvalidWheelFilename):
+                continue  # a path, a repository: whatever it is, it names no release
+            if self._applies(str(told.marker) if told.marker else None):
+                exact = re.fullmatch(r"==([^*,]+)", str(told.specifier))
+                version = version or (exact[1] if exact else "")
+                build = next(iter(builds)) if len(builds) == 1 else None if builds else "index"
+                yield from self._wish(told.name, f"=={version}" if version else str(told.specifier), version, build)
+
+    def _locked(self, packages: Any) -> Iterator[str]:
+        """Yield wishes for the packages of uv.lock, pylock.toml or poetry.lock that the machine gets."""
+        found: dict[str, set[str]] = {}
+        for item in packages if isinstance(packages, list) else ():
+            name, version = (item.get(key) for key in ("name", "version")) if isinstance(item, dict) else ("", "")
+            if not (isinstance(name, str) and isinstance(version, str)):
+                continue
+            if self._applies(*_strings(item.get("resolution-markers")), item.get("marker"), item.get("markers")):
+                found.setdefault(name, set()).add(version)
+        for name, versions in found.items():
+            wishes = [[*self._wish(name, f"=={version}", version, "index")] for version in sorted(versions)]
+            if len(wishes) > 1 and wishes[0]:
+                raise BadInputError(
+                    "GS-131", f"{self.path} locks {name} more than once for one machine: {', '.join(sorted(versions))}",
+                    path=str(self.path), hint=f"say which: gpusetup resolve {wishes[-1][0]} --from {self.path}",
+                )  # fmt: skip
+            yield from wishes[0]
+
+    def _conda(self) -> Iterator[str]:
+        import yaml
+
+        try:
+            document = yaml.safe_load(self._text(self.path))
+        except yaml.YAMLError as error:
+            raise BadInputError(
+                "GS-131", f"{self.path} is not valid YAML: {' '.join(str(error).split())}", path=str(self.path),
+                hint="check it with: conda env create --dry-run --file " + self.path.name,
+            ) from error  # fmt: skip
+        listed = document.get("dependencies") if isinstance(document, dict) else None
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict):
+                lines = _strings(item.get("pip"))
+                yield from self._pip(lines, "\n".join(lines))
+            elif (match := _CONDA.fullmatch(str(item))) and (component := _OF_CONDA.get(match[1].lower())):
+                number = (match[2] or "").lstrip("=")
+                yield "cu" + number.replace(".", "") if component == "cu" else component + (match[2] or "")
+
+    def _wish(self, name: str, specifier: str, version: str, build: str | None) -> Iterator[str]:
+        """Yield what one package of the Python index asks for; `build` is the index that it comes from."""
+        name = canonicalize_name(name)
+        if cupy := _CUPY.fullmatch(name):
+            yield f"cupy{specifier}"
+            yield from (f"cuda=={major}.*" for major in cupy.groups() if major)
+        elif name in _FRAMEWORKS:
+            usual = self._usual(version) if build == "index" else build
+            plain = name == "torch" and "+" not in version and usual and (version or usual != "cpu")
+            plus = f"+{usual}" if plain else ""
+            yield name + specifier + plus
+        elif name in PACKAGES:
+            public = specifier.partition("+")[0]
+            if self._known(name, public):
+                yield name + public
+            else:
+                warn(f"the matrix has no {name}{public}: it is left out of the question")
+
+    def _usual(self, version: str) -> str:
+        """Return the build of a torch release that the package index has."""
+        torch = self.matrix.torch
+        if self.arch == ARCHES[0]:
+            return next((one.variant for one in torch.builds if one.version == version and one.default), "")
+        return next((one.aarch64_default for one in torch.releases if one.version == version), "")
+
+    def _known(self, name: str, specifier: str) -> bool:
+        try:
+            wanted = SpecifierSet(specifier)
+            return any(Version(one.version) in wanted for one in self.matrix.package(name).releases)
+        except (InvalidSpecifier, InvalidVersion):
+            return True
+
+
+def _strings(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

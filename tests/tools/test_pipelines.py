@@ -1,0 +1,89 @@
+"""The GitHub Action and the pre-commit hook, run as GitHub's runner and pre-commit run them. They install gpusetup from here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+FITS = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.1"]\n[tool.gpusetup]\ngpu = ["h100"]\n'
+FITS_NOT = FITS + 'installed_driver = "470.82.01"\n'
+
+
+def stepped(step: Mapping[str, str], inputs: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run one step of the action as the runner does: bash, with the inputs in its environment."""
+    values = {name: one["default"] for name, one in ACTION["inputs"].items()} | dict(inputs)
+    told = {
+        name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda one: values[one[1]], text)
+        for name, text in step["env"].items()
+    }
+    places = {name: str(folder / name.lower()) for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, **told, **places, "RUNNER_TEMP": str(folder), "GITHUB_ACTION_PATH": str(ROOT), "PATH": path}
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    return subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
+
+
+def test_every_input_reaches_a_step() -> None:
+    used = {name for step in ACTION["runs"]["steps"] for name in re.findall(r"inputs\.(\w+)", str(step["env"]))}
+    assert used == set(ACTION["inputs"])
+
+
+@pytest.mark.long
+def test_the_action_installs_the_gpusetup_that_it_is(tmp_path: Path) -> None:
+    done = stepped(ACTION["runs"]["steps"][0], {}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    program = Path((tmp_path / "github_path").read_text().strip()) / "gpusetup"
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout.startswith("gpusetup ")
+
+
+@pytest.mark.parametrize(
+    ("project", "inputs", "code", "said"),
+    [
+        (FITS, {}, 0, ["the GPUs of pyproject.toml: pyproject.toml fits", "| torch | 2.9.1+cu128 |"]),
+        (FITS_NOT, {}, 4, ["does not fit", "driver 470.82.01 is installed and stays"]),
+        (FITS, {"gpu": "h100\nrtx 4090", "driver": "580.95.05\n470.82.01", "os": "ubuntu24.04", "python": "3.12"}, 4,
+         ["### h100, driver 580.95.05: pyproject.toml fits", "### rtx 4090, driver 470.82.01: pyproject.toml does not fit"]),
+        (FITS, {"from": "absent.lock"}, 3, ["absent.lock"]),
+    ],
+)  # fmt: skip
+def test_the_action_fails_with_the_reason(
+    project: str, inputs: dict[str, str], code: int, said: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(project)
+    done = stepped(ACTION["runs"]["steps"][1], inputs, tmp_path)
+    summary = (tmp_path / "github_step_summary").read_text()
+    assert (done.returncode, [text for text in said if text not in summary]) == (code, []), done.stdout + done.stderr
+    assert done.stdout.count("::error file=") == summary.count("does not fit")
+
+
+@pytest.mark.long
+def test_pre_commit_runs_the_hook_in_a_repository(tmp_path: Path) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
+        return subprocess.run(words, cwd=tmp_path / "project", env=env, capture_output=True, text=True, check=False)
+
+    (tmp_path / "project").mkdir()
+    run("git", "init", "--quiet", ".")
+    (tmp_path / "project/README.md").write_text("nothing to check")
+    codes = []
+    for text in ("", FITS, FITS_NOT):
+        if text:
+            (tmp_path / "project/pyproject.toml").write_text(text)
+        run("git", "add", "--all")
+        done = run(sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "gpusetup-pins", "--all-files")
+        codes.append((done.returncode, "Skipped" in done.stdout))
+    assert codes == [(0, True), (0, False), (1, False)], done.stdout + done.stderr
+    assert "driver 470.82.01 is installed and stays" in done.stdout
