@@ -68,7 +68,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="facts",
         metavar="FILE",
-        help="facts of hosts, or a project's uv.lock, pyproject.toml, requirements.txt, …",
+        help="facts of hosts, or uv.lock, pyproject.toml, …",
     )
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
