@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
+
+import pytest
+
+from tools import features
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/features.md"
 ROWS = [
@@ -29,6 +34,19 @@ def test_every_row_is_counted() -> None:
         len(ROWS),
         *(counted[name] for name in ("whole", "stand-in", "part", "no")),
     ]
+
+
+def test_the_systems_of_each_row_are_those_of_its_tests() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert features.page(text, json.loads(features.EVIDENCE.read_text(encoding="utf-8"))) == text, (
+        "python -m tools.features"
+    )
+    assert (
+        features.systems(["tests/lab/test_roles_dnf.py", "tests/fixtures/observations/h200-x1-full.json"])
+        == "an H200, EL 9, Fedora"
+    )
+    with pytest.raises(FileNotFoundError):
+        features.systems(["tests/lab/test_gone.py"])
 
 
 def test_what_is_there_is_shown_on_a_page() -> None:
