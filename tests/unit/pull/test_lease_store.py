@@ -153,13 +153,20 @@ def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path,
         lease.give_back()
 
 
-def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys):
-    with members(tmp_path, 1) as ((address,), _):
-        patiently(Budget(leases=address, at_a_time=1), "first", "").give_back()
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS with client certificates"])
+def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(encrypted, tmp_path, capsys):
+    pair, access, shown, named = None, Access(), [], []
+    if encrypted:
+        authority = Authority(tmp_path)
+        ca, client = str(authority.certificate), str(authority.pair("gpu07", file="client.pem", common=False))
+        pair, access = (authority.pair("127.0.0.1", file="server.pem"), ca), Access(ca, client)
+        shown, named = ["--cacert", ca, "--cert", client, "--key", client], ["--ca", ca, "--lease-certificate", client]
+    with members(tmp_path, 1, pair) as ((address,), _):
+        patiently(Budget(leases=address, at_a_time=1), "first", "", access).give_back()
 
         def etcdctl(*words):
             subprocess.run(
-                ["etcdctl", "--endpoints", address, *words], check=True, capture_output=True,
+                ["etcdctl", "--endpoints", address, *shown, *words], check=True, capture_output=True,
                 env={"ETCDCTL_API": "3", "PATH": "/usr/bin"},
             )  # fmt: skip
 
@@ -167,7 +174,7 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys
             etcdctl(*words)
         (tmp_path / "root.login").write_text("root:r00t")
         (tmp_path / "root.login").chmod(0o600)
-        administrator = ["--leases", address, "--lease-login", str(tmp_path / "root.login")]
+        administrator = ["--leases", address, "--lease-login", str(tmp_path / "root.login"), *named]
         (tmp_path / "site").mkdir()
         for name in ("gpu07", "gpu08", "gpu07"):  # a second call makes a new password
             words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
@@ -175,33 +182,33 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(tmp_path, capsys
         logins = {name: login(tmp_path / f"{name}.login") for name in ("gpu07", "gpu08")}
         assert all(password not in capsys.readouterr().err for _, password in logins.values())
         budget = Budget(leases=address, at_a_time=1, of_a_domain=1, failures=1)
-        own = take(budget, "gpu07", "rack1", Access(login=logins["gpu07"]), "lock")
+        own = take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock")
         assert isinstance(own, Lease), own
-        full = take(budget, "gpu08", "rack1", Access(login=logins["gpu08"]), "lock")
+        full = take(budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
         assert isinstance(full, Refused)
         assert not full.away
-        mine = leases._Etcd(address, Access(login=logins["gpu07"]))
+        mine = leases._Etcd(address, access._replace(login=logins["gpu07"]))
         for key in ("gpusetup/changing/gpu08/rack1", "gpusetup/failed/gpu08/lock", "gpusetup/other", "else"):
             with pytest.raises(Unfetched, match="permission denied"):
                 mine.ask("kv/put", key=leases._coded(key), value="")
         assert own.tell("lock", failed=True)
         own.give_back()
-        stopped = take(budget, "gpu08", "rack1", Access(login=logins["gpu08"]), "lock")
+        stopped = take(budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
         assert isinstance(stopped, Refused)
         assert "failed on 1 hosts" in stopped.text
         assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--remove", *administrator]) == 0
-        assert isinstance(take(budget, "gpu07", "rack1", Access(login=logins["gpu07"]), "lock"), Refused)
+        assert isinstance(take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock"), Refused)
         for name in ("root", "backup"):  # a host may have the name of a user that was there
             if name == "backup":
                 etcdctl("--user", "root:r00t", "user", "add", "backup:b4ck")
             words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
             assert main([*words, *administrator, "--lease-out", str(tmp_path / f"{name}.own")]) == 0
-            taken = leases._Etcd(address, Access(login=login(tmp_path / f"{name}.own")))
+            taken = leases._Etcd(address, access._replace(login=login(tmp_path / f"{name}.own")))
             with pytest.raises(Unfetched, match="permission denied"):
                 taken.ask("auth/user/list")
             assert main(["fleet", "token", str(tmp_path / "site"), name, "--remove", *administrator]) == 0
         for user, password in (("root", "r00t"), ("backup", "b4ck")):
-            assert leases._Etcd(address, Access()).ask("auth/authenticate", name=user, password=password)["token"]
+            assert leases._Etcd(address, access).ask("auth/authenticate", name=user, password=password)["token"]
 
 
 @pytest.mark.parametrize(
