@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import drivers
+from ..gpu_probe.environment import changeable
 from . import elsewhere, packages, planning, sources, space
 from .failure import HostFailure
 from .ledger import Ledger
@@ -127,7 +128,8 @@ def _shelf(state_dir: str) -> str:
 
 def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None:
     """Keep the files of these packages that a folder of this host has as a source, as a bundle has: the next one may
-    take its place, and no cache has them. A link takes no room; on another file system they are not kept.
+    take its place, and no cache has them. A link takes no room; on another file system they are not kept, and neither
+    are files that others than root can change: from here they are installed without a look at their repository's list.
     """
     there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
     shelf = _shelf(state_dir)
@@ -138,6 +140,7 @@ def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None
         short = dict(wish, version=wish["version"].rpartition(":")[2])
         for name, other in zip(host.file_names(wish), host.file_names(short)):
             known = [there[word] for word in (name, name.replace("%3a", ":"), other) if word in there]
+            known = [path for path in known if not changeable(path)]
             with contextlib.suppress(OSError):
                 os.link([*known, os.path.join(shelf, name)][0], os.path.join(new, name))
     forget(shelf)
