@@ -283,11 +283,10 @@ def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str
     from gpusetup.drive import signatures
 
     signers = _signers(arguments.signers)
-    release, signature = folder / "release", folder / "signature"
-    release.write_bytes(content)
+    signature = folder / "signature"
     source = arguments.signature or arguments.source + ".sig"
     signature.write_bytes(content_of(source))
-    return f"signed by {signatures.check(release, signature, signers, source)}"
+    return f"signed by {signatures.check(content, signature, signers, source)}"
 
 
 def _signers(named: str | None) -> Path:

@@ -3,6 +3,9 @@
 Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; under
 two minutes), stress (the minutes you ask for). gpusetup changes nothing and stops no process. Without INVENTORY: this
 machine. Exit code 8 when a check failed.
+
+  gpusetup verify inventory.ini --observations run.json --sign ~/.ssh/id_ed25519       keeps signed evidence
+  gpusetup verify --evidence run.json --signers allowed_signers                         judges it anywhere
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.cli import options, output, verify_quarantine
+from gpusetup.drive import signatures
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
 
 if TYPE_CHECKING:
@@ -30,12 +34,15 @@ if TYPE_CHECKING:
 LOCAL_NAME = "localhost"
 ANSWER = "gpusetup/stack/1"
 _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its own in /var/lib/gpusetup/lock.json"
+EVIDENCE = "gpusetup-evidence"
+"""What a signature is for."""
 LEVELS = ("quick", "smoke", "full", "stress")
 
 
 FORMATS = ("text", "json", "junit", "html", "prometheus")
 ONCE = {
     "source": None, "observations": None, "explain": None, "only": None, "update_baseline": False,
+    "sign": None, "evidence": None, "signers": None,
 }  # fmt: skip
 """What only a single verification is asked for; `fleet health` has none of it."""
 NO_ACTION = {
@@ -88,6 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
+    group.add_argument("--sign", metavar="KEY", help="sign the observations with this SSH key: they are evidence")
+    group.add_argument("--evidence", metavar="FILE", help="judge saved observations that a trusted signer signed")
+    group.add_argument("--signers", metavar="FILE", help="trusted signers, as in ssh-keygen's ALLOWED SIGNERS")
     group.add_argument(
         "--explain",
         metavar="CHECK",
@@ -104,6 +114,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
+    if bool(arguments.evidence) != bool(arguments.signers) or (arguments.sign and not arguments.observations):
+        raise BadInputError(
+            "GS-512", "evidence needs two options: --observations with --sign, or --evidence with --signers",
+            path="--evidence", hint="gpusetup verify --help has an example of both",
+        )  # fmt: skip
+    arguments.source = arguments.source or arguments.evidence
     return verified(arguments)
 
 
@@ -141,6 +157,9 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
     level, documents, problems, away = _observe(arguments)
     if arguments.observations:
         _write_observations(Path(arguments.observations), documents)
+        if arguments.sign:
+            signed = signatures.sign(Path(arguments.observations), Path(arguments.sign), EVIDENCE)
+            output.say(f"the signature is {signed}")
     seconds = time.monotonic() - clock
     if arguments.source:
         started, seconds = _observed_then(documents, started)
@@ -220,7 +239,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
     """Return the level, documents by host, problems by host, and the exit codes of those that are no failed check."""
     if arguments.source:
-        documents = _read_observations(Path(arguments.source))
+        documents = _read_observations(Path(arguments.source), arguments.signers)
         levels = [str(document.get("level", "")) for document in documents.values()]
         return (
             max((level for level in levels if level in LEVELS), key=LEVELS.index, default="quick"),
@@ -268,9 +287,14 @@ def _into(ask: Ask) -> Observed:
         return Observed(None, str(error))
 
 
-def _read_observations(path: Path) -> dict[str, dict[str, Any]]:
+def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
+    """Return saved observations; with `signers`, those whose signature one of them made."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        raw = path.read_bytes()
+        if signers is not None:
+            who = signatures.check(raw, path.with_name(path.name + ".sig"), Path(signers), str(path), EVIDENCE)
+            output.say(f"{path} is signed by {who}")
+        found = json.loads(raw)
     except OSError as error:
         raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except ValueError as error:

@@ -31,7 +31,7 @@ def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
     return made
 
 
-def check(content: Path, signature: Path, signers: Path, source: str, use: str = NAMESPACE) -> str:
+def check(content: bytes, signature: Path, signers: Path, source: str, use: str = NAMESPACE) -> str:
     """Return who signed a file; refuse a signature (it came from `source`) that no known signer made for this use."""
     who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
     names = who.out.split()
@@ -42,7 +42,7 @@ def check(content: Path, signature: Path, signers: Path, source: str, use: str =
             hint=f"add the signer's line to {signers} when you trust it (see ALLOWED SIGNERS in ssh-keygen's manual)",
         )  # fmt: skip
     argv = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", use, "-s", str(signature))
-    done = _ssh_keygen(*argv, stdin=content.read_bytes())
+    done = _ssh_keygen(*argv, stdin=content)
     if done.code:
         raise BadInputError(
             "GS-221", f"the signature does not belong to this {_what(use)}", path=source,

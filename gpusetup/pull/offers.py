@@ -92,10 +92,9 @@ def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, st
     """Return an offer and who signed it; refuse what nobody trusted signed, and what is another class's."""
     signed, offer = _content(raw, source)
     with tempfile.TemporaryDirectory() as scratch:
-        content, signature = Path(scratch) / "offer", Path(scratch) / "offer.sig"
-        content.write_text(signed.offer, encoding="utf-8")
+        signature = Path(scratch) / "offer.sig"
         signature.write_text(signed.signature, encoding="utf-8")
-        who = signatures.check(content, signature, signers, source, use=NAMESPACE)
+        who = signatures.check(signed.offer.encode(), signature, signers, source, use=NAMESPACE)
     if offer.kind != kind:
         raise BadInputError(
             "GS-974", f"this is the offer of class {offer.kind}, not of {kind}", path=source,

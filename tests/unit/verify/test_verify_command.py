@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.drive.signatures import sign
 from tests.records import stack_document
 from tests.unit.verify.verify_documents import FIXTURES, captured, drop_gpu
 
@@ -172,6 +174,33 @@ def test_observations_can_be_judged_again(tmp_path):
     assert main(["verify", "--from", str(seen), "--format", "json", "--out", str(again)]) == first
     hosts = [json.loads(path.read_text(encoding="utf-8"))["hosts"] for path in (report, again)]
     assert hosts[0] == hosts[1]
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
+def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_path, capsys):
+    key, seen, signers = tmp_path / "key", tmp_path / "seen.json", tmp_path / "signers"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    first = main(["verify", "--level", "quick", "--observations", str(seen), "--sign", str(key), "--format", "json"])
+    proof = ["verify", "--evidence", str(seen), "--signers", str(signers), "--format", "json"]
+    signers.write_text("auditor@example " + key.with_suffix(".pub").read_text())
+    told = json.loads(capsys.readouterr().out)["hosts"]
+    assert main(proof) == first
+    said = capsys.readouterr()
+    assert json.loads(said.out)["hosts"] == told
+    assert "is signed by auditor@example" in said.err
+    signature = seen.with_name("seen.json.sig").read_text()
+    seen.write_text(seen.read_text().replace('"quick"', '"smoke"', 1))
+    assert main(proof) == 3
+    assert "does not belong to this evidence" in capsys.readouterr().err
+    sign(seen, key, "gpusetup-offer")  # by the same key, for something else
+    assert main(proof) == 3
+    seen.with_name("seen.json.sig").write_text(signature.replace("A", "B"))
+    assert main(proof) == 3
+    seen.with_name("seen.json.sig").unlink()
+    assert main(proof) == 3
+    assert "Traceback" not in capsys.readouterr().err
+    for half in (["--evidence", str(seen)], ["--sign", str(key)], ["--from", str(seen), "--signers", str(signers)]):
+        assert main(["verify", *half]) == 3
 
 
 def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
