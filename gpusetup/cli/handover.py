@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, gravest
-from gpusetup.handover.awx import awx_files
-from gpusetup.handover.awx_survey import Option, survey
+from gpusetup.handover.awx import Option, awx_files, survey
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import Facts
@@ -121,7 +120,7 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
 def _nodes(path: str) -> dict[str, str]:
     from gpusetup.bootstrap.userdata import first_stage
     from gpusetup.cli.lock import load_lock
-    from gpusetup.handover.nodewright import node_files
+    from gpusetup.handover.kubernetes import node_files
 
     return node_files(load_lock(path), Path(path).read_text(encoding="utf-8"), first_stage())
 

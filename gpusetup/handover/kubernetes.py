@@ -2,6 +2,11 @@
 
 The operator's values hold for a whole cluster, so a part is switched off there only where every host has it already.
 Each host that has it is labelled too: the operator leaves out a part on a node whose label says so.
+
+Nodes come to a lock by a package for NodeWright (once NVIDIA Skyhook), or by a DaemonSet. NodeWright drains a node,
+runs the steps of the package, reboots and goes on. The package is a container image: `config.json`, the steps and a
+bundle of gpusetup. A node is changed only when it has the label `gpusetup/lock` with the lock's digest: nobody changes
+a whole cluster by mistake.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpusetup import __version__
 from gpusetup.components.record import record_of
 from gpusetup.handover.files import rendered, yaml_text
 
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lock import Lock
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _RUNTIMES = ("containerd", "crio")
@@ -153,3 +160,9 @@ def kubernetes_files(found: Handover) -> dict[str, str]:
     made = "# Written by gpusetup from the hosts' facts.\n"
     files["gpu-operator-values.yaml"] = yaml_text(found.values, made=made)
     return {name: text for name, text in files.items() if name not in unused}
+
+
+def node_files(lock: Lock, text: str, first_stage: str) -> dict[str, str]:
+    """Return all that brings nodes to a lock, by name; `text` is the lock's file."""
+    files = rendered("node", version=__version__, label=lock.digest[:12], lock=text)
+    return files | {"node/skyhook_dir/first-stage": first_stage}

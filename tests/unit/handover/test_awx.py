@@ -17,7 +17,7 @@ import yaml
 from gpusetup.cli.handover import files_for_awx as files
 from gpusetup.cli.main import main
 from gpusetup.content import content_path
-from gpusetup.handover.awx_survey import ASKED, survey
+from gpusetup.handover.awx import ASKED, survey
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.settings import RebootPolicy
 from gpusetup.plan.settings import PREFIX, read_level
