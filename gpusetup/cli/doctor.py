@@ -1,10 +1,11 @@
 """Find the cause and the fix for an error message, a log or a sick host; changes nothing.
 
-With a message in quotes, or --text FILE, it explains the message. Without one it checks this machine (or --root DIR,
-or every host of INVENTORY), stops at the first cause and lists what it ruled out. With a project's pyproject.toml,
-uv.lock, requirements.txt or environment.yml it checks whether that fits this machine with its driver; 4: no. Exit code
-0: answered (a message's cause, a harmless message, another software's trouble, or a healthy host); 8: a host is sick;
-3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5: refused; 7: failed part-way.
+With a message in quotes, or --text FILE, it explains the message; with CVE-YYYY-NNNN, the vulnerability. Without one it
+checks this machine (or --root DIR, or every host of INVENTORY), stops at the first cause and lists what it ruled out.
+With a project's pyproject.toml, uv.lock, requirements.txt or environment.yml it checks whether that fits this machine
+with its driver; 4: no. Exit code 0: answered (a message's cause, a harmless message, another software's trouble, or a
+healthy host); 8: a host is sick; 3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5:
+refused; 7: failed part-way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from gpusetup.cli.requests import is_project
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.matrix.security import CVE, page, rows
 
 if TYPE_CHECKING:
     import argparse
@@ -180,6 +182,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         return _reference(arguments, reference)
     if alert := _alert_named(short):
         return _alert(arguments, alert)
+    if CVE.fullmatch(short.strip()):
+        return _vulnerability(arguments, short.strip().upper())
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if found and (guest := guest_here()) is not None:
         found = tuple(without_apply(finding, guest) for finding in found)
@@ -236,6 +240,25 @@ def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
     page = alert_page(alert)
     document = DoctorAlert(alert=alert.name, severity=alert.severity, cause=alert.page, page=page)
     output.write_answer(output.json_text(document) if arguments.format == "json" else page, arguments.out)
+    return Exit.DONE
+
+
+def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
+    """Tell which releases have a known vulnerability, which end it, and what to do."""
+    from gpusetup.matrix.load import matrix
+    from gpusetup.model.examined import DoctorVulnerability
+
+    known = matrix()
+    text = page(known, cve)
+    if not text:
+        raise BadInputError(
+            "GS-606",
+            f"the matrix of {known.security.date} has no record of {cve}",
+            path=cve,
+            hint="gpusetup matrix cve lists what it knows; every bulletin: https://www.nvidia.com/security/",
+        )
+    document = DoctorVulnerability(cve=cve, rows=tuple(rows(known, cve)), page=text)
+    output.write_answer(output.json_text(document) if arguments.format == "json" else text, arguments.out)
     return Exit.DONE
 
 

@@ -6,6 +6,7 @@ examples:
   gpusetup matrix --driver 535.154.05                what runs on this driver, and its newest CUDA
   gpusetup matrix driver '580.*'                     the releases of a driver branch
   gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
+  gpusetup matrix cve driver=580.95.05               known vulnerabilities: of a release, a component, one
   gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
   gpusetup matrix --age                              how old the data of each component is
@@ -36,6 +37,7 @@ _TABLES = {
     "gpu": ("gpus", "gpu"),
     "os": ("os",),
     "vgpu": ("vgpu", "grid"),
+    "cve": ("cve",),
 }
 """Tables that are looked up without the resolver, and the words that name them."""
 _ALSO_REQUIREMENTS = ("driver", "python")

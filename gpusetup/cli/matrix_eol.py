@@ -1,4 +1,4 @@
-"""Show end-of-support dates of the hosts' drivers, the earliest first.
+"""Show end-of-support dates and known vulnerabilities of the hosts' drivers, the earliest end first.
 
 examples:
   gpusetup matrix eol inventory.ini
@@ -51,8 +51,11 @@ def run(arguments: argparse.Namespace) -> Exit:
             output.json_text(DriverEnds(date=known.date, drivers=tuple(found), unread=unread)), arguments.out
         )
     else:
-        columns = ("driver", "branch", "until", "state", "hosts")
-        rows = [(end.driver, end.branch, end.until or "unknown", end.state, _hosts(end.hosts)) for end in found]
+        columns = ("driver", "branch", "until", "state", "CVEs", "ended by", "hosts")
+        rows = [
+            (end.driver, end.branch, end.until or "unknown", end.state, len(end.cves), end.fixed, _hosts(end.hosts))
+            for end in found
+        ]
         text = output.csv_text(columns, rows) if arguments.format == "csv" else output.table(columns, rows)
         output.write_answer(text if rows else "no host has a driver of NVIDIA's", arguments.out)
     for name, failure in facts.failures.items():
@@ -63,6 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[DriverEnd]:
     """Yield each driver that hosts run, with the last day of its branch."""
+    from gpusetup.matrix.security import vulnerable
     from gpusetup.model.documents import DriverEnd
     from gpusetup.resolve.domains import branch_of, has_ended
 
@@ -81,7 +85,16 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
         elif until:
             state = "ends soon" if until <= soon[: len(until)] else "supported"
         told = f"R{branch.branch}, {branch.kind}" if branch is not None else "unknown to this matrix"
-        yield DriverEnd(driver=version, branch=told, until=until, state=state, hosts=tuple(sorted(names)))
+        carried = vulnerable(known, "driver", version)
+        yield DriverEnd(
+            driver=version,
+            branch=told,
+            until=until,
+            state=state,
+            hosts=tuple(sorted(names)),
+            cves=tuple(cve for cve, _ in carried.cves) if carried else (),
+            fixed=carried.fixed if carried else "",
+        )
 
 
 def _hosts(names: tuple[str, ...]) -> str:

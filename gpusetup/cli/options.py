@@ -76,6 +76,16 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         "--allow-builds", action="store_true", help="also packages without a wheel, which are built on the host"
     )
     rules.add_argument("--forward", action="store_true", help="allow forward compatibility (cuda-compat packages)")
+    add_vulnerable(rules)
+
+
+def add_vulnerable(group: argparse._ArgumentGroup) -> None:
+    """Add `--allow-vulnerable`."""
+    group.add_argument(
+        "--allow-vulnerable",
+        action="store_true",
+        help="do not prefer drivers without a known vulnerability (CVSS 7.0 and above)",
+    )
 
 
 def add_newer(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.cli.options import add_vulnerable
 from gpusetup.errors import BadInputError
 from gpusetup.resolve.requests import question
 
@@ -38,6 +39,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         allow_builds=arguments.allow_builds,
         native=arguments.native,
         forward=arguments.forward,
+        allow_vulnerable=arguments.allow_vulnerable,
     )
     if request.driver != arguments.driver:
         from gpusetup.cli.output import warn
@@ -92,7 +94,12 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     from gpusetup.model.settings import Settings
     from gpusetup.plan.requests import request_for
 
-    settings = Settings(requirements=wishes.requirements, native=wishes.native, forward=wishes.forward)
+    settings = Settings(
+        requirements=wishes.requirements,
+        native=wishes.native,
+        forward=wishes.forward,
+        allow_vulnerable=wishes.allow_vulnerable,
+    )
     pythons = pythons_of(host, settings, system_of(matrix, host), Offers(None))
     found = request_for(host, settings, pythons=pythons if wishes.os in {None, host.os.label} else None)
     known = {system.id for system in matrix.os.systems}
@@ -154,6 +161,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     add_reboot(group)
     group.add_argument("--upgrade", action="store_true", help="choose new versions; do not keep the recorded ones")
     group.add_argument("--replace", action="store_true", help="remove a driver from another source, .run included")
+    add_vulnerable(group)
     add_way_back(group)
 
 
@@ -193,4 +201,5 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         no_way_back=arguments.no_way_back,
         older_source=arguments.older_source,
         upgrade=arguments.upgrade,
+        allow_vulnerable=arguments.allow_vulnerable,
     )

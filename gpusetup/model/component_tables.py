@@ -121,3 +121,23 @@ class MonitoringFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_field
     cuda: tuple[CudaOfDcgm, ...]
     dcgm: DcgmPackages
     exporters: tuple[ExporterPackages, ...]
+
+
+Secured = Literal["driver", "cuda", "container-toolkit", "dcgm", "dcgm-exporter"]
+
+
+class Bulletin(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Vulnerabilities of a component that the same releases end: one part of a bulletin of NVIDIA's."""
+
+    component: Secured
+    date: str
+    cves: dict[str, float]
+    """Each with its CVSS base score."""
+    fixed: dict[str, Version]
+    """Branch of the driver → its first release without them; of everything else "" → the first release at all."""
+
+
+class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """security.json."""
+
+    bulletins: tuple[Bulletin, ...]

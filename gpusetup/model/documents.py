@@ -19,7 +19,14 @@ from gpusetup.model.answers import (
 )
 from gpusetup.model.applied import Applied
 from gpusetup.model.bundle import Manifest
-from gpusetup.model.examined import DoctorAlert, DoctorHosts, DoctorReference, DoctorText, VerifyReport
+from gpusetup.model.examined import (
+    DoctorAlert,
+    DoctorHosts,
+    DoctorReference,
+    DoctorText,
+    DoctorVulnerability,
+    VerifyReport,
+)
 from gpusetup.model.facts import Facts
 from gpusetup.model.fleet import Audit, Comparison, KnownHosts, Verifications
 from gpusetup.model.lifecycle import Drift, History, Removed
@@ -303,6 +310,10 @@ class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until: str
     state: State
     hosts: tuple[str, ...]
+    cves: tuple[str, ...] = ()
+    """Known vulnerabilities, the gravest first."""
+    fixed: str = ""
+    """The release of the branch that has none of them."""
 
 
 class DriverEnds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -327,7 +338,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "bundle-wanted": ("bundle --dry-run", (BundleWanted,)),
     "compare": ("fleet compare", (Comparison,)),
     "content": ("export content", (ContentPlace,)),
-    "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert)),
+    "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert, DoctorVulnerability)),
     "documents": ("export schema", (Documents,)),
     "drift": ("drift", (Drift,)),
     "driver-ends": ("matrix eol", (DriverEnds,)),

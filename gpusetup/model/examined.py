@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -76,6 +76,17 @@ class DoctorAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     alert: str
     severity: str
     cause: str
+    page: str
+
+
+class DoctorVulnerability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What NVIDIA's bulletins say of a known vulnerability."""
+
+    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
+    ok: Literal[True] = True
+    cve: str
+    rows: tuple[dict[str, Any], ...]
+    """As `matrix cve` has them: the component, the releases that end it, the bulletin."""
     page: str
 
 

@@ -126,5 +126,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The host borrows its driver: none is installed there."""
     allow_builds: bool = False
     """Packages without a wheel may be built on the host."""
+    allow_vulnerable: bool = False
+    """A driver with a known vulnerability is as good as one without."""
     native: bool = False
     forward: bool = False

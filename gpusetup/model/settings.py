@@ -210,6 +210,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a module that is loaded is replaced without a reboot: idle is while nothing uses the GPU."""
     native: bool = False
     forward: bool = False
+    allow_vulnerable: bool = False
     replace: bool = False
     """Remove a driver of another origin, a `.run` installation included."""
     no_way_back: bool = False

@@ -63,6 +63,7 @@ def request_for(
         driver_elsewhere=None if facts.simulated else facts.virtualisation.driver_refused,
         native=settings.native,
         forward=settings.forward,
+        allow_vulnerable=settings.allow_vulnerable,
     )
 
 

@@ -232,6 +232,7 @@ _GENERAL: dict[str, Callable[[Any, str], Any]] = {
     "reboot": choice(*get_args(RebootPolicy)),
     "native": yes,
     "forward": yes,
+    "allow_vulnerable": yes,
     "replace": yes,
     "no_way_back": yes,
     "older_source": yes,

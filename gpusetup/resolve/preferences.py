@@ -1,9 +1,9 @@
 """What makes one stack better than another: ordered, named criteria, applied one after the other and never traded.
 
 Each criterion keeps the best of what the ones before it left: first what was asked for as `latest`, then a working
-installed driver, a branch that is still supported, the newest vendor-confirmed release of what was asked by name, the
-driver that a CUDA asked for was made with, a branch with a year to live, native before minor-version compatibility,
-the usual build of that release, and the newest of the rest.
+installed driver, a branch that is still supported, a driver without a known vulnerability, the newest vendor-confirmed
+release of what was asked by name, the driver that a CUDA asked for was made with, a branch with a year to live, native
+before minor-version compatibility, the usual build of that release, and the newest of the rest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
@@ -154,6 +155,15 @@ def criteria(space: Space) -> list[Criterion]:
         )
     found += [_as_recorded(item) for item in request.recorded if item.component in space.values]
     found.append(Ranked("supported-branch", "driver", lambda value: value.ended))
+    if not request.allow_vulnerable:
+        least = floor(space.matrix)
+        found.append(
+            Ranked(
+                "security-floor",
+                "driver",
+                lambda value: vulnerable(space.matrix, "driver", value.version, least) is not None,
+            )
+        )
     for component in named:
         # Of drivers and toolkits the long-lived one is wanted, not the newest; libraries follow what they stand on.
         if component in (*PACKAGES, *FRAMEWORKS, "cupy"):

@@ -258,6 +258,7 @@ def question(
     allow_builds: bool = False,
     native: bool = False,
     forward: bool = False,
+    allow_vulnerable: bool = False,
 ) -> Request:
     """Return the request; a driver's beginning (550.54) becomes the first release that it can mean."""
     if driver is not None:
@@ -278,6 +279,7 @@ def question(
         arch=arch,
         driver=driver,
         allow_builds=allow_builds,
+        allow_vulnerable=allow_vulnerable,
         native=native,
         forward=forward,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.matrix.gpus import find_gpu, gpus_named, kind_of
+from gpusetup.matrix.security import rows
 from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, systems_named
 from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
@@ -32,6 +33,7 @@ _FILTERS = {
     "os": {"--os", "--arch"},
     "python": {"--os", "--arch"},
     "vgpu": {"--driver"},
+    "cve": {"--driver"},
 }
 """Which questions about a machine narrow a table."""
 TABLES = tuple(_FILTERS)
@@ -281,10 +283,16 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         }
 
 
+def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
+    """One row per known vulnerability, the newest bulletin first."""
+    return rows(matrix, wanted or (f"driver {request.driver}" if request.driver else ""))
+
+
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
     "driver": _drivers,
     "gpu": _gpus,
     "os": _os,
     "python": _pythons,
     "vgpu": _vgpu,
+    "cve": _cves,
 }

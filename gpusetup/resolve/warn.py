@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.request import PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations
@@ -81,6 +82,9 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     if value.ended:
         day = f" ({branch.eol})" if branch.eol != "unknown" else ""
         yield f"driver branch R{branch.branch} is past its end of life{day}; {_instead(space, value)}"
+    if known := vulnerable(space.matrix, "driver", value.version, floor(space.matrix)):
+        way = "request it" if space.request.installed_driver is None else "replace it: gpusetup apply --upgrade"
+        yield f"driver {value.version} has {known}; {known.fixed} ends what is known of R{branch.branch}: {way}"
     if space.request.driver_elsewhere is not None:
         whose = "Windows" if space.request.driver_elsewhere == "wsl" else "the container's host"
         yield f"the driver is that of {whose}: install only the Python packages here (--install pip)"

@@ -32,6 +32,7 @@ class Wishes:
     no_way_back: bool = False
     older_source: bool = False
     upgrade: bool = False
+    allow_vulnerable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def settings_of_hosts(
 
     A wrong or unknown setting is bad input before anything is done.
     """
-    names = ("source", "reboot", "replace", "no_way_back", "older_source", "upgrade")
+    names = ("source", "reboot", "replace", "no_way_back", "older_source", "upgrade", "allow_vulnerable")
     said = {name: getattr(wishes, name) for name in names}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     file = _file_level(inventory)

@@ -12,10 +12,10 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.matrix.load import FILES, Matrix
+from gpusetup.matrix.load import NAMES, Matrix
 from tests.property.test_command_line import run
 
-SHIPPED = {name: json.loads(Path(Matrix().path(name)).read_bytes()) for name in FILES}
+SHIPPED = {name: json.loads(Path(Matrix().path(name)).read_bytes()) for name in NAMES}
 COMMANDS = (
     ("resolve", "torch", "cupy", "cudnn", "nccl", "--gpu", "h100", "--os", "ubuntu24.04", "--format", "json"),
     ("resolve", "tensorflow", "jax", "--format", "json"),

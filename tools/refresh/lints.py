@@ -87,6 +87,7 @@ _KEYS = {
     "monitoring.pairs": ("exporter",),
     "monitoring.cuda": ("min_branch", "architectures"),
     "monitoring.exporters": ("kind", "managers"),
+    "security.bulletins": ("component", "cves"),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.components import judge as verdicts
+from gpusetup.matrix.load import matrix
+from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.recovery.since import Reset, settled
 from gpusetup.recovery.table import meaning, of_xid
@@ -241,6 +243,24 @@ def driver_next_boot(machine: Machine) -> Finding:
         return Finding("fail", f"{problem}; it is loaded at the next boot", version, wanted)
     same = "" if following == kernel.get("running") else f" (kernel {kernel.get('running')} runs now)"
     return Finding("pass", f"kernel {following} has {version or 'a module'}{same}", version, wanted or version)
+
+
+@check("driver.security", "The driver has no known vulnerability", needs=("gpu",), seconds=took("facts"))
+def driver_security(machine: Machine) -> Finding:
+    """The loaded driver has no vulnerability of high severity that a newer release of its branch ends.
+
+    NVIDIA's security bulletins are part of the matrix: `gpusetup matrix cve driver=VERSION` lists what a release has.
+
+    To do: `gpusetup apply --upgrade`; `gpusetup doctor CVE-…` tells what each one is.
+    """
+    version = machine.module_version
+    if version is None:
+        return Finding("skip", "not checked: no driver is loaded")
+    known = matrix()
+    found = vulnerable(known, "driver", version, floor(known))
+    if found is None:
+        return Finding("pass", f"none is known of {version} (bulletins read on {known.security.date})", version)
+    return Finding("warn", f"{version} has {found}; {found.fixed} ends them", version, found.fixed)
 
 
 RIVALS = ("nouveau", "nova_core")
