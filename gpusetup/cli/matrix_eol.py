@@ -53,7 +53,15 @@ def run(arguments: argparse.Namespace) -> Exit:
     else:
         columns = ("driver", "branch", "until", "state", "CVEs", "ended by", "hosts")
         rows = [
-            (end.driver, end.branch, end.until or "unknown", end.state, len(end.cves), end.fixed, _hosts(end.hosts))
+            (
+                end.driver,
+                end.branch,
+                end.until or "unknown",
+                end.state,
+                str(len(end.cves)),
+                end.fixed,
+                _hosts(end.hosts),
+            )
             for end in found
         ]
         text = output.csv_text(columns, rows) if arguments.format == "csv" else output.table(columns, rows)

@@ -97,9 +97,8 @@ def _ask_for(request: Request) -> str:
     for name, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
         words += [name, value] if value is not None else []
     words += [word for gpu in request.gpus for word in ("--gpu", gpu)]
-    words += [
-        f"--{name.replace('_', '-')}" for name in ("native", "forward", "allow_vulnerable") if getattr(request, name)
-    ]
+    chosen = [name for name in ("native", "forward", "allow_vulnerable") if getattr(request, name)]
+    words += [f"--{name.replace('_', '-')}" for name in chosen]
     return shlex.join(words)
 
 

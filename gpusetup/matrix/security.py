@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 CVE = re.compile(r"CVE-\d{4}-\d{4,}", re.IGNORECASE)
 _UPDATE = {
-    "driver": "gpusetup apply --upgrade -w 'driver=={version}'",
-    "cuda": "gpusetup apply --upgrade -w 'cuda>={version}'",
+    "driver": "gpusetup apply inventory.ini --upgrade    (which hosts have it: gpusetup matrix eol inventory.ini)",
+    "cuda": "gpusetup apply inventory.ini --upgrade -w 'cuda>={version}'",
     "container-toolkit": "gpusetup apply inventory.ini    (gpusetup_containers: it installs the newest toolkit)",
     "dcgm": "gpusetup apply inventory.ini    (gpusetup_monitoring: it installs a newer DCGM)",
     "dcgm-exporter": "gpusetup apply inventory.ini    (gpusetup_monitoring: it installs a newer exporter)",
@@ -94,7 +94,7 @@ def page(matrix: Matrix, cve: str) -> str:
             lines.append(f"  {which:<14}older than {first}: vulnerable; {first} and newer: not")
         if item.component == "driver":
             lines.append("  other branches are not listed; NVIDIA advises to move from an older one to a listed one")
-        lines += [f"  only: {item.note}"] if item.note else []
+        lines += [f"  note: {item.note}"] if item.note else []
         newest = max(item.fixed.values(), key=nv)
         lines += ["", "what to do", f"  {_UPDATE[item.component].format(version=newest)}"]
         lines += ["", *(f"source       {matrix.security.sources[name].url}" for name in item.sources)]

@@ -83,7 +83,8 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
         day = f" ({branch.eol})" if branch.eol != "unknown" else ""
         yield f"driver branch R{branch.branch} is past its end of life{day}; {_instead(space, value)}"
     if known := vulnerable(space.matrix, "driver", value.version, floor(space.matrix)):
-        way = "request it" if space.request.installed_driver is None else "replace it: gpusetup apply --upgrade"
+        there = space.request.installed_driver is not None
+        way = "gpusetup apply --upgrade" if there else f"ask for driver=={known.fixed}"
         yield f"driver {value.version} has {known}; {known.fixed} ends what is known of R{branch.branch}: {way}"
     if space.request.driver_elsewhere is not None:
         whose = "Windows" if space.request.driver_elsewhere == "wsl" else "the container's host"

@@ -1,0 +1,98 @@
+"""Known vulnerabilities: which releases have one, which end it, what is chosen and said because of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusetup.matrix.load import Matrix
+from gpusetup.matrix.security import floor, page, rows, vulnerable
+from gpusetup.model.request import DriverCandidate, Request, Requirement
+from gpusetup.resolve.api import resolve
+from gpusetup.versions import nv
+from tests.property.test_command_line import run
+
+MATRIX = Matrix()
+ENDS = [
+    (item, branch, first, cve)
+    for item in MATRIX.security.bulletins
+    for branch, first in item.fixed.items()
+    for cve in item.cves
+]
+
+
+@pytest.mark.parametrize(("item", "branch", "first", "cve"), ENDS, ids=[f"{row[3]}-{row[1]}" for row in ENDS])
+def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, branch, first, cve) -> None:
+    """Of the branch's releases in the matrix, those before have it and those from there on do not."""
+    known = {item.version for item in MATRIX.driver.versions} if item.component == "driver" else set()
+    versions = {first, *(version for version in known if str(nv(version).major) == branch)}
+    for version in versions:
+        found = vulnerable(MATRIX, item.component, version)
+        assert (found is not None and cve in dict(found.cves)) == (nv(version) < nv(first)), version
+
+
+def test_what_ends_a_releases_vulnerabilities_has_none_of_them() -> None:
+    for item in MATRIX.driver.versions:
+        if found := vulnerable(MATRIX, "driver", item.version):
+            assert (
+                not {cve for cve, _ in found.cves}
+                & dict((vulnerable(MATRIX, "driver", found.fixed) or found._replace(cves=())).cves).keys()
+            )
+            assert [score for _, score in found.cves] == sorted((score for _, score in found.cves), reverse=True)
+
+
+def test_a_score_below_the_least_counts_as_nothing() -> None:
+    assert vulnerable(MATRIX, "cuda", "12.4.0", floor(MATRIX)) is not None
+    assert vulnerable(MATRIX, "cuda", "13.1.0") is None
+    assert vulnerable(MATRIX, "container-toolkit", "1.17.7", 9.5) is None
+
+
+def asked(*versions: str, **more) -> str:
+    candidates = tuple(DriverCandidate(version=version, modules=("open",)) for version in versions)
+    request = Request(
+        requirements=(Requirement(component="driver"),), gpus=("h100",), driver_candidates=candidates, **more
+    )
+    resolution = resolve(request, MATRIX)
+    assert resolution.stack.driver is not None
+    told = any("CVE-" in text for text in resolution.warnings)
+    version = resolution.stack.driver.version
+    assert told == (vulnerable(MATRIX, "driver", version, floor(MATRIX)) is not None)
+    return version
+
+
+def test_a_driver_without_a_known_vulnerability_is_preferred_and_the_last_choice_is_told() -> None:
+    assert asked("580.95.05", "595.91.07") == "595.91.07"
+    assert asked("580.95.05", "595.91.07", allow_vulnerable=True) == "580.95.05"
+    assert asked("580.95.05", "595.91.07", installed_driver="580.95.05", installed_module="open") == "580.95.05"
+    assert asked("580.95.05") == "580.95.05"
+
+
+@pytest.mark.parametrize("gpu", ["v100", "t4", "h100", "b200", "rtx 4090"])
+def test_what_is_chosen_of_all_that_nvidia_publishes_has_none(gpu: str) -> None:
+    found = resolve(Request(gpus=(gpu,)), MATRIX).stack.driver
+    assert found is not None
+    assert vulnerable(MATRIX, "driver", found.version, floor(MATRIX)) is None
+
+
+def test_a_page_and_the_table_have_every_part_of_a_vulnerability() -> None:
+    both = "CVE-2026-47483"
+    assert {row["component"] for row in rows(MATRIX, both)} == {"dcgm", "dcgm-exporter"}
+    assert "4.5.3" in page(MATRIX, both)
+    assert page(MATRIX, "CVE-1999-0001") == ""
+    carried = {row["cve"] for row in rows(MATRIX, "driver=580.126.09")}
+    assert {"CVE-2026-24187", "CVE-2025-33219"} & carried == {"CVE-2026-24187"}
+    assert not list(rows(MATRIX, "driver 580.178.04"))
+
+
+def test_the_doctor_tells_of_one_and_refuses_what_it_has_no_record_of() -> None:
+    code, said, _ = run(["doctor", "cve-2025-23266"])
+    assert (code, "1.17.8" in said, "5659" in said) == (0, True, True)
+    code, said, _ = run(["doctor", "CVE-2025-23266", "--format", "json"])
+    assert (code, '"container-toolkit"' in said) == (0, True)
+    code, _, told = run(["doctor", "CVE-1999-0001"])
+    assert (code, "matrix cve" in told) == (3, True)
+
+
+def test_the_table_is_narrowed_and_says_when_nothing_is_left() -> None:
+    assert run(["matrix", "cve", "driver", "580.95.05"])[0] == 0
+    assert run(["matrix", "cve", "--driver", "580.178.04"])[0] == 4
+    assert run(["matrix", "cve", "--gpu", "h100"])[0] == 3
