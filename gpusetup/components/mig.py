@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.component_tables import MigProduct
-    from gpusetup.model.facts import Gpu, HostFacts
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack

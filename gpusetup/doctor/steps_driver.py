@@ -13,7 +13,7 @@ from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from gpusetup.model.facts import Gpu
+    from gpusetup.model.facts_machine import Gpu
 
 _WHY_NOT_LOADED = frozenset(
     {

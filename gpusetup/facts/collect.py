@@ -11,7 +11,9 @@ from gpusetup.drive.names import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
-from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts, Unreadable
+from gpusetup.model.facts import SCHEMA, Facts, HostFacts
+from gpusetup.model.facts_machine import Boot
+from gpusetup.model.facts_software import Unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path

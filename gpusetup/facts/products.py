@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Gpu, HostFacts
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
 
     Lookup: TypeAlias = "Callable[[str, str], Product | None]"
     """Asked with a PCI id and a subsystem id."""

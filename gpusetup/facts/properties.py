@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpusetup.model.facts import Gpu, HostFacts
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
 
 
 class HostProperty(NamedTuple):

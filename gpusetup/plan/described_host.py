@@ -9,7 +9,8 @@ import msgspec
 
 from gpusetup.components.base import brought_driver
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
-from gpusetup.model.facts import Gpu, HostFacts
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import Gpu
 from gpusetup.model.request import Request
 
 if TYPE_CHECKING:

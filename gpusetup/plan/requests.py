@@ -14,7 +14,8 @@ from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryC
 from gpusetup.model.stack import exact_requirements
 
 if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts, Python
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_software import Python
     from gpusetup.model.settings import Settings
 
 _RUNTIME_WHEELS = (

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.events import Track
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Boot, Failure, HostFacts
+    from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.facts_machine import Boot
     from gpusetup.model.lock import Lock
     from gpusetup.model.settings import RebootPolicy, Settings
     from gpusetup.plan.host import Draft, Planner

@@ -30,8 +30,8 @@ from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id
-from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.facts_software import Containers
 from gpusetup.model.lock import PipRequirements
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Preview

@@ -18,7 +18,8 @@ import pytest
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Facts, NvLinks, Settings, Way
+from gpusetup.model.facts import Facts
+from gpusetup.model.facts_machine import NvLinks, Settings, Way
 from gpusetup.model.verdict import Item, Result
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,8 @@ from gpusetup.model.plan import Refusal
 
 if TYPE_CHECKING:
     from gpusetup.components.base import Family, Offers
-    from gpusetup.model.facts import HostFacts, OperatingSystem
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import OperatingSystem
     from gpusetup.model.package import Manager
     from gpusetup.model.record import Arch
     from gpusetup.model.repos import RepoDirectory, ReposFile

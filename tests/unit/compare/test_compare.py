@@ -15,7 +15,8 @@ from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.facts.tabular import COLUMNS
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Facts, NvLinks, Settings, Way
+from gpusetup.model.facts import Facts
+from gpusetup.model.facts_machine import NvLinks, Settings, Way
 from gpusetup.model.verdict import Item, Result
 
 HOSTS = Path(__file__).parents[2] / "hosts"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpusetup.facts import probe
-from gpusetup.model.facts import Hca, Port, Rdma, Storage
+from gpusetup.model.facts_machine import Hca, Port, Rdma, Storage
 
 HCA, GPU = "0000:18:00.0", "0000:19:00.0"
 SWITCH = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"

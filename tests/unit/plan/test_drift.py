@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusetup.model.facts import Initramfs, LoadedModule, ModuleFile, Service
+from gpusetup.model.facts_machine import ModuleFile
+from gpusetup.model.facts_software import Initramfs, LoadedModule, Service
 from gpusetup.plan.lifecycle import applied_id, differences, pending_reboot, removal_of
 from tests.records import record
 

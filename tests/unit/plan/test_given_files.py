@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.components.values import given
 from gpusetup.errors import BadInputError
-from gpusetup.model.facts import NvSwitch
+from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level

@@ -12,7 +12,8 @@ from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, last_seen
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Containers, NvSwitch
+from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.facts_software import Containers
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request

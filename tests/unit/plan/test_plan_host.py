@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord
-from gpusetup.model.facts import Source
+from gpusetup.model.facts_software import Source
 from gpusetup.model.plan import Offer, Package, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings

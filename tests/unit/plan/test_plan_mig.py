@@ -15,7 +15,7 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.component_tables import MigProfile
-from gpusetup.model.facts import Slices
+from gpusetup.model.facts_machine import Slices
 from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Settings
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.plan.lifecycle import differences

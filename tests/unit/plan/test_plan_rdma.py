@@ -15,7 +15,7 @@ from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.facts import Rdma, Storage
+from gpusetup.model.facts_machine import Rdma, Storage
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import GpuDirect, Settings
 from gpusetup.model.stack import Stack

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpusetup.model.facts import Disk
+from gpusetup.model.facts_machine import Disk
 from gpusetup.plan.preflight import host_refusals
 
 

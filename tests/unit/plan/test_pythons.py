@@ -11,7 +11,7 @@ from gpusetup.components.base import Offers
 from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Python
+from gpusetup.model.facts_software import Python
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpusetup.facts.collect import this_boot
-from gpusetup.model.facts import Boot
+from gpusetup.model.facts_machine import Boot
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING

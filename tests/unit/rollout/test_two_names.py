@@ -9,7 +9,7 @@ import msgspec
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Boot
+from gpusetup.model.facts_machine import Boot
 from gpusetup.rollout.owner import twins
 from tests.unit.plan.conftest import HOSTS
 
