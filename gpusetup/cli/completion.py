@@ -100,9 +100,9 @@ def _components(**_: Any) -> Iterable[str]:
 
 
 def _documents(**_: Any) -> Iterable[str]:
-    from gpusetup.model.documents import DOCUMENTS
+    from gpusetup.model.documents import documents
 
-    return DOCUMENTS
+    return documents()
 
 
 _COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {

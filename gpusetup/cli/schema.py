@@ -32,14 +32,14 @@ def run_schema(arguments: argparse.Namespace) -> Exit:
       gpusetup export schema stack            what `gpusetup resolve --format json` prints
       gpusetup export schema plan --out plan.schema.json
     """
-    from gpusetup.model.documents import DOCUMENTS
+    from gpusetup.model.documents import documents
 
     if arguments.name is None:
         output.write_answer(_names(arguments.format), arguments.out)
         return Exit.DONE
     name = arguments.name.removeprefix("gpusetup/").partition("/")[0]
-    if name not in DOCUMENTS:
-        near = difflib.get_close_matches(name, DOCUMENTS, n=3)
+    if name not in documents():
+        near = difflib.get_close_matches(name, documents(), n=3)
         raise BadInputError(
             "GS-136",
             f"no document is called {arguments.name!r}",
@@ -54,25 +54,24 @@ def schema_of(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document; one that has several forms is any of them."""
     import msgspec
 
-    from gpusetup.model.documents import DOCUMENTS
+    from gpusetup.model.documents import documents, forms_of
 
-    source, forms = DOCUMENTS[name]
-    shapes, parts = msgspec.json.schema_components(forms, ref_template=_REFERENCES)
+    shapes, parts = msgspec.json.schema_components(forms_of(name), ref_template=_REFERENCES)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpusetup/{name}/1",
-        "description": f"from: {source}",
+        "description": f"from: {documents()[name]}",
         **(shapes[0] if len(shapes) == 1 else {"anyOf": list(shapes)}),
         "$defs": parts,
     }
 
 
 def _names(form: str) -> str:
-    from gpusetup.model.documents import DOCUMENTS, Documents
+    from gpusetup.model.documents import Documents, documents
 
     if form == "json":
-        return output.json_text(Documents(documents={name: source for name, (source, _) in DOCUMENTS.items()}))
-    return output.table(("document", "from"), [(name, source) for name, (source, _) in DOCUMENTS.items()])
+        return output.json_text(Documents(documents=documents()))
+    return output.table(("document", "from"), list(documents().items()))
 
 
 _PLACES = {"path": content_path, "collections": collections_path}

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.answers import (
-    Change,
-    MatrixFiles,
-    MatrixRelease,
-    MatrixRows,
-    NoRows,
-    NoStack,
-    StackClasses,
-    Why,
-    WhyNot,
-)
-from gpusetup.model.applied import Applied
-from gpusetup.model.bundle import Manifest
-from gpusetup.model.examined import (
-    DoctorAlert,
-    DoctorHosts,
-    DoctorReference,
-    DoctorText,
-    DoctorVulnerability,
-    VerifyReport,
-)
-from gpusetup.model.facts import Facts
-from gpusetup.model.fleet import Audit, Comparison, KnownHosts, Verifications
-from gpusetup.model.lifecycle import Drift, History, Removed
-from gpusetup.model.lock import Lock
-from gpusetup.model.plan import Plan
-from gpusetup.model.pull import FleetState, HostForgotten, Offer, OfferMade, PullReport, SignedOffer, TokenMade
-from gpusetup.model.run import Applied as ApplyRun
-from gpusetup.model.stack import Resolution
-from gpusetup.model.status import Status
-from gpusetup.model.watch import Watch
+from gpusetup.model.answers import Change
 
 InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", "pipx", "virtual environment", "system"]
 
@@ -327,57 +301,18 @@ class DriverEnds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hosts whose facts could not be read, and why."""
 
 
-DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
-    "apply": ("apply", (ApplyRun,)),
-    "audit": ("fleet audit", (Audit,)),
-    "bundle": ("a bundle's manifest.json", (Manifest,)),
-    "bundle-diff": ("bundle --verify DIR --diff OLDER", (BundleDiff,)),
-    "bundle-made": ("bundle", (BundleMade,)),
-    "bundle-packed": ("bundle pack", (BundlePacked,)),
-    "bundle-unpacked": ("bundle unpack", (BundleUnpacked,)),
-    "bundle-wanted": ("bundle --dry-run", (BundleWanted,)),
-    "compare": ("fleet compare", (Comparison,)),
-    "content": ("export content", (ContentPlace,)),
-    "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert, DoctorVulnerability)),
-    "documents": ("export schema", (Documents,)),
-    "drift": ("drift", (Drift,)),
-    "driver-ends": ("matrix eol", (DriverEnds,)),
-    "error": ("any command that fails", (ErrorDocument,)),
-    "explained": ("verify --explain, doctor --explain", (Explained,)),
-    "facts": ("facts", (Facts,)),
-    "fleet": ("/v1/fleet of a collector", (FleetState,)),
-    "handover": ("export handover", (HandoverFiles,)),
-    "history": ("rollback --list", (History,)),
-    "host-lock": ("a host's record of its last apply", (Applied,)),
-    "known-hosts": ("fleet known-hosts", (KnownHosts,)),
-    "lock": ("lock", (Lock,)),
-    "matrix": ("matrix", (MatrixRows, NoRows)),
-    "matrix-diff": ("matrix diff", (MatrixDiff,)),
-    "matrix-exported": ("matrix export", (MatrixExported,)),
-    "matrix-files": ("matrix --data", (MatrixFiles,)),
-    "matrix-history": ("matrix history", (MatrixHistory,)),
-    "matrix-imported": ("matrix import", (MatrixImported,)),
-    "matrix-release": ("what matrix export writes", (MatrixRelease,)),
-    "mirror": ("bundle mirror", (Mirror,)),
-    "monitoring": ("export monitoring", (MonitoringFiles,)),
-    "offer": ("the signed text of a collector's offer", (Offer,)),
-    "offer-made": ("fleet offer", (OfferMade,)),
-    "plan": ("plan", (Plan,)),
-    "pull-report": ("what a host that pulls reports", (PullReport,)),
-    "remove": ("remove", (Removed,)),
-    "signed-offer": ("what a collector offers", (SignedOffer,)),
-    "stack": ("resolve", (Resolution, NoStack)),
-    "stacks": ("resolve --from", (StackClasses,)),
-    "status": ("cloud-init status", (Status,)),
-    "timer": ("--timer of drift, fleet health, fleet pull, bundle mirror", (Timer,)),
-    "host-forgotten": ("fleet forget", (HostForgotten,)),
-    "token-made": ("fleet token", (TokenMade,)),
-    "user-data": ("cloud-init", (UserDataMade,)),
-    "verifications": ("fleet history", (Verifications,)),
-    "verify": ("verify", (VerifyReport,)),
-    "version": ("--version", (About,)),
-    "watch": ("watch", (Watch,)),
-    "why": ("why", (Why,)),
-    "why-not": ("why-not", (WhyNot,)),
-}
-"""A document's name → where it comes from, and its forms: the answer, then what is printed when the answer is no."""
+def documents() -> dict[str, str]:
+    """Return where each document comes from, by its name."""
+    return {name: row["from"] for name, row in _table().items()}
+
+
+def forms_of(name: str) -> tuple[type[Struct], ...]:
+    """Return the forms of a document: the answer, then what is printed when the answer is no."""
+    found = (form.partition(".") for form in _table()[name]["forms"])
+    return tuple(getattr(import_module(f"gpusetup.model.{module}"), struct) for module, _, struct in found)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(Path(__file__).parent.joinpath("data/documents.json").read_bytes())
+    return found

@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 ModuleFlavour = Literal["open", "proprietary"]
 
-PACKAGES = (
-    "vllm",
-    "sglang",
-    "tensorrt-llm",
-    "unsloth",
-    "trl",
-    "lightning",
-    "pytorch-lightning",
-    "deepspeed",
-    "transformers",
-    "accelerate",
-    "peft",
-    "whisperx",
-    "faster-whisper",
-    "ctranslate2",
-    "xformers",
-    "flash-attn",
-    "flashinfer-python",
-    "bitsandbytes",
-    "transformer-engine",
-    "transformer-engine-torch",
-    "torch-tensorrt",
-    "torchao",
-    "torchcodec",
-    "fbgemm-gpu",
-    "mamba-ssm",
-    "causal-conv1d",
-    "tensorrt",
-    "tensorrt-cu12",
-    "tensorrt-cu13",
-    "onnxruntime-gpu",
-    "llama-cpp-python",
-    "numba-cuda",
-    "cudf-cu12",
-    "cudf-cu13",
-    "cuml-cu12",
-    "cuml-cu13",
-    "nvidia-dali-cuda120",
-    "nvidia-dali-cuda130",
-    "xgboost",
-    "torchvision",
-    "torchaudio",
-    "triton",
-)
+_NAMES = Path(__file__).parent / "data/packages.json"
+PACKAGES = msgspec.json.decode(_NAMES.read_bytes(), type=tuple[str, ...])
 """Packages above the frameworks, named as on the Python index; what asks most of the others comes first."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")

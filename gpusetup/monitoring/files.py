@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from gpusetup.monitoring.tables import Alert, Dashboard, Panel
 
-_TEMPLATE = Path(__file__).parent / "data/page.html"
+_DATA = Path(__file__).parent / "data"
 
 
 def page() -> str:
     """Return the page with every dashboard in it; it needs no other file and no network but Prometheus."""
     told = msgspec.json.encode(dashboards()).decode().replace("</", "<\\/")
-    return _TEMPLATE.read_text(encoding="utf-8").replace("@DASHBOARDS@", told)
+    return _DATA.joinpath("page.html").read_text(encoding="utf-8").replace("@DASHBOARDS@", told)
 
 
 _COLUMNS = 24
@@ -116,8 +116,7 @@ def files(runbook: str = "") -> dict[str, str]:
         _RECORDING: _yaml(recording_rules()),
         _ALERTS: _yaml(alert_rules(runbook)),
         _TESTS: _yaml(rule_tests(tuple(name.partition("/")[2] for name in (_RECORDING, _ALERTS)))),
-        "prometheus-example.yml": _yaml(_prometheus()),
-        "alertmanager-example.yml": _yaml(_alertmanager()),
+        **{path.name: path.read_text(encoding="utf-8") for path in sorted(_DATA.joinpath("examples").iterdir())},
         "dcgm-counters.csv": "\n".join(counters(renamed=False)) + "\n",
         "dcgm-4.7-counters.csv": "\n".join(counters(renamed=True)) + "\n",
         "dashboards.html": page(),
@@ -167,45 +166,6 @@ def _yaml(value: object) -> str:
 
     text: str = yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
     return _GENERATED + text
-
-
-def _prometheus() -> dict[str, Any]:
-    return {
-        "global": {"scrape_interval": "30s", "evaluation_interval": "30s"},
-        "rule_files": [_RECORDING, _ALERTS],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": ["localhost:9093"]}]}]},
-        "scrape_configs": [
-            {"job_name": "gpu", "static_configs": [{"targets": ["gpu-host-1:9400", "gpu-host-1:9100"]}]}
-        ],
-    }
-
-
-def _alertmanager() -> dict[str, Any]:
-    """Return an example: what is critical at once, the rest together; a silent host speaks for its GPUs."""
-    return {
-        "route": {
-            "receiver": "people",
-            "group_by": ["instance", "severity"],
-            "group_wait": "30s",
-            "group_interval": "5m",
-            "repeat_interval": "12h",
-            "routes": [
-                {"receiver": "people", "matchers": ['severity="critical"'], "repeat_interval": "2h"},
-                {"receiver": "nobody", "matchers": ['severity="info"']},
-            ],
-        },
-        "inhibit_rules": [
-            {
-                "source_matchers": ['alertname=~"GpuExporterSilent|GpuLost|GpuXidFatal"'],
-                "target_matchers": ['severity=~"warning|info"'],
-                "equal": ["instance"],
-            }
-        ],
-        "receivers": [
-            {"name": "people", "webhook_configs": [{"url": "http://localhost:9999/alerts", "send_resolved": True}]},
-            {"name": "nobody"},
-        ],
-    }
 
 
 def counters(*, renamed: bool) -> Iterator[str]:

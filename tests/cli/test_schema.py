@@ -12,7 +12,7 @@ import pytest
 
 import gpusetup
 from gpusetup.cli.schema import schema_of
-from gpusetup.model.documents import DOCUMENTS
+from gpusetup.model.documents import documents
 from tests.property.test_command_line import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,11 +94,11 @@ def test_what_is_printed_of_hosts_fits(tmp_path: Path) -> None:
         ("export", "monitoring", "--out", str(tmp_path / "monitoring")),
     ):
         document = printed(*argv)
-        assert name_of(document) in DOCUMENTS
+        assert name_of(document) in documents()
         jsonschema.validate(document, schema_of(name_of(document)))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", documents())
 def test_a_schema_is_a_schema_and_refuses_what_does_not_belong(name: str) -> None:
     schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -109,7 +109,7 @@ def test_a_schema_is_a_schema_and_refuses_what_does_not_belong(name: str) -> Non
 def test_every_document_has_a_schema() -> None:
     sources = "".join(path.read_text() for path in Path(gpusetup.__file__).parent.rglob("*.py"))
     named = set(re.findall(r'"gpusetup/([a-z-]+)/[0-9]"', sources))
-    assert named - set(KEPT_ELSEWHERE) == set(DOCUMENTS)
+    assert named - set(KEPT_ELSEWHERE) == set(documents())
 
 
 def test_a_name_that_no_document_has() -> None:
