@@ -46,8 +46,8 @@ def kept() -> list[Row]:
     rows = []
     for line in re.findall(r"^\| (.* \| (?:not )?as wanted.*) \|$", text, re.MULTILINE):
         *cells, verdict = (cell.replace("\\|", "|") for cell in re.split(r" ?(?<!\\)\| ?", line))
-        problems, _at, at = verdict.partition("as wanted")[2].partition(" (at commit ")
-        rows.append(Row(*cells, problems=[problems[2:]] if problems else [], commit=at.rstrip(")") or usual))
+        problems, at = re.findall(r"as wanted(.*?)(?: \((\w{7,})\))?$", verdict)[0]
+        rows.append(Row(*cells, problems=[problems[2:]] if problems else [], commit=at or usual))
     return rows
 
 
@@ -66,7 +66,7 @@ def page(rows: list[Row]) -> str:
         "(Debian 12 in a container, 13 where a newer kernel is the fault; real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
         "the same command again. The rows of the killed controller share one host and follow one another; those of the seams are one apply,",
         "cut before each single thing that it asks of the host. The last rows are a host in memory: each command is cut before and after each call that writes or runs something,",
-        "or that call fails, on a full disk or a read-only file system. A row is the last run of its fault; faults can be run one by one.",
+        "or that call fails, on a full disk or a read-only file system. A row is the last run of its fault, at the commit in brackets; faults can be run one by one.",
         "",
         f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
         "",
@@ -75,7 +75,7 @@ def page(rows: list[Row]) -> str:
     ]
     for row in rows:
         verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
-        verdict += f" (at commit {row.commit})" if row.commit != usual else ""
+        verdict += f" ({row.commit})" if row.commit != usual else ""
         cells = (row.fault, row.exit, row.saw, row.after, row.again, verdict)
         lines.append("| " + " | ".join(clean(cell) for cell in cells) + " |")
     lines += ["", "Not run:", "", "| fault | why |", "|---|---|"]
