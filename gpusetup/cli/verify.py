@@ -47,7 +47,7 @@ ONCE = {
 """What only a single verification is asked for; `fleet health` has none of it."""
 NO_ACTION = {
     "timer": None, "hooks": None, "quarantine": None, "on_bad": "", "on_good": "", "node": None,
-    "leave_after": 2, "return_after": 3, "ignore": None, "forget": False,
+    "leave_after": 2, "return_after": 3, "most_out": "10%", "ignore": None, "forget": False,
 }  # fmt: skip
 """What only `fleet health` is asked for."""
 

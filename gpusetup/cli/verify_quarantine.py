@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import sqlite3
@@ -51,6 +52,10 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--return-after", type=int, default=3, metavar="N", help="good verifications in a row; default: %(default)s"
     )
+    group.add_argument(
+        "--most-out", default="10%", metavar="N[%]",
+        help="leave a bad machine in service once so many are out; default: 10%% of the scheduler's, at least 1",
+    )  # fmt: skip
     group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help="checks that do not count")
     group.add_argument(
         "--forget", action="store_true", help="ignore errors in the kernel log up to now, for example after a reset"
@@ -70,6 +75,7 @@ def repeated(arguments: argparse.Namespace) -> list[str]:
             words += [f"--{option}", str(value)]
     if acts(arguments) or arguments.hooks is not None:
         words += ["--leave-after", str(arguments.leave_after), "--return-after", str(arguments.return_after)]
+        words += ["--most-out", arguments.most_out]
     return words
 
 
@@ -85,6 +91,10 @@ def check(arguments: argparse.Namespace) -> None:
         raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
     if arguments.leave_after < 1 or arguments.return_after < 1:
         raise BadInputError("GS-516", "--leave-after and --return-after must be 1 or more", path="--leave-after")
+    if not re.fullmatch(r"[1-9][0-9]{0,5}|(?:[1-9][0-9]?|100)%", arguments.most_out):
+        raise BadInputError(
+            "GS-516", "--most-out takes a number of machines, or a share such as 10%", path="--most-out"
+        )
     if arguments.node and arguments.inventory is not None:
         raise BadInputError("GS-516", "--node names one machine, not those of an inventory", path="--node")
     if arguments.quarantine == "slurm-job" and arguments.inventory is not None:
@@ -228,13 +238,31 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
     if theirs and after.out:
         said = f"{node} is bad ({look.bad}); someone else drained it: {theirs}"
         after = replace(before, bad=after.bad, good=0, level=after.level)
-    if place is not None and seen is not None and not theirs:
+    leaves = place is not None and not theirs and after.out and not before.out
+    full = _full(arguments, place) if place is not None and leaves else ""
+    if place is not None and seen is not None and not theirs and not full:
         changed = after.since or kept.since
         place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
+        full = _full(arguments, place) if leaves else ""  # others may have left in the same moment
+        if full:
+            place.settle(place.seen(), "", "", iso(now))
+    if full:
+        said = f"{node} is bad ({look.bad}) and stays in service: {full}"
+        after = replace(before, bad=after.bad, good=0, level=after.level)
     after = _told(arguments, after, node)
     service.keep(file, kept, after, now, by_hand=by_hand)
     if said:
         output.say(said)
+
+
+def _full(arguments: argparse.Namespace, place: Place) -> str:
+    """Say that no more machines may leave service: a fault that all have at once is seldom one of the machines."""
+    from gpusetup.health.schedulers import limit_of
+
+    out, machines = place.others_out()
+    if out < limit_of(arguments.most_out, machines):
+        return ""
+    return f"{out} of {machines} are out already (--most-out {arguments.most_out}); look for what they have in common"
 
 
 def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:

@@ -37,7 +37,7 @@ PrologFlags=Alloc
 SchedulerParameters=nohold_on_prolog_fail
 """
 _ACCOUNT = {"name": "gpusetup-health", "namespace": "kube-system"}
-_RULES = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "patch"]}]
+_RULES = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "list", "patch"]}]
 _RBAC = "rbac.authorization.k8s.io"
 
 

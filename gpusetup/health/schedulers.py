@@ -17,6 +17,9 @@ from gpusetup.health.service import Standing
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"
 _BY_SLURM = ("Prolog error", "Epilog error")
+_NODES = (
+    r'{range .items[*]}{.metadata.name}{"\t"}{.status.capacity.nvidia\.com/gpu}{"\t"}{.spec.taints[*].key}{"\n"}{end}'
+)
 _LONGEST = 200
 _SECONDS = 12.0
 """For one command of a scheduler, of which there are two: Slurm ends its health program after 60 s."""
@@ -41,11 +44,20 @@ class Place(Protocol):
     def seen(self) -> Seen:
         """Look what is there."""
 
+    def others_out(self) -> tuple[int, int]:
+        """Return how many other machines with GPUs are out of service by our mark, and how many machines there are."""
+
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
         """Bring about what should be: out of service with a reason, in service without one.
 
         `since`: when that changed, empty when it never did.
         """
+
+
+def limit_of(text: str, machines: int) -> int:
+    """Return how many machines may be out at once: a number, or a share of all, but one at least."""
+    number = int(text.removesuffix("%"))
+    return max(1, machines * number // 100) if text.endswith("%") else number
 
 
 def agreed(kept: Standing, seen: Seen, now: float) -> tuple[Standing, bool]:
@@ -75,6 +87,14 @@ class Slurm:
             return Seen(ours=True, reason=node.reason)
         return Seen(theirs=node.reason or "no reason given", refused=node.reason.startswith(_BY_SLURM))
 
+    def others_out(self) -> tuple[int, int]:
+        """Count in Slurm's own list; a cluster that names no GPUs in it is counted whole."""
+        lines = self._told("--oneliner", "show", "node").splitlines()
+        lines = [line for line in lines if re.search(r"\bGres=\S*gpu", line)] or lines
+        others = [line for line in lines if not line.startswith(f"NodeName={self.node} ")]
+        marked = [node for node in map(parse_node, others) if node.drained and node.reason.startswith(HEALTH_MARK)]
+        return len(marked), len(lines)
+
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
         """Drain, correct the reason, or resume."""
         del since, now
@@ -99,6 +119,13 @@ class Kubernetes:
         """Read the node's taints."""
         node = json.loads(self._told("get", "node", check_node(self.node), "--output=json"))
         return Seen(ours=any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ()))
+
+    def others_out(self) -> tuple[int, int]:
+        """Count the taints of the nodes that have, or had, GPUs to give."""
+        nodes = [line.split("\t") for line in self._told("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()]
+        with_gpus = [node for node in nodes if node[1]] or nodes
+        others = [taints for name, _gpus, taints in with_gpus if name != self.node]
+        return sum(TAINT in taints.split() for taints in others), len(with_gpus)
 
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
         """Set or take the taint, then say the condition, which each look confirms."""

@@ -7,20 +7,28 @@ import shutil
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpusetup.cli import verify_quarantine
 from gpusetup.drive.scheduler.base import SchedulerError
 from gpusetup.drive.scheduler.slurm import parse_node
 from gpusetup.health.hooks import files
-from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Slurm, plain
+from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, limit_of, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-NODES = {"name": "nodes", "singularName": "node", "namespaced": False, "kind": "Node", "verbs": ["get", "patch"]}
+NODES = {
+    "name": "nodes",
+    "singularName": "node",
+    "namespaced": False,
+    "kind": "Node",
+    "verbs": ["get", "list", "patch"],
+}
 ANSWERS: dict[str, Any] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
@@ -30,6 +38,13 @@ ANSWERS: dict[str, Any] = {
     },
 }  # fmt: skip
 NODE = "/api/v1/nodes/gpu07"
+OTHERS = [
+    {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": [{"key": key} for key in keys]},
+        "status": {"capacity": {"nvidia.com/gpu": "8"} if name.startswith("gpu") else {}},
+    }
+    for name, keys in (("gpu01", [TAINT, "other"]), ("gpu02", ["other"]), ("gpu03", [TAINT]), ("cpu01", [TAINT]))
+]  # fmt: skip
 RULES = json.loads(files("kubernetes", ())["kubernetes.json"])["items"][1]["rules"]
 
 
@@ -39,6 +54,8 @@ class Server(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         found = self.server.node if self._may("get") else ANSWERS.get(path)  # type: ignore[attr-defined]
+        if path == "/api/v1/nodes" and "list" in RULES[0]["verbs"]:
+            found = {"apiVersion": "v1", "kind": "NodeList", "items": [self.server.node, *OTHERS]}  # type: ignore[attr-defined]
         self._answer(200 if found else 403, found or {"kind": "Status", "apiVersion": "v1", "code": 403})
 
     def _may(self, verb: str) -> bool:
@@ -125,18 +142,98 @@ def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
     assert api.node["status"]["conditions"][0]["status"] == "False"
 
 
+def test_kubectl_counts_the_other_nodes_with_gpus_that_are_out(api: Any) -> None:
+    api.node["status"]["capacity"] = {"nvidia.com/gpu": "0"}
+    api.node["spec"]["taints"] = [{"key": TAINT, "effect": "NoSchedule"}]
+    assert Kubernetes(node="gpu07").others_out() == (2, 4)
+
+
+def test_slurm_counts_the_other_nodes_with_gpus_that_are_out() -> None:
+    marked = "State=IDLE+DRAIN Reason=gpusetup-health: gpu.ecc: 3 [root@2026-11-22T03:10:03]"
+    rows = [f"NodeName=n{number} Gres=gpu:8 {marked}" for number in (1, 2, 7)]
+    rows += ["NodeName=n3 Gres=gpu:8 State=IDLE+DRAIN Reason=disk", "NodeName=n4 Gres=gpu:8 State=IDLE"]
+    rows += [f"NodeName=c1 Gres=(null) {marked}"]
+    assert Slurm(node="n7", call=told(lambda *_: "\n".join(rows))).others_out() == (2, 5)
+
+
+def told(answer: Callable[..., str]) -> Any:
+    class Call:
+        def told(self, *words: str, seconds: float) -> str:
+            return answer(*words)
+
+    return Call()
+
+
+@pytest.mark.parametrize(
+    ("text", "machines", "most"), [("3", 900, 3), ("10%", 900, 90), ("10%", 19, 1), ("10%", 4, 1), ("100%", 7, 7)]
+)
+def test_how_many_may_be_out(text: str, machines: int, most: int) -> None:
+    assert limit_of(text, machines) == most
+
+
+class Fleet:
+    """Forty machines of which all turn bad at once; `late`: each counts before any of the others has left."""
+
+    def __init__(self, late: bool) -> None:
+        self.out: set[int] = set()
+        self.late = late
+
+    def place(self, number: int) -> Any:
+        fleet = self
+
+        class OfOne:
+            def seen(self) -> Seen:
+                return Seen(ours=number in fleet.out)
+
+            def others_out(self) -> tuple[int, int]:
+                blind = fleet.late and number not in fleet.out
+                return 0 if blind else len(fleet.out - {number}), 40
+
+            def settle(self, _seen: Seen, reason: str, _since: str, _now: str) -> None:
+                (fleet.out.add if reason else fleet.out.discard)(number)
+
+        return OfOne()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_all_have_at_once_empties_no_fleet(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path))
+    fleet = Fleet(late)
+    monkeypatch.setattr(verify_quarantine, "_place", lambda _arguments, node: fleet.place(int(node)))
+    asked = SimpleNamespace(
+        quarantine="slurm", on_bad="", on_good="", node=None, inventory="hosts", ignore=None, forget=False,
+        leave_after=1, return_after=1, most_out="10%",
+    )  # fmt: skip
+
+    def look(verdict: Any) -> None:
+        results = [SimpleNamespace(verdict=verdict, id="driver.loaded", text="no driver", level="quick")]
+        hosts = [
+            SimpleNamespace(
+                name=str(number), problem="", simulated=False, state="", verdict=verdict, level="quick", results=results
+            )
+            for number in range(40)
+        ]
+        verify_quarantine.act(asked, SimpleNamespace(hosts=hosts, level="quick"))  # type: ignore[arg-type]
+
+    look("fail")
+    assert len(fleet.out) == 4
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("leaves service") == 4
+    assert said.count("stays in service: 4 of 40 are out already (--most-out 10%)") == 36
+    look("fail")
+    assert len(fleet.out) == 4
+    look("pass")
+    assert not fleet.out
+
+
 @pytest.mark.parametrize(
     "reason", ["x: a=b State=IDLE Reason=none", "34 °C  two\nlines", "y" * 500, "'; $(reboot) `id`"]
 )
 def test_a_reason_comes_back_from_slurm_as_it_went(reason: str) -> None:
     said: list[str] = []
-
-    class Scontrol:
-        def told(self, *words: str, seconds: float) -> str:
-            said.append(words[-1])
-            return ""
-
-    place = Slurm(node="n1", call=Scontrol())  # type: ignore[arg-type]
+    place = Slurm(node="n1", call=told(lambda *words: said.append(words[-1]) or ""))
     place.settle(place.seen(), reason, "", "")
     text = said[-1].removeprefix("Reason=")
     assert parse_node(f"NodeName=n1 State=IDLE+DRAIN {said[-1]} [root@2026-11-22T03:10:03]\n").reason == text
