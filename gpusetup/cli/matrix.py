@@ -6,11 +6,10 @@ examples:
   gpusetup matrix --driver 535.154.05                what runs on this driver, and its newest CUDA
   gpusetup matrix driver '580.*'                     the releases of a driver branch
   gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
-  gpusetup matrix cve driver=580.95.05               known vulnerabilities: of a release, a component, one
+  gpusetup matrix cve driver=580.95.05               its known vulnerabilities
   gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
   gpusetup matrix --age                              how old the data of each component is
-  gpusetup matrix --newer                            what publishers have beyond it today
 """
 
 from __future__ import annotations
