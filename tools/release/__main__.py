@@ -147,7 +147,7 @@ def collection(out: Path, scratch: Path, when: int) -> Path:
 def _collection_tree(folder: Path) -> Path:
     """Lay out what belongs to the collection, with a front page and addresses that lead somewhere from Galaxy."""
     folder.mkdir()
-    for name in ("meta", "playbooks", "plugins", "roles"):
+    for name in ("changelogs", "meta", "playbooks", "plugins", "roles"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
     for name in ("LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder)

@@ -21,8 +21,7 @@ def test_a_component_costs_twelve_files() -> None:
 def test_no_other_file_names_the_example() -> None:
     files = [path for place in PLACES for path in ROOT.glob(place)]
     naming = {str(path.relative_to(ROOT)) for path in files if "imex" in path.read_text(encoding="utf-8").lower()}
-    alike_in_every_role = {"roles/gpu_imex/meta/main.yml"}
     beside = {
         path for path in re.findall(r"`([\w/]+\.py)`", TEXT) if path not in ROWS and not path.startswith("tests/")
     }
-    assert naming == (set(ROWS) - alike_in_every_role) | beside
+    assert naming == set(ROWS) | beside

@@ -1,4 +1,4 @@
-"""Print what this host, or a folder that stands in for one, is: python3 plugins/module_utils/gpu_probe [--root DIR]."""
+"""Print what this host, or a folder that stands in for one, is: python3 …/gpu_probe/program.py [--root DIR]."""
 
 import argparse
 import importlib
