@@ -177,6 +177,7 @@ def asked(argv: tuple[str, ...], built: Path) -> list[str]:
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     uv = (str(Path(sys.executable).with_name("uv")), "tool", "run", "--quiet", "--from", argv[0])
     print("\n$ " + " ".join(argv[1:]), flush=True)
-    done = subprocess.run([*uv, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    place = built if "{archive}" in argv else ROOT  # Galaxy's importer leaves a file where it runs
+    done = subprocess.run([*uv, *words], cwd=place, env=env, capture_output=True, text=True, check=False)
     told = (done.stdout + done.stderr).splitlines()
     return told[-20:] if done.returncode else [line for line in told if line.startswith(("WARNING:", "ERROR:"))]
