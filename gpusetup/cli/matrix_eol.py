@@ -76,7 +76,7 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
     """Yield each driver that hosts run, with the last day of its branch."""
     from gpusetup.matrix.security import vulnerable
     from gpusetup.model.documents import DriverEnd
-    from gpusetup.resolve.domains import branch_of, has_ended
+    from gpusetup.resolve.domains import has_ended
 
     hosts: dict[str, list[str]] = {}
     for name, host in facts.hosts.items():
@@ -84,7 +84,8 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
         if version:
             hosts.setdefault(version, []).append(name)
     for version, names in hosts.items():
-        branch = branch_of(known, version)
+        number = version.partition(".")[0]
+        branch = next((item for item in known.driver.branches if str(item.branch) == number), None)
         until = branch.eol if branch is not None and branch.eol != "unknown" else ""
         soon = (today + dt.timedelta(days=within)).isoformat()
         state: State = "unknown"

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
+from gpusetup.model.packages import major_of_extra
 from gpusetup.model.request import PACKAGES
 from gpusetup.versions import nv
 
@@ -87,7 +88,7 @@ def _span(releases: list[PackageRelease]) -> str:
 
 def _install(file: PackageFile, release: PackageRelease) -> str:
     # No extra of CUDA existed when wheels were for CUDA 11; of several CUDAs one names its own.
-    extras = tuple(extra for extra in file.extras if "*" not in extra) if "11" not in _majors(release) else ()
+    extras = tuple(extra for extra in file.extras if not major_of_extra(extra)) if "11" not in _majors(release) else ()
     wanted = f"{file.name}[{','.join(extras)}]" if extras else file.name
     return f"python3 -m pip install {quote(f'{wanted}=={release.version}')}"
 

@@ -28,12 +28,15 @@ _TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9
 _UNITS = re.compile(r"[0-9]*gb")
 _OTHER_MAKERS = (
     (
-        re.compile(r"(?:amd|instinct|radeon|firepro)\b.*|mi ?-?\d{2,3}[a-z]*|rx ?\d{3,4}.*|.*\bmi\d{2,3}[ax]?\b.*"),
+        re.compile(
+            r"1002:.*|(?:amd|instinct|radeon|firepro)\b.*|mi ?-?\d{2,3}[a-z]*|rx ?\d{3,4}.*|.*\bmi\d{2,3}[ax]?\b.*"
+        ),
         "AMD",
     ),
-    (re.compile(r"intel\b.*|arc\b.*|gaudi.*|.*ponte vecchio.*|xe\b.*"), "Intel"),
+    (re.compile(r"8086:.*|intel\b.*|arc\b.*|gaudi.*|.*ponte vecchio.*|xe\b.*"), "Intel"),
     (re.compile(r"ascend.*|apple\b.*|m[1-4] (?:pro|max|ultra)|tpu.*|trainium.*|inferentia.*"), "another maker"),
 )
+_VGPU = re.compile(r"\b(?:grid|vgpu)\b|-\d+[abcq]\b", re.IGNORECASE)
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
@@ -173,6 +176,17 @@ def gpu_by_id(matrix: Matrix, pci_id: str, subsystem: str = "") -> tuple[Gpu, ..
     return exact or found
 
 
+def _instead(matrix: Matrix, text: str) -> str:
+    """Say what to give for an architecture without a listed product, and for a vGPU of a GPU; empty for other texts."""
+    for row in matrix.driver.architectures:
+        if row.name.lower() == text.lower():
+            return f"{row.name} is an architecture: --gpu sm_{row.capabilities[0].replace('.', '')}. "
+    whole = _VGPU.sub("", text).strip()
+    if whole != text and _matches(matrix.gpus.gpus, whole):
+        return f"a vGPU goes by its GPU: --gpu '{whole}'; `gpusetup matrix vgpu` lists its guest's drivers. "
+    return ""
+
+
 def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
     """Return every product that a text names; a name that no product has is bad input with what is near."""
     text = text.strip()
@@ -201,7 +215,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
         "GS-120",
         f"unknown GPU {text!r}",
         path=f"--gpu {text!r}",
-        hint=("did you mean " + ", ".join(close) + "? " if close else "")
+        hint=(_instead(matrix, text) or ("did you mean " + ", ".join(close) + "? " if close else ""))
         + "A PCI id (lspci -nn -d 10de:) or sm_NN works for every GPU; `gpusetup matrix gpu` lists their names.",
     )
 

@@ -19,7 +19,6 @@ _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
 _SILENT = frozenset({"cuda", "enterprise", "gnu", "hat", "linux", "lts", "release", "server", "sp", "stream", "v"})
 """Words that tell no distribution from another."""
-_NOT_INSTALLED_ON = ("arch", "manjaro", "nixos", "gentoo", "alpine", "void", "slackware", "clear")
 
 
 def by_id(matrix: Matrix, name: str | None) -> OsRelease | None:
@@ -58,10 +57,11 @@ def _without_packages(known: OsFile, text: str) -> str:
     base = next((base for name, base in known.bases.items() if re.match(rf"{name}(?![0-9])", words)), "")
     if base:
         return f"it takes the packages of {base}: --os {base}"
-    if words.startswith(_NOT_INSTALLED_ON):
-        return "gpusetup installs nothing there; without --os it answers for any Linux"
-    if re.match(r"(?:centos|rhel|el|ol|oracle|scientific)[5-7]", words):
-        return "it is older than every distribution of the matrix; without --os gpusetup answers for any Linux"
+    name, number = (re.findall(r"^([a-z]+)([0-9.]*)", words) or [("", "")])[0]
+    family = known.said_as.get(name, name)
+    oldest = next((system.id for system in known.systems if re.fullmatch(rf"{family}[0-9.]+", system.id)), "")
+    if number and oldest and nv(number) < nv(oldest.removeprefix(family)):
+        return f"it is older than {oldest}, the oldest here; without --os gpusetup answers for any Linux"
     return ""
 
 

@@ -1,6 +1,7 @@
 """Python packages above the frameworks: one shape of record for all of them, one file for each."""
 
 # Annotations are not postponed here: as text, every one would be compiled again at every start.
+import re
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -18,6 +19,12 @@ class PackageCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     targets: tuple[Target, ...]
     ptx: tuple[Target, ...] = ()
+
+
+def major_of_extra(text: str) -> str:
+    """Return the CUDA major that an extra is for: 12 of `core_cu12`; empty when it is for all."""
+    found = re.search(r"cu([0-9]{2})$", text)
+    return found[1] if found else ""
 
 
 class PackageRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +67,7 @@ class PackageFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=T
     needs: tuple[str, ...] = ()
     """Components that it works with only, although not every release's metadata says so."""
     extras: tuple[str, ...] = ()
-    """Extras that it is installed with; `cu*` stands for the one of the stack's CUDA major."""
+    """Extras that it is installed with; of those that end in `cuN` the one of the stack's CUDA major."""
     build: str = ""
     """What building it from source needs."""
     releases: tuple[PackageRelease, ...]

@@ -79,7 +79,7 @@ class OsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     said_as: dict[str, str] = field(default_factory=dict)
     """What people write → the name in an id."""
     elsewhere: dict[str, str] = field(default_factory=dict)
-    """Systems without a driver of their own → what to do there."""
+    """Systems that get nothing from here → what to do there."""
     bases: dict[str, str] = field(default_factory=dict)
     """Derivatives → the distribution whose packages they take."""
 

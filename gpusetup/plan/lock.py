@@ -61,7 +61,7 @@ def read_lock(raw: bytes, path: str) -> Lock:
             "GS-341",
             f"the lock cannot be used: {text}",
             path=f"{path}:{where}",
-            hint="make it again",
+            hint="write one with: gpusetup lock --out gpu.lock.json",
         ) from error
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):
         raise BadInputError(

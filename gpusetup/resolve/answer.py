@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from gpusetup.model.packages import major_of_extra
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import (
     CudaChoice,
@@ -157,7 +158,9 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
         cuda=release.cuda[0] if len(release.cuda) == 1 else None,
         relation=package_relation(space, driver, value),
         extras=tuple(
-            text.replace("cu*", f"cu{_major_beside(space, solution)}") for text in (*value.file.extras, *release.extras)
+            text
+            for text in (*value.file.extras, *release.extras)
+            if major_of_extra(text) in ("", str(_major_beside(space, solution)))
         ),
         adds=release.adds,
         build=value.file.build if release.kind == "source" else "",

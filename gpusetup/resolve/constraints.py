@@ -153,7 +153,8 @@ def _driver(space: Space) -> None:
                 "GS-124",
                 f"driver {request.driver} is older than every branch in the matrix",
                 path=f"--driver {request.driver}",
-                hint="the oldest known branch is R" + str(min(item.branch for item in space.matrix.driver.branches)),
+                hint="without --driver gpusetup chooses one; the oldest known branch is "
+                f"R{min(item.branch for item in space.matrix.driver.branches)}",
             )
         space.unary(
             "installed-driver-stays",

@@ -75,7 +75,12 @@ def _libraries(space: Space, gpu: GpuKind) -> None:
         lambda value: rules.compiles_for(space.matrix, value.release.minor, gpu.cc),
         subject=gpu,
     )
-    space.unary("cudnn-support-row", "cudnn", lambda value: rules.cudnn_row_covers(value.row, gpu.cc), subject=gpu)
+    space.unary(
+        "cudnn-support-row",
+        "cudnn",
+        lambda value: rules.cudnn_row_covers(space.matrix, value.row, gpu.cc),
+        subject=gpu,
+    )
     space.unary(
         "cupy-gpu-window",
         "cupy",
@@ -156,7 +161,7 @@ def _bundled_cudnn_covers(space: Space, version: str, cc: str) -> bool:
     key = nv(version).numbers[:3]
     values = [cast("CudnnValue", value) for value in domain("cudnn", space.matrix, space.request)]
     rows = [value.row for value in values if nv(value.version).numbers[:3] == key]
-    return not rows or any(rules.cudnn_row_covers(row, cc) for row in rows)
+    return not rows or any(rules.cudnn_row_covers(space.matrix, row, cc) for row in rows)
 
 
 def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> bool:
@@ -216,7 +221,7 @@ def _limit_for(space: Space, gpu: GpuKind, major: int, package: str, pin: str) -
             speaking += [item.row] if major in {rules.major(minor) for minor in item.row.cuda} else []
     # A release that no row speaks of is not known to have dropped anything.
     covers = {
-        version: not speaking or any(rules.cudnn_row_covers(row, gpu.cc) for row in speaking)
+        version: not speaking or any(rules.cudnn_row_covers(space.matrix, row, gpu.cc) for row in speaking)
         for version, speaking in rows.items()
     }
     newest = rules.newest(covers)

@@ -11,7 +11,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import PackageValue, TorchValue, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
-from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, last_with, requires
+from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, requires
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import OTHERS, own_python, pythons
 from gpusetup.resolve.space import FRAMEWORKS
@@ -127,12 +127,12 @@ def _gpu_code(context: Context, member: Unary) -> str:
 
 def _driver(context: Context, member: Pair) -> str:
     name = member.scope[1]
-    values = [value for value in context.values(name) if cast("Any", value).release.cuda]
-    majors = sorted({rules.major(cuda) for value in values for cuda in cast("Any", value).release.cuda})
+    values = cast("list[PackageValue]", context.values(name))
+    majors = sorted({rules.major(cuda) for value in values for cuda in cuda_of(value)})
     floors = {row.major: row.min_driver for row in context.space.matrix.cuda.majors}
     told = " and ".join(f"CUDA {major}, which needs driver {floors[major]} or newer" for major in majors[:2])
     here = span(value.version for value in context.values("driver")) if context.narrow("driver") else ""
-    does = "is built for" if any(cast("Any", value).release.linked for value in values) else "brings libraries of"
+    does = "is built for" if any(value.release.linked for value in values) else "brings libraries of"
     return f"{_named(context, name)} {does} {told}" + (f"; the driver here is {here}" if here else "")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.model.packages import major_of_extra
 from gpusetup.model.request import PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, parsed
@@ -135,7 +136,7 @@ def _hardware(space: Space, name: str) -> None:
     space.pair(
         "package-cuda-needs-driver",
         ("driver", lambda value: value.version),
-        (name, lambda value: value.release.cuda),
+        (name, cuda_of),
         stands,
     )
     space.pair(
@@ -258,6 +259,11 @@ def _linked_with_index(usual: tuple[tuple[str, int], ...], value: PackageValue) 
 
 def _exact(text: str) -> str:
     return f"=={text}" if text[:1].isdigit() else text
+
+
+def cuda_of(value: PackageValue) -> tuple[str, ...]:
+    """Return the CUDAs of which one must run: those of the wheel, else those that it has an extra for."""
+    return value.release.cuda or tuple(filter(None, map(major_of_extra, value.file.extras)))
 
 
 def cuda_majors(value: PackageValue) -> frozenset[int]:

@@ -96,6 +96,7 @@ def _component(name: str, text: str) -> str:
         hint=(f"did you mean {close[0]}? " if close else "")
         + (f"Near as well: {', '.join(close[1:])}. " if close[1:] else "")
         + (f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else "")
+        + ("A GPU's MIG profiles: gpusetup matrix gpu 'A100 SXM4 80GB'. " if lowered == "mig" else "")
         + "`gpusetup matrix` lists what is known",
     )
 

@@ -139,12 +139,22 @@ def compiles_for(matrix: Matrix, minor: str, cc: str) -> bool:
     return nv(toolchain.cc_min) <= nv(cc) and (most is None or nv(cc) <= nv(most))
 
 
-def cudnn_row_covers(row: CudnnSupport, cc: str) -> bool:
-    """Tell whether a cuDNN support row speaks for the GPU; its upper end also serves newer minors of that major."""
+def cudnn_row_covers(matrix: Matrix, row: CudnnSupport, cc: str) -> bool:
+    """Tell whether a cuDNN support row speaks for the GPU; its upper end also serves newer minors of that major.
+
+    Where a row names no upper end, it is that of the newest CUDA that the row is for.
+    """
     gpu = nv(cc)
     if row.cc_min is not None and gpu < nv(row.cc_min):
         return False
-    return row.cc_max is None or gpu <= nv(row.cc_max) or gpu.minor[0] == nv(row.cc_max).minor[0]
+    last = row.cc_max or _newest_target(matrix, max(row.cuda, key=nv))
+    return last is None or gpu <= nv(last) or gpu.minor[0] == nv(last).minor[0]
+
+
+@lru_cache(maxsize=64)
+def _newest_target(matrix: Matrix, minor: str) -> str | None:
+    """Return the newest compute capability of a CUDA, or of the next that names one: targets are only added."""
+    return next((row.cc_max for row in matrix.cuda.toolchains if row.cc_max and nv(row.minor) >= nv(minor)), None)
 
 
 def cudnn_row_takes(row: CudnnSupport, minor: str) -> bool:

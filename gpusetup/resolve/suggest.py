@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.model.request import PACKAGES, Requirement
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions
+from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import OTHERS
 
@@ -41,6 +42,8 @@ def suggestions(space: Space) -> tuple[str, ...]:
             found.append(text)
         if len(found) == _MOST:
             break
+    for builds in (False, True):
+        found = found or list(dict.fromkeys(_remainders(space, builds)))
     return tuple(found)
 
 
@@ -76,10 +79,12 @@ def _packages(space: Space) -> Iterator[str]:
     """Say that builds would do, or that packages which cannot share an environment go into two."""
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
-    if packages and not request.allow_builds and _fits(space, msgspec.structs.replace(request, allow_builds=True)):
-        yield f"gpusetup resolve {_typed(request)} --allow-builds has the lines that build what has no wheel"
-    if len(packages) == 1 and request.gpus and (without := _without(space, packages[0])):
-        yield without
+    if (
+        packages
+        and not request.allow_builds
+        and _fits(space, built := msgspec.structs.replace(request, allow_builds=True))
+    ):
+        yield f"gpusetup resolve {_typed(built)} has the lines that build what has no wheel"
     if len(packages) < 2:
         return
     for apart in packages:
@@ -95,28 +100,48 @@ def _packages(space: Space) -> Iterator[str]:
             return
 
 
-def _without(space: Space, package: Requirement) -> str:
-    """Name what runs on these GPUs without a package that none of them can use; empty when they are not the cause."""
-    request, needs = space.request, space.matrix.package(package.component).needs
-    free = msgspec.structs.replace(
-        request, requirements=(Requirement(component=package.component),), gpus=(), gpu_count=0
-    )
-    alone = msgspec.structs.replace(free, gpus=request.gpus, gpu_count=request.gpu_count, allow_builds=True)
-    free = msgspec.structs.replace(free, allow_builds=True)
-    rest = tuple(item for item in request.requirements if item is not package)
-    rest += tuple(Requirement(component=name) for name in needs if name not in {item.component for item in rest})
-    other = msgspec.structs.replace(request, requirements=rest)
-    if not rest or _fits(space, alone) or not _fits(space, free) or not _fits(space, other):
-        return ""
-    return f"no release of {package.component} is for this GPU; without it: gpusetup resolve {_typed(other)}"
+_BARE = {"gpus": (), "gpu_count": 0, "os": None, "arch": None, "driver": None, "native": False}
+
+
+def _remainders(space: Space, builds: bool) -> Iterator[str]:
+    """Say what is left where no single change is enough: on this machine, and of what was asked for on any."""
+    request = msgspec.structs.replace(space.request, allow_builds=space.request.allow_builds or builds)
+    asked = request.requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
+    components = [item.component for item in asked]
+    needed = [name for item in components if item in PACKAGES for name in space.matrix.package(item).needs]
+    needed += ["torch" for item in components if item in COMPANIONS]
+    names = [name for name in dict.fromkeys(needed) if name not in components]
+    wishes = [("requirements", item) for item in asked]
+    instead = [("requirements", Requirement(component=name)) for name in names]
+    machine = [("gpus", name) for name in request.gpus]
+    machine += [(name, value) for name in _BARE if name != "gpus" and (value := getattr(request, name))]
+    for parts in ((*machine, *wishes, *instead), (*wishes, *machine)):
+        kept = msgspec.structs.replace(request, requirements=(Requirement(component="driver"),), **_BARE)
+        left_out = msgspec.structs.replace(kept, requirements=())
+        for name, value in parts:
+            more = _with(kept, name, value)
+            kept, left_out = (more, left_out) if _fits(space, more) else (kept, _with(left_out, name, value))
+        if any(item in kept.requirements for _, item in (*wishes, *instead)):
+            yield f"without {_typed(left_out)}: gpusetup resolve {_typed(kept)}"
+
+
+def _with(request: Request, name: str, value: Any) -> Request:
+    """Return a request with one more GPU or wish, or with one thing known of its machine."""
+    if name == "gpus":
+        value = (*request.gpus, value)
+    elif name == "requirements":
+        value = (*(item for item in request.requirements if item.component != value.component), value)
+    return msgspec.structs.replace(request, **{name: value})
 
 
 def _typed(request: Request) -> str:
     """Write a request as its command line; what is asked for in any version of the driver says nothing."""
-    words = [f"'{item}'" if item.specifier else str(item) for item in request.requirements if str(item) != "driver"]
+    wishes = [item for item in request.requirements if str(item) != "driver"] or request.requirements
+    words = [f"'{item}'" if item.specifier else str(item) for item in wishes]
     words += [f"--gpu '{name}'" if " " in name else f"--gpu {name}" for name in request.gpus]
     for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
         words += [f"{option} {value}"] if value else []
+    words += [f"--{name.replace('_', '-')}" for name in ("native", "allow_builds") if getattr(request, name)]
     return " ".join(words)
 
 
@@ -206,6 +231,9 @@ def _machine(space: Space) -> Iterator[str]:
             if _fits(space, msgspec.structs.replace(request, requirements=asked)):
                 yield f"use Python {version} instead of the distribution's: add python=={version}"
                 break
+    arch = "x86_64" if space.arch == "aarch64" else "aarch64"
+    if request.arch is None and _fits(space, msgspec.structs.replace(request, arch=arch)):
+        yield f"on a host of {arch} it fits: --arch {arch}"
     for index, name in enumerate(request.gpus):
         if len(request.gpus) > 1:
             rest = request.gpus[:index] + request.gpus[index + 1 :]

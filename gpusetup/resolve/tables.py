@@ -168,6 +168,9 @@ def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
         "cuda_last": (window.last_cuda or None) if window else None,
         "open_module": kind.module,
         "mig_driver": gpu.mig_min_driver,
+        "mig_profiles": [
+            item.name for row in matrix.mig.products if set(row.ids) & set(gpu.ids) for item in row.profiles
+        ],
         **_figures_row(figures),
         **_told(matrix, "gpus", gpu),
         "figures_sources": [matrix.gpu_figures.sources[key].url for key in figures.sources] if figures else [],
@@ -262,9 +265,8 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
     def fits(item: VgpuRelease) -> bool:
         drivers = [version for version in (item.guest, item.host) if version]
-        return (not wanted or item.vgpu == wanted or item.vgpu.startswith(f"{wanted}.")) and (
-            request.driver is None or any(_same_driver(version, request.driver) for version in drivers)
-        )
+        named = wanted in ("", item.vgpu, *drivers) or item.vgpu.startswith(f"{wanted}.")
+        return named and (request.driver is None or any(_same_driver(version, request.driver) for version in drivers))
 
     wanted = wanted.lstrip("=").removesuffix(".*")
     for item in sorted(filter(fits, matrix.vgpu.releases), key=lambda item: nv(item.vgpu), reverse=True):

@@ -21,8 +21,12 @@ def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "mark", "reason"),
     [
-        (("cuda",), "13.0.2 * Update 2", "not CUDA 13.4.2: it is not native to R580; request it with cuda==13.4.2"),
-        (("torch",), "2.15.0 * cu130", "cu130 is native to R580; the build on PyPI, cu132, is not"),
+        (
+            ("cuda", "driver==580.*"),
+            "13.0.2 * Update 2",
+            "not CUDA 13.5.0: it is not native to R580; request it with cuda==13.5.0",
+        ),
+        (("torch", "driver<590"), "2.15.0 * cu130", "cu130 is native to R580; the build on PyPI, cu132, is not"),
         (
             ("torch", "--driver", "535.309.01"),
             "2.14.0 * cu126",
@@ -45,7 +49,7 @@ def test_the_newest_row_needs_no_reason_and_one_row_no_mark(capsys: pytest.Captu
 
 
 def test_documents_name_the_chosen_row(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["matrix", "cuda", "--format", "json"])
+    main(["matrix", "cuda", "driver==580.*", "--format", "json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["chosen"] for row in rows] == [True] + [False] * (len(rows) - 1)
     assert rows[0]["because"].startswith("not CUDA ")

@@ -55,10 +55,11 @@ def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(argv: tup
             or "gpusetup " in line
             or "pip" in line
             or "sudo " in line
+            or line.lstrip().startswith("'")  # the last line of a command
         ), line
 
 
 def test_a_command_is_not_broken() -> None:
-    lines = on_terminal(40, "resolve", "torch", "--gpu", "h100", "--os", "rhel8")
+    lines = on_terminal(40, "resolve", "torch", "driver==580.*", "--gpu", "h100", "--os", "rhel8")
     assert [line for line in lines if line.startswith("install:") and line.endswith("-w driver==580.178.04")]
     assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]

@@ -74,7 +74,7 @@ PACKAGES: dict[str, dict[str, Any]] = {
     },
     "transformer-engine": {
         "table": "transformer_engine.transformer_engine",
-        "extras": ["core_cu*"],
+        "extras": ["core_cu12", "core_cu13"],
     },
     "transformer-engine-torch": {
         "table": "transformer_engine.torch",
@@ -115,7 +115,7 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "table": "llama_cpp_python.llama_cpp_python",
         "build": "nvcc, gcc, cmake and CMAKE_ARGS=-DGGML_CUDA=on; without that it is built for the CPU alone",
     },
-    "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu*"]},
+    "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu12", "cu13"]},
     "cudf-cu12": {"table": "rapids.cudf_cu12"} | _RAPIDS_12,
     "cudf-cu13": {"table": "rapids.cudf_cu13"} | _RAPIDS_13,
     "cuml-cu12": {"table": "rapids.cuml_cu12"} | _RAPIDS_12,

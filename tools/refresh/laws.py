@@ -21,6 +21,7 @@ from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import Value, matches
 from gpusetup.resolve.lookup import LEADS, lookup
 from gpusetup.resolve.preferences import best
+from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Laws:
             self.native_where_one_exists,
             self.what_is_on_record_stays,
             self.newest_by_name_alone_is_stable,
+            self.a_refusal_names_a_way_out,
         )
 
     def breaches(self, request: Request) -> list[tuple[str, str]]:
@@ -271,3 +273,8 @@ class Laws:
                 wanted = Requirement(component="driver", specifier=f"=={kind.branch}.*")
                 if self.answer(change(request, requirements=(Requirement(component="cuda"), wanted))) is not None:
                     yield f"cuda alone takes R{found.driver.branch}; R{kind.branch} would do"
+
+    def a_refusal_names_a_way_out(self, request: Request) -> Iterator[str]:
+        """Where no stack fits, the answer ends in at least one thing that a person can do."""
+        if self.answer(request) is None and not suggestions(build(self.matrix, request)):
+            yield "nothing fits, and no change is suggested"

@@ -182,14 +182,14 @@ def test_an_overlay_is_not_passed_over_in_silence(home, capsys, monkeypatch):
 
 
 def test_the_end_of_each_driver_that_hosts_run():
-    versions = {"a": "535.183.01", "b": "580.95.05", "c": "580.95.05", "d": "620.10.01"}
+    versions = {"a": "535.183.01", "b": "580.95.05", "c": "580.95.05", "d": "630.10.01"}
     hosts = {name: SimpleNamespace(driver=SimpleNamespace(version=version)) for name, version in versions.items()}
     facts = SimpleNamespace(hosts={**hosts, "e": SimpleNamespace(driver=None)})
     found = {end.driver: end for end in ends(facts, Matrix(), dt.date(2028, 5, 1), within=90)}
     assert {driver: (end.until, end.state, end.hosts) for driver, end in found.items()} == {
         "535.183.01": ("2026-06", "ended", ("a",)),
         "580.95.05": ("2028-06", "ends soon", ("b", "c")),
-        "620.10.01": ("", "unknown", ("d",)),
+        "630.10.01": ("", "unknown", ("d",)),
     }
     early = {end.driver: end.state for end in ends(facts, Matrix(), dt.date(2026, 12, 1), within=90)}
     assert early["580.95.05"] == "supported"

@@ -75,7 +75,7 @@ def test_wheels_that_have_their_cuda_in_the_name_get_no_limit_that_no_release_me
 def test_no_limit_where_nobody_knows_the_driver_s_cuda():
     answer = resolve(Request(requirements=parse_requirements(["torch==2.14.*"]), gpus=("h100",)), matrix())
     assert answer.stack.driver is not None
-    unknown = msgspec.structs.replace(answer.stack.driver, branch="620")
+    unknown = msgspec.structs.replace(answer.stack.driver, branch="630")
     assert compiler_caps(msgspec.structs.replace(answer.stack, driver=unknown), matrix(), toolkit=True) == ()
     assert compiler_caps(msgspec.structs.replace(answer.stack, driver=None), matrix(), toolkit=True) == ()
 

@@ -61,7 +61,7 @@ def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(host: Any) 
     ours = asked(host, Requirement(component="torch"), upgrade=True, manages=True)
     theirs = asked(host, Requirement(component="torch"), upgrade=True, manages=False)
     assert theirs.stack.driver.version == working
-    assert ours.stack.driver.version == "580.178.04"
+    assert ours.stack.driver.version == "620.70.06"
 
 
 def test_a_record_of_another_form_is_no_obstacle(host: Any) -> None:

@@ -41,7 +41,9 @@ def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_th
         for item in cast("list[Any]", domain("cudnn", shipped, space.request)):
             if major in item.cuda_majors and item.row.cuda[0].partition(".")[0] == str(major):
                 rows.setdefault(item.version, []).append(item.row)
-        serving = {version for version, told in rows.items() if any(rules.cudnn_row_covers(row, cc) for row in told)}
+        serving = {
+            version for version, told in rows.items() if any(rules.cudnn_row_covers(shipped, row, cc) for row in told)
+        }
         in_range = {version for version in rows if SpecifierSet(pin.rpartition("]")[2]).contains(version)}
         taken = rules.newest(version for version in rows if allowed.contains(version))
         if in_range & serving:
@@ -90,6 +92,6 @@ def test_an_unmeasured_toolkit_knows_no_gpu_that_a_newer_one_does_not(shipped: M
 
 
 def test_arm_says_which_torch_would_be_native(ask: Any) -> None:
-    resolution = ask("torch", gpu=["gb200"])
+    resolution = ask("torch", "driver==580.*", gpu=["gb200"])
     assert resolution.stack.torch.relation == "minor-version"
     assert any("is native to R580; the last torch that has one" in reason.text for reason in resolution.reasons)

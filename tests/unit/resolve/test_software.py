@@ -121,7 +121,7 @@ def test_driver_text_is_kept(ask: Any) -> None:
 
 def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask: Any, shipped: Matrix) -> None:
     alive = ask("cuda==12.4.*")
-    assert alive.stack.driver.branch == "580"
+    assert alive.stack.driver.branch == "620"
     assert not any("end of life" in text for text in alive.warnings)
     ended = ask("driver<580")
     assert any("end of life" in text for text in ended.warnings)
@@ -165,10 +165,10 @@ def test_a_vgpu_guest_keeps_its_driver(ask: Any, refused: Any) -> None:
 # --- frameworks -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_asked_gives_a_long_lived_driver_and_its_own_cuda(ask: Any) -> None:
+def test_nothing_asked_gives_a_long_lived_driver_and_a_cuda_that_it_runs(ask: Any) -> None:
     stack = ask().stack
-    assert (stack.driver.branch, stack.driver.relation, stack.cuda.relation) == ("580", "native", "native")
-    assert stack.cuda.version.startswith("13.0.")
+    assert (stack.driver.branch, stack.driver.relation, stack.cuda.relation) == ("620", "backward", "backward")
+    assert stack.cuda.version.startswith("13.2.")
     assert stack.cudnn
     assert stack.nccl
     assert stack.cupy.package == "cupy-cuda13x"
@@ -179,7 +179,7 @@ def test_torch_is_the_newest_with_a_supported_driver_native_to_it(ask: Any, ship
     stack = ask("torch").stack
     newest = max((item.version for item in shipped.torch.releases), key=nv)
     assert stack.torch.version == newest
-    assert stack.driver.branch == "580"  # long-term; the build on PyPI is native to a branch that ends within a year
+    assert stack.driver.branch == "620"  # long-term; the build on PyPI is native to a branch that ends within a year
     assert stack.torch.relation in ("native", "backward")
 
 
@@ -348,7 +348,7 @@ def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: An
             assert refused(f"torch=={build.version}+{build.variant}")["rules"] == {"requested", "torch-code-known"}
 
 
-@pytest.mark.parametrize(("cuda", "said"), [("13.5", "has no CUDA newer than"), ("12.7", "there is no")])
+@pytest.mark.parametrize(("cuda", "said"), [("13.9", "has no CUDA newer than"), ("12.7", "there is no")])
 def test_what_was_never_released_is_not_offered(refused: Any, cuda: str, said: str) -> None:
     assert said in refused(f"cuda=={cuda}.*")["conflict"][0]["text"]
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from gpusetup.model.request import DriverCandidate
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.request import DriverCandidate, Request
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
 
 
 def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any) -> None:
-    found = ask("torch", gpu=["h100"])
+    earlier = Matrix()
+    released = tuple(item for item in earlier.driver.versions if item.branch < 620)
+    earlier.driver = msgspec.structs.replace(earlier.driver, versions=released)
+    found = resolve(Request(requirements=parse_requirements(["torch"]), gpus=("h100",)), earlier)
     assert (found.stack.driver.branch, found.stack.torch.relation) == ("580", "native")
     told = [item.text for item in found.reasons]
     assert "cu130 is native to R580; the build on PyPI, cu132, is not" in told
@@ -20,13 +27,13 @@ def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any
 
 @pytest.mark.parametrize("wish", ["cuda", "cuda>=13", "cuda==13.*", "driver>=580", "cudnn", "cupy"])
 def test_no_new_feature_branch_unasked(ask: Any, wish: str) -> None:
-    assert ask(wish).stack.driver.branch == "580"
+    assert ask(wish).stack.driver.branch == "620"
 
 
 def test_a_cuda_asked_for_by_its_version_brings_its_driver(ask: Any) -> None:
-    stack = ask("cuda==13.4.*").stack
-    assert (stack.driver.branch, stack.cuda.relation) == ("615", "native")
-    assert ask("torch==2.15.0+cu132").stack.driver.branch == "595"
+    stack = ask("cuda==13.5.*").stack
+    assert (stack.driver.branch, stack.cuda.relation) == ("620", "native")
+    assert ask("torch==2.15.0+cu132", "driver<620").stack.driver.branch == "595"
 
 
 @pytest.mark.parametrize("kept", [{"driver": "580.126.09"}, {"installed_driver": "580.126.09"}])
@@ -38,10 +45,10 @@ def test_a_driver_that_stays_gets_the_native_build_of_the_same_release(ask: Any,
 
 
 def test_latest_means_latest(ask: Any) -> None:
-    assert ask("driver==latest").stack.driver.branch == "615"
-    assert ask("cuda==latest").stack.cuda.version == "13.4.2"
+    assert ask("driver==latest").stack.driver.branch == "620"
+    assert ask("cuda==latest").stack.cuda.version == "13.5.0"
     kept = ask("driver==latest", "cuda==latest", installed_driver="580.126.09").stack
-    assert (kept.driver.branch, kept.cuda.version) == ("615", "13.4.2")
+    assert (kept.driver.branch, kept.cuda.version) == ("620", "13.5.0")
 
 
 def test_torch_2_6_has_a_build_for_gh200(ask: Any) -> None:
@@ -72,13 +79,13 @@ def test_tensorflow_still_runs_on_hopper(ask: Any) -> None:
 @pytest.mark.parametrize(
     ("wishes", "machine", "reason"),
     [
-        (("cuda",), {"driver": "550.54.15"}, ("not CUDA 13.4.2: CUDA 13.4 needs driver 580 or newer (minor-version "
+        (("cuda",), {"driver": "550.54.15"}, ("not CUDA 13.5.0: CUDA 13.5 needs driver 580 or newer (minor-version "
          "compatibility of CUDA 13); the driver here is 550.54.15")),
         (("torch", "python==3.10"), {}, ("not torch 2.15.0+cu132: torch 2.15.0+cu132 has wheels for Python 3.11 to 3.15; "
          "Python here is 3.10")),
         (("torch", "tensorflow"), {}, ("not torch 2.15.0+cu132: one environment holds one CUDA major, and torch "
          "2.15.0+cu132 is for CUDA 13 while TensorFlow 2.21.0 is for CUDA 12")),
-        (("cuda",), {"gpu": ["v100"]}, ("not CUDA 13.4.2: it does not target compute capability 7.0 (v100); the last that "
+        (("cuda",), {"gpu": ["v100"]}, ("not CUDA 13.5.0: it does not target compute capability 7.0 (v100); the last that "
          "does is 12.9.2")),
     ],
 )  # fmt: skip

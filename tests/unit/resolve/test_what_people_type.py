@@ -172,7 +172,7 @@ def test_what_nobody_published_is_called_missing(refused: Any) -> None:
 
 def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(refused: Any) -> None:
     document = refused("flash-attn", gpu=["v100"])
-    assert any("without it: gpusetup resolve torch --gpu v100" in text for text in document["suggestions"])
+    assert any("without flash-attn: gpusetup resolve torch --gpu v100" in text for text in document["suggestions"])
 
 
 @pytest.mark.parametrize(
