@@ -212,7 +212,7 @@ def test_copies_in_a_folder_do_as_well(refresh, tmp_path):
     code, out, _err = refresh("cudnn", "--from", f"cudnn={tmp_path}")
     assert code == 9
     assert "cudnn: 9.99.0.7" in out
-    assert "cudnn 9.28.0.42 -> 9.99.0.7: " in out
+    assert "cudnn 9.28.1.4 -> 9.99.0.7: " in out
 
 
 def test_what_is_written_is_a_diff_of_what_is_new(data, refresh, tmp_path):

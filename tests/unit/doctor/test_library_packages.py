@@ -26,12 +26,12 @@ def commands(library: str, manager: str) -> list[str]:
     [
         ("libcudart.so.12", "belongs to CUDA 12", ["nvidia-cuda-runtime-cu12==12.*"], ["cuda-toolkit-12-9"]),
         ("libcudart.so.11.0", "belongs to CUDA 11", ["nvidia-cuda-runtime-cu11==11.*"], ["cuda-toolkit-11-8"]),
-        ("libcudart.so.13", "belongs to CUDA 13", ["nvidia-cuda-runtime==13.*"], ["cuda-toolkit-13-4"]),
+        ("libcudart.so.13", "belongs to CUDA 13", ["nvidia-cuda-runtime==13.*"], ["cuda-toolkit-13-5"]),
         ("libnvrtc.so.11.2", "belongs to CUDA 11", ["nvidia-cuda-nvrtc-cu11==11.*"], ["cuda-toolkit-11-8"]),
         ("libcublasLt.so.12", "belongs to CUDA 12", ["nvidia-cublas-cu12==12.*"], ["cuda-toolkit-12-9"]),
-        ("libnvJitLink.so.13", "belongs to CUDA 13", ["nvidia-nvjitlink==13.*"], ["cuda-toolkit-13-4"]),
+        ("libnvJitLink.so.13", "belongs to CUDA 13", ["nvidia-nvjitlink==13.*"], ["cuda-toolkit-13-5"]),
         ("libcufft.so.10", "comes with CUDA 11:", ["nvidia-cufft-cu11==10.*"], ["cuda-toolkit-11-8"]),
-        ("libcufft.so.12", "comes with CUDA 13:", ["nvidia-cufft==12.*"], ["cuda-toolkit-13-4"]),
+        ("libcufft.so.12", "comes with CUDA 13:", ["nvidia-cufft==12.*"], ["cuda-toolkit-13-5"]),
         (
             "libcusolver.so.11",
             "comes with CUDA 11 and 12",
