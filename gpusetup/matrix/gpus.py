@@ -26,16 +26,6 @@ _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
 _TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
 _UNITS = re.compile(r"[0-9]*gb")
-_OTHER_MAKERS = (
-    (
-        re.compile(
-            r"1002:.*|(?:amd|instinct|radeon|firepro)\b.*|mi ?-?\d{2,3}[a-z]*|rx ?\d{3,4}.*|.*\bmi\d{2,3}[ax]?\b.*"
-        ),
-        "AMD",
-    ),
-    (re.compile(r"8086:.*|intel\b.*|arc\b.*|gaudi.*|.*ponte vecchio.*|xe\b.*"), "Intel"),
-    (re.compile(r"ascend.*|apple\b.*|m[1-4] (?:pro|max|ultra)|tpu.*|trainium.*|inferentia.*"), "another maker"),
-)
 _VGPU = re.compile(r"\b(?:grid|vgpu)\b|-\d+[abcq]\b", re.IGNORECASE)
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
@@ -199,7 +189,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
         found = _matches(matrix.gpus.gpus, text)
     if found:
         return found
-    maker = next((maker for pattern, maker in _OTHER_MAKERS if pattern.fullmatch(text.lower())), "")
+    maker = next((name for name, its in matrix.gpus.other_makers.items() if re.fullmatch(its, text.lower())), "")
     if maker:
         raise BadInputError(
             "GS-120",

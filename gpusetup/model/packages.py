@@ -23,8 +23,7 @@ class PackageCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 def major_of_extra(text: str) -> str:
     """Return the CUDA major that an extra is for: 12 of `core_cu12`; empty when it is for all."""
-    found = re.search(r"cu([0-9]{2})$", text)
-    return found[1] if found else ""
+    return "".join(re.findall(r"cu([0-9]{2})$", text))
 
 
 class PackageRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,8 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """gpus.json."""
 
     gpus: tuple[Gpu, ...]
+    other_makers: dict[str, str] = field(default_factory=dict)
+    """Maker → what its devices are called, as a pattern."""
 
 
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

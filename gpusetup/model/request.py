@@ -10,9 +10,20 @@ from msgspec import Struct
 
 ModuleFlavour = Literal["open", "proprietary"]
 
-_NAMES = Path(__file__).parent / "data/packages.json"
-PACKAGES = msgspec.json.decode(_NAMES.read_bytes(), type=tuple[str, ...])
+
+class _Names(Struct, frozen=True, forbid_unknown_fields=True):
+    packages: tuple[str, ...]
+    said_as: dict[str, str]
+    of_vendors: tuple[tuple[str, str], ...]
+
+
+_NAMES = msgspec.json.decode((Path(__file__).parent / "data/packages.json").read_bytes(), type=_Names)
+PACKAGES = _NAMES.packages
 """Packages above the frameworks, named as on the Python index; what asks most of the others comes first."""
+SAID_AS = _NAMES.said_as
+"""Other names of components."""
+OF_VENDORS = _NAMES.of_vendors
+"""Packages of distributions, NVIDIA and conda, by pattern: the component that they are; a group names its series."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Everything that can be asked for, in the order in which preferences look at it."""

@@ -23,9 +23,9 @@ from gpusetup.components.values import (
 )
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS as VERSIONED
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import SAID_AS, Requirement
 from gpusetup.model.settings import RebootPolicy, Settings
-from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
+from gpusetup.resolve.requests import beside, parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +209,7 @@ def _toolkits(value: Any, label: str) -> Requirement | None:
 
 def _component(name: str) -> str:
     """Return a component by its own name; variables have an underscore where packages have a dash."""
-    found = ALIASES.get(name, name)
+    found = SAID_AS.get(name, name)
     return found if found in VERSIONED else name.replace("_", "-")
 
 

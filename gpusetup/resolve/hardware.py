@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
@@ -75,12 +76,8 @@ def _libraries(space: Space, gpu: GpuKind) -> None:
         lambda value: rules.compiles_for(space.matrix, value.release.minor, gpu.cc),
         subject=gpu,
     )
-    space.unary(
-        "cudnn-support-row",
-        "cudnn",
-        lambda value: rules.cudnn_row_covers(space.matrix, value.row, gpu.cc),
-        subject=gpu,
-    )
+    covers = partial(rules.cudnn_row_covers, space.matrix)
+    space.unary("cudnn-support-row", "cudnn", lambda value: covers(value.row, gpu.cc), subject=gpu)
     space.unary(
         "cupy-gpu-window",
         "cupy",

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.request import COMPONENTS, OF_VENDORS, SAID_AS, Request, Requirement
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -21,42 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
 
 _MOST_NAMED = 4
-ALIASES = {
-    "flashinfer": "flashinfer-python",
-    "flash-attention": "flash-attn",
-    "onnxruntime": "onnxruntime-gpu",
-    "fbgemm": "fbgemm-gpu",
-    "llama-cpp": "llama-cpp-python",
-    "numba": "numba-cuda",
-    "pytorch": "torch",
-    "tf": "tensorflow",
-    "tensorflow-gpu": "tensorflow",
-    "tensorflow[and-cuda]": "tensorflow",
-    "nvidia-driver": "driver",
-    "cuda-toolkit": "cuda",
-    "cudatoolkit": "cuda",
-    "jax[cuda]": "jax",
-    "jax[cuda12]": "jax",
-    "jax[cuda13]": "jax",
-    "cupy-cuda11x": "cupy",
-    "cupy-cuda12x": "cupy",
-    "cupy-cuda13x": "cupy",
-}
-_PACKAGES_OF_VENDORS = (
-    (r"(?:nvidia-cudnn-cu\d+|libcudnn(?P<series>\d+)?(?:-.+)?)", "cudnn"),
-    (r"(?:nvidia-nccl-cu\d+|libnccl2?(?:-dev)?)", "nccl"),
-    (r"(?:nvidia-cuda-toolkit|pytorch-cuda)", "cuda"),
-    (r"cuda(?:-[a-z-]+)?-(?P<series>\d+(?:-\d+)?)", "cuda"),
-    (r"nvidia-cuda-[a-z]+-cu(?P<series>\d+)", "cuda"),
-    (
-        r"(?:nvidia-(?:driver|open|headless|dkms|utils|kernel-source)|cuda-drivers)-(?P<series>\d{3})(?:-server|-open)*",
-        "driver",
-    ),
-    (r"(?:nvidia-open|cuda-drivers|nvidia-driver-cuda|nvidia-kernel(?:-open)?-dkms|nvidia-smi)", "driver"),
-    (r"(?:python3?-(?:py)?torch(?:-cuda)?|pytorch-gpu)", "torch"),
-    (r"jax-cuda\d+-plugin", "jax"),
-)
-"""Packages of distributions, NVIDIA and conda, by pattern: the component that they are; a group names its series."""
 _LIKE_A_GPU = re.compile(
     r"(?:rtx|gtx|quadro|tesla|geforce|titan|dgx|hgx)\b.*|(?:rtx|gtx|gt)\d+.*|[abghkltpvm]{1,2}\d{1,4}[a-z]*"
 )
@@ -80,12 +44,12 @@ _SERIES = 2
 
 def _component(name: str, text: str) -> str:
     lowered = name.lower().replace("_", "-")
-    component = ALIASES.get(lowered, lowered)
+    component = SAID_AS.get(lowered, lowered)
     if component in COMPONENTS:
         return component
     import difflib
 
-    known = (*COMPONENTS, *ALIASES)
+    known = (*COMPONENTS, *SAID_AS)
     close = difflib.get_close_matches(lowered, known, n=_MOST_NAMED, cutoff=0.6)
     close += [item for item in known if item.startswith(lowered) and item not in close]
     close = close[:_MOST_NAMED] or difflib.get_close_matches(lowered, known, n=1, cutoff=0.5)
@@ -132,7 +96,7 @@ def _package_of_vendor(text: str) -> str:
     """Return `nvidia-driver-580-server-open`, `libcudnn9-cuda-12` or `nvidia-nccl-cu13==2.30.7` as what it is."""
     name, specifier = re.fullmatch(r"(?s)([^<>=!~]*)(.*)", text.strip()).groups()  # type: ignore[union-attr]
     lowered = name.strip().lower().replace("_", "-")
-    for pattern, component in _PACKAGES_OF_VENDORS:
+    for pattern, component in OF_VENDORS:
         match = re.fullmatch(pattern, lowered)
         if match is None:
             continue
@@ -155,7 +119,7 @@ def _plain_spelling(text: str) -> str:
     if match is None:
         return text
     name = {"r": "driver"}.get(match[1].lower(), match[1].lower())
-    return f"{name}={match[2]}" if ALIASES.get(name, name) in COMPONENTS else text
+    return f"{name}={match[2]}" if SAID_AS.get(name, name) in COMPONENTS else text
 
 
 def _whole_series(specifier: str) -> str:

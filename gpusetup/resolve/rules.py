@@ -140,10 +140,7 @@ def compiles_for(matrix: Matrix, minor: str, cc: str) -> bool:
 
 
 def cudnn_row_covers(matrix: Matrix, row: CudnnSupport, cc: str) -> bool:
-    """Tell whether a cuDNN support row speaks for the GPU; its upper end also serves newer minors of that major.
-
-    Where a row names no upper end, it is that of the newest CUDA that the row is for.
-    """
+    """Tell whether a row is for the GPU: up to its end or its newest CUDA's, and newer minors of that major."""
     gpu = nv(cc)
     if row.cc_min is not None and gpu < nv(row.cc_min):
         return False

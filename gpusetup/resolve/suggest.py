@@ -30,8 +30,9 @@ def _would(space: Space, request: Request) -> dict[str, Value] | None:
     return best(build(space.matrix, request))
 
 
-def _fits(space: Space, request: Request) -> bool:
-    return build(space.matrix, request).problem().satisfiable()
+def _fits(space: Space, request: Request | None = None, **changes: Any) -> bool:
+    asked = msgspec.structs.replace(request or space.request, **changes)
+    return build(space.matrix, asked).problem().satisfiable()
 
 
 def suggestions(space: Space) -> tuple[str, ...]:
@@ -63,14 +64,14 @@ def _tried(space: Space) -> Iterator[str]:
         if solution is not None:
             yield f"use another repository for the driver: driver=={solution['driver'].version} would fit"
     if request.os is not None and not request.library_candidates and not request.wheels_only:
-        if _fits(space, msgspec.structs.replace(request, wheels_only=True)):
+        if _fits(space, wheels_only=True):
             yield "install the CUDA libraries as wheels: gpusetup_cuda_from=wheels"
         yield from _other_releases(space)
-    if request.library_candidates and _fits(space, msgspec.structs.replace(request, library_candidates=())):
+    if request.library_candidates and _fits(space, library_candidates=()):
         yield "install the CUDA libraries as wheels (gpusetup_cuda_from=wheels), or from another repository"
-    if request.native and _fits(space, msgspec.structs.replace(request, native=False)):
+    if request.native and _fits(space, native=False):
         yield "without --native it fits by minor-version compatibility"
-    if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):
+    if not request.forward and _fits(space, forward=True):
         yield "add --forward: with a cuda-compat package it runs on this driver (data-centre GPUs only)"
     yield from _machine(space)
 
@@ -79,12 +80,8 @@ def _packages(space: Space) -> Iterator[str]:
     """Say that builds would do, or that packages which cannot share an environment go into two."""
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
-    if (
-        packages
-        and not request.allow_builds
-        and _fits(space, built := msgspec.structs.replace(request, allow_builds=True))
-    ):
-        yield f"gpusetup resolve {_typed(built)} has the lines that build what has no wheel"
+    if packages and not request.allow_builds and _fits(space, allow_builds=True):
+        yield f"gpusetup resolve {_typed(request)} --allow-builds has the lines that build what has no wheel"
     if len(packages) < 2:
         return
     for apart in packages:
@@ -92,9 +89,8 @@ def _packages(space: Space) -> Iterator[str]:
         alone = tuple(item for item in request.requirements if item is apart or item.component not in PACKAGES)
         both = [msgspec.structs.replace(request, requirements=some) for some in (rest, alone)]
         if all(_fits(space, part) for part in both):
-            lines = [_typed(part) for part in both]
             yield (
-                f"use two environments: gpusetup resolve {lines[0]}; and gpusetup resolve {lines[1]} "
+                f"use two environments: gpusetup resolve {_typed(both[0])}; and gpusetup resolve {_typed(both[1])} "
                 "(on hosts: gpusetup_environments)"
             )
             return
@@ -110,9 +106,8 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
     components = [item.component for item in asked]
     needed = [name for item in components if item in PACKAGES for name in space.matrix.package(item).needs]
     needed += ["torch" for item in components if item in COMPANIONS]
-    names = [name for name in dict.fromkeys(needed) if name not in components]
     wishes = [("requirements", item) for item in asked]
-    instead = [("requirements", Requirement(component=name)) for name in names]
+    instead = [("requirements", Requirement(component=name)) for name in needed if name not in components]
     machine = [("gpus", name) for name in request.gpus]
     machine += [(name, value) for name in _BARE if name != "gpus" and (value := getattr(request, name))]
     for parts in ((*machine, *wishes, *instead), (*wishes, *machine)):
@@ -150,7 +145,7 @@ def _other_releases(space: Space) -> Iterator[str]:
     family = str(space.request.os).rstrip("0123456789.")
     same = [item.id for item in space.matrix.os.systems if item.id.rstrip("0123456789.") == family]
     for other in reversed(same):
-        if other != space.request.os and _fits(space, msgspec.structs.replace(space.request, os=other)):
+        if other != space.request.os and _fits(space, os=other):
             yield f"use {other} instead of {space.request.os}"
             return
 
@@ -228,14 +223,14 @@ def _machine(space: Space) -> Iterator[str]:
     if request.os is not None and "python" not in space.named:
         for version in OTHERS:
             asked = (*request.requirements, Requirement(component="python", specifier=f"=={version}"))
-            if _fits(space, msgspec.structs.replace(request, requirements=asked)):
+            if _fits(space, requirements=asked):
                 yield f"use Python {version} instead of the distribution's: add python=={version}"
                 break
     arch = "x86_64" if space.arch == "aarch64" else "aarch64"
-    if request.arch is None and _fits(space, msgspec.structs.replace(request, arch=arch)):
+    if request.arch is None and _fits(space, arch=arch):
         yield f"on a host of {arch} it fits: --arch {arch}"
     for index, name in enumerate(request.gpus):
         if len(request.gpus) > 1:
             rest = request.gpus[:index] + request.gpus[index + 1 :]
-            if _fits(space, msgspec.structs.replace(request, gpus=rest)):
+            if _fits(space, gpus=rest):
                 yield f"leave the {name} out of this host"

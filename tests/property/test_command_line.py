@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup.cli.main import main
-from gpusetup.model.request import COMPONENTS
-from gpusetup.resolve.requests import ALIASES
+from gpusetup.model.request import COMPONENTS, SAID_AS
 
 EXPECTED = {0, 2, 3, 4}
 
-names = st.sampled_from((*COMPONENTS, *ALIASES, "Torch", "PyTorch", "cuda_toolkit", "pandas", "", "-", "drivr"))
+names = st.sampled_from((*COMPONENTS, *SAID_AS, "Torch", "PyTorch", "cuda_toolkit", "pandas", "", "-", "drivr"))
 numbers = st.one_of(
     st.sampled_from(
         (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import find_gpu
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.request import COMPONENTS, SAID_AS, Request, Requirement
 from gpusetup.resolve.answer import python_range, stack_of
 from gpusetup.resolve.constraints import build, python_tags
 from gpusetup.resolve.naming import only_module, rule_source, rule_text, title
 from gpusetup.resolve.reasons import RELATION, reasons
-from gpusetup.resolve.requests import ALIASES
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.warn import warnings_about
@@ -47,9 +46,9 @@ def about_names(matrix: Matrix, gpus: Gpus) -> dict[str, Any]:
         "labels": {name: label for name, label in labels.items() if label != name},
         "titles": {name: title(name) for name in (*WISHES, "driver", "python")}
         | {"driver": "Driver", "python": "Python"},
-        "aliases": {name: known for name, known in ALIASES.items() if known in WISHES},
+        "aliases": {name: known for name, known in SAID_AS.items() if known in WISHES},
         "elsewhere": sorted(
-            {*COMPONENTS, *(name for name, known in ALIASES.items() if known not in WISHES)} - {*WISHES, "driver"}
+            {*COMPONENTS, *(name for name, known in SAID_AS.items() if known not in WISHES)} - {*WISHES, "driver"}
         ),
     }
 
