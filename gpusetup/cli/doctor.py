@@ -329,7 +329,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
             hint=f"name a machine: gpusetup resolve --from {path} --gpu h100 --driver 580.95.05",
         )  # fmt: skip
     empty: dict[str, object] = dict.fromkeys(("os", "arch", "driver", "python"))
-    empty |= dict.fromkeys(("allow_builds", "native", "forward"), False)
+    empty |= dict.fromkeys(("allow_builds", "native", "forward", "allow_vulnerable"), False)
     wanted = Namespace(requirements=[], gpu=[], facts=path, **empty)
     take_project(wanted, matrix)
     wanted.gpu, wanted.os, wanted.arch, wanted.driver = [], None, None, working_driver(host)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SCONTROL = r"""
 state=$(cat state); reason=$(cat reason)
 case "$*" in
+  *"show node") echo "NodeName=other State=IDLE" ;;
   *"show node"*) echo "NodeName=$4 State=$state ThreadsPerCore=1${reason:+ Reason=$reason [root@2026-11-22T03:10:03]}" ;;
   *State=DRAIN*) echo IDLE+DRAIN >state; echo "${4#Reason=}" >reason ;;
   *State=RESUME*) echo IDLE >state; : >reason ;;
@@ -27,6 +28,7 @@ case "$*" in
 esac"""
 KUBECTL = r"""
 case "$*" in
+  "get nodes"*) printf 'other\t8\t\n' ;;
   "get node"*) cat node.json ;;
   "taint node"*"-") echo '{"spec": {}}' >node.json ;;
   "taint node"*) echo '{"spec": {"taints": [{"key": "gpusetup/gpu-unhealthy", "effect": "NoSchedule"}]}}' >node.json ;;

@@ -33,7 +33,7 @@ def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
     machine.program("logger", "cat >>log")
     for name, codes in (("slurm-health", {0: 0, 1: 0, 8: 0, 127: 0}), ("slurm-job", {0: 0, 1: 0, 8: 1, 9: 0, 127: 0})):
         text = (folder / name).read_text()
-        assert "--ignore gpu.ecc --leave-after 2 --return-after 3 --strict" in text
+        assert "--ignore gpu.ecc --leave-after 2 --return-after 3 --most-out 10% --strict" in text
         for code, wanted in codes.items():
             stand_in = machine.program("python", f"echo said {code} >&2; exit {code}")
             script = machine.folder / "script"
@@ -56,7 +56,7 @@ def test_hooks_are_part_of_the_record(machine: Machine, folder: Path, monkeypatc
     assert main(["fleet", "health", "--hooks", "slurm"]) == 0
     kept = ledger.state["files"][str(folder / "slurm-job")]
     assert (kept["hint"], (folder / "slurm-job").stat().st_mode & 0o777) == (
-        "gpusetup fleet health --hooks slurm --level quick --leave-after 2 --return-after 3",
+        "gpusetup fleet health --hooks slurm --level quick --leave-after 2 --return-after 3 --most-out 10%",
         0o755,
     )
     assert main(["fleet", "health", "--hooks", "never"]) == 0
