@@ -135,7 +135,7 @@ def test_settings_that_are_not_known_are_not_compared():
 @pytest.fixture
 def files(h200x8, tmp_path):
     """Facts of three hosts and their figures, as files."""
-    from gpusetup.model.documents import VerifyReport
+    from gpusetup.model.examined import VerifyReport
 
     fleet = {f"gpu-{number}": h200x8 for number in range(3)}
     fleet["gpu-1"] = changed(h200x8, 3, vbios="<b>96</b>")
