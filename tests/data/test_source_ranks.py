@@ -15,7 +15,7 @@ from tests.data.source_ranks import is_first_class, rank
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
 
-GPUS = ("v100", "t4", "a100", "rtx 4090", "h100", "b200", "rtx 5090")
+GPUS = ("p100", "v100", "t4", "a100", "a10", "rtx 4090", "l40s", "h100", "h200", "b200", "rtx 5090")
 WISHES = ("", "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
 
 

@@ -41,6 +41,12 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "table": "tensorrt_llm.tensorrt_llm",
         "needs": ["torch"],
         "names_major": "nvidia-nccl",
+        "cc_min": [("0.18.2", "", "8.0")],
+        "documented": {
+            "title": "TensorRT LLM: supported hardware, from Ampere on",
+            "publisher": "NVIDIA",
+            "url": "https://nvidia.github.io/TensorRT-LLM/supported-hardware.html",
+        },
         "build": _STUB,
     },
     "unsloth": {"table": "trainers.unsloth", "needs": ["torch", "xformers"]},
