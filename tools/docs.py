@@ -1,11 +1,13 @@
 """Build the documentation: what is written by hand, and the pages that the program writes about itself.
 
 ./dev docs [FOLDER]     FOLDER is build/docs when none is named; it is made anew
+./dev docs --llms       writes docs/llms.txt anew: what language models read first, each page with its first sentence
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -22,6 +24,31 @@ GENERATED = {
 }
 
 
+LLMS = ROOT / "docs/llms.txt"
+PARTS = {"guides": "Guides", "concepts": "Concepts", "reference": "Reference", "decisions": "Decisions"}
+
+
+def llms() -> str:
+    """Return the list of the pages, in the form of https://llmstxt.org."""
+    front = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = ["# gpusetup", "", f"> {_first_sentence(front)}"]
+    for folder, title in PARTS.items():
+        lines += ["", f"## {title}", ""]
+        for path in sorted((ROOT / "docs" / folder).glob("*.md")):
+            text = path.read_text(encoding="utf-8")
+            heading = text.partition("\n")[0].lstrip("# ")
+            lines.append(f"- [{heading}]({folder}/{path.name}): {_first_sentence(text)}".removesuffix(": "))
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(text: str) -> str:
+    """Return a page's first sentence that is no heading, code, table, list or picture; links are their words."""
+    prose = re.sub(r"```.*?```|<[^>]*>", "", text, flags=re.DOTALL)
+    found = (part for part in re.split(r"\n\s*\n", prose) if re.match(r"\s*[A-Za-z`\"*]", part))
+    words = " ".join(re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", next(found, "")).split())
+    return re.split(r"(?<=[.!?:]) (?=[A-Z`])", words)[0].rstrip(":")
+
+
 def build(folder: Path) -> None:
     """Write everything into a folder."""
     shutil.copytree(ROOT / "docs", folder)
@@ -34,7 +61,12 @@ def build(folder: Path) -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev docs", description="Build the documentation, as Markdown.")
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build/docs", help="default: build/docs")
-    folder = parser.parse_args(arguments).folder
+    parser.add_argument("--llms", action="store_true", help="write docs/llms.txt anew instead")
+    told = parser.parse_args(arguments)
+    if told.llms:
+        LLMS.write_text(llms(), encoding="utf-8")
+        return 0
+    folder = told.folder
     if folder.exists() and not (folder / "reference").is_dir() and any(folder.iterdir()):
         print(f"dev: {folder} holds something else; name an empty folder", file=sys.stderr)
         return 2

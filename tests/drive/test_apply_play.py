@@ -13,6 +13,7 @@ import pytest
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
 from tests.simulated_fleet import SimulatedFleet
+from tests.stored import stored_rows
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
 ALWAYS = ("gpu_state", "gpu_preview", "gpu_repo_source", "gpu_packages")
@@ -141,33 +142,7 @@ def test_a_reboot_that_failed_or_waits_is_not_on_record_as_done(fleet, tmp_path,
     ]
 
 
-PARTS = [
-    "sources",
-    "replace",
-    "pins",
-    "packages",
-    "remove",
-    "hold",
-    "streams",
-    "auto_upgrades_block",
-    "nouveau",
-    "nouveau_argument",
-    "driver",
-    "runfile",
-    "signing",
-    "module_options",
-    "modules_load",
-    "services",
-    "cuda",
-    "python",
-    "monitoring",
-    "container",
-    "mig",
-    "licence",
-    "rdma",
-    "desktops",
-    "imex",
-]
+PARTS = stored_rows("apply_parts.json")
 
 
 @pytest.mark.parametrize(

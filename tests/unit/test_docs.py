@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
 from gpusetup.verify.registry import LEVELS, checks
+from tools import docs, units
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -33,6 +35,18 @@ def test_every_link_of_the_built_documentation_leads_somewhere(built):
             if "://" not in target and not (page.parent / target).exists() and not outside.exists():
                 dangling.append(f"{page.relative_to(built)}: {target}")
     assert dangling == []
+
+
+def test_what_language_models_read_is_made_of_todays_pages():
+    assert docs.LLMS.read_text(encoding="utf-8") == docs.llms(), "./dev docs --llms"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_the_page_of_services_has_todays_figures():
+    told = dict(re.findall(r"^\| `(\S+)` \| ([0-9.]+)", units.PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(told) == set(units.TOLD)
+    today = {name: units.exposure(name, text) for name, text in units.texts().items()}
+    assert {name: figure for name, figure in today.items() if abs(figure - float(told[name])) > 0.3} == {}
 
 
 def test_what_is_read_without_building_has_no_dangling_link_either():

@@ -28,7 +28,6 @@ BESIDE = {
     **{f"roles/{page.parent.name}/README.md": f"reference/roles/{page.parent.name}.md" for page in role_pages.pages()},
 }
 """What people read that does not lie below docs → its place on the site."""
-PARTS = {"guides": "Guides", "concepts": "Concepts", "reference": "Reference", "decisions": "Decisions"}
 NUMEROUS = ("decisions", "reference/commands", "reference/errors", "reference/matrix", "reference/messages")
 """Folders whose pages are reached by their list and by search: beside every page they would bury the rest."""
 _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s:]*)(?P<part>#[^)\s]*)?(?=\))")
@@ -37,6 +36,7 @@ _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s:]*)(?P<part>#[^)\s]*)?(?=\))")
 def write(folder: Path, *, versions: bool = False) -> None:
     """Write every page as Markdown into a folder that does not exist yet; where it is one of several, say so."""
     docs.build(folder)
+    (folder / docs.LLMS.name).write_text(docs.llms().replace(".md)", ".html)"), encoding="utf-8")
     places = {ROOT / name: place for name, place in BESIDE.items()}
     written = {path: path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
     places |= {ROOT / "docs" / place: place for place in written.values()}
@@ -109,7 +109,7 @@ def _lead(folder: Path, root: Path) -> None:
     readme = folder / "README.md"
     pages = sorted(page for page in folder.glob("*.md") if page != readme)
     below = sorted(page.parent.name for page in folder.glob("*/README.md"))
-    title = PARTS.get(place, folder.name.capitalize())
+    title = docs.PARTS.get(place, folder.name.capitalize())
     text = readme.read_text(encoding="utf-8") if readme.exists() else f"# {title}\n"
     if place in NUMEROUS:
         for page in pages:
@@ -125,7 +125,9 @@ def _lead(folder: Path, root: Path) -> None:
 def _lead_from_home(folder: Path) -> None:
     home = folder / "index.md"
     explorer = '<p><a href="explorer/index.html">Which driver and CUDA for your GPU? Ask here.</a></p>'
-    names = [f"{name}/README" for name in PARTS] + [Path(place).stem for place in BESIDE.values() if "/" not in place]
+    names = [f"{name}/README" for name in docs.PARTS] + [
+        Path(place).stem for place in BESIDE.values() if "/" not in place
+    ]
     text = home.read_text(encoding="utf-8")
     title, _, rest = text.partition("\n")
     text = f"{title}\n\n{explorer}\n{rest}"

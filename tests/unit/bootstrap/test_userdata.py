@@ -8,11 +8,13 @@ import hashlib
 import json
 import os
 import py_compile
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import hcl2
 import msgspec
 import pytest
 import yaml
@@ -24,6 +26,7 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
 
 ROOT = Path(__file__).parents[3]
+TOFU = ROOT / "docs/examples/opentofu"
 WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
 
 
@@ -44,6 +47,33 @@ def made(manifest: Path, *words: str | Path) -> str:
     done = cloud_init("--source", "https://files.example/gpu/", "--manifest", manifest, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def opentofu(manifest: Path) -> str:
+    """What the module for OpenTofu hands to a machine: every variable that its question names is declared."""
+    (asked,) = hcl2.loads((TOFU / "main.tf").read_text())["data"]
+    (question,) = (body["query"] for one in asked.values() for body in one.values())
+    declared = {name.strip('"') for one in hcl2.loads((TOFU / "variables.tf").read_text())["variable"] for name in one}
+    assert set(re.findall(r"var\.(\w+)", str(question))) == declared
+    query = dict.fromkeys((name.strip('"') for name in question if not name.startswith("__")), "") | {
+        "requirements": WISH[0],
+        "gpu": "t4",
+        "os": "debian12",
+    }
+    query |= {
+        "command": f"{sys.executable} -m gpusetup",
+        "source": "https://files.example/gpu/",
+        "manifest": str(manifest),
+    }
+    argv = [sys.executable, str(TOFU / "user_data.py")]
+    done = subprocess.run(argv, input=json.dumps(query), capture_output=True, text=True, check=True, cwd=ROOT)
+    return str(json.loads(done.stdout)["user_data"])
+
+
+def test_opentofu_hands_on_what_the_command_writes(manifest: Path) -> None:
+    assert opentofu(manifest) == made(manifest, *WISH)
+    (built,) = hcl2.loads((TOFU.parent / "packer/gpu.pkr.hcl").read_text())["build"]
+    assert [name.strip('"') for name in built["sources"]] == ["source.amazon-ebs.gpu"]
 
 
 def files(text: str) -> dict[str, dict[str, str]]:
@@ -164,6 +194,7 @@ def test_cloud_init_accepts_it(manifest: Path, tmp_path: Path) -> None:
         made(manifest, *WISH),
         made(manifest, *WISH, "--proxy", "http://proxy.example:3128", "--ca", tmp_path / "ca", "--splay", "60"),
         made(manifest, "--lock-url", "https://x.example/l", "--lock-digest", "0" * 64),
+        opentofu(manifest),
     ]
     for text in texts:
         path = tmp_path / "user-data"

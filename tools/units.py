@@ -1,0 +1,110 @@
+"""Write the page about systemd's units: `python -m tools.units`. Of each unit that gpusetup writes it has the figure of
+`systemd-analyze security`, what the unit runs, and why it has no stronger sandbox (tools/units.json)."""
+
+# ruff: noqa: SLF001 - the text of a unit is private to the module that writes it
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from gpusetup.bootstrap import effects
+from gpusetup.cli import timers
+from gpusetup.content import host_code
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/reference/units.md"
+TOLD = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+EMPTY = ("credentials", "groups", "requires", "after", "environment", "codes", "tls")
+"""Parts of a template that a plain machine has not."""
+
+
+def texts() -> dict[str, str]:
+    """Return the template of every service that gpusetup writes, by its name."""
+    desktops, monitoring, judge = (
+        host_code(name) for name in ("gpu_host.desktop_texts", "gpu_host.monitoring", "gpu_judge.names")
+    )
+    return {
+        "gpusetup-collector.service": (ROOT / "gpusetup/pull/collector.service").read_text(encoding="utf-8"),
+        "gpusetup-gpu-textfile.service": monitoring._LOOK,
+        "gpusetup-desktop-page-NAME.service": desktops.PAGE,
+        "gpusetup-desktop-of-NAME.service": desktops.DESKTOP,
+        "gpusetup-desktop-x.service": desktops.X,
+        "gpusetup-cdi.service": host_code("gpu_host.cdi")._UNIT,
+        "gpusetup-imex-channels.service": judge._IMEX_UNIT,
+        "gpusetup-mig.service": host_code("gpu_host.mig_kept")._UNIT,
+        "gpusetup-health.service": timers._SERVICE,
+        "gpusetup-drift.service": timers._SERVICE,
+        "gpusetup-resume.service": _constant("plugins/modules/gpu_reboot_stage.py", "_TEXT"),
+        "gpusetup-bootstrap.service": (ROOT / "gpusetup/bootstrap/instance/gpusetup-bootstrap.service").read_text(
+            encoding="utf-8"
+        ),
+        "gpusetup-recheck.service": effects._SERVICE,
+    }
+
+
+def _constant(place: str, name: str) -> str:
+    """Return a text of a module that only Ansible can import."""
+    found = re.search(rf'^{name} = """(.*?)"""', (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None, place
+    return found[1]
+
+
+def filled(template: str) -> str:
+    """Return a unit with something for each of its blanks."""
+    programs = dict.fromkeys(("command", "program", "python", "tool", "launcher", "websockify"), "/usr/bin/true")
+    values = defaultdict(
+        lambda: "/srv",
+        programs
+        | dict.fromkeys(EMPTY, "")
+        | {"user": "gpusetup", "longest": "1h", "port": "CapabilityBoundingSet=\nPrivateUsers=yes\n"},
+    )
+    return template.format_map(values)
+
+
+def exposure(name: str, template: str) -> float:
+    """Return what systemd thinks of a unit: 0 is safest, 10 is open."""
+    with tempfile.TemporaryDirectory() as folder:
+        unit = Path(folder) / name
+        unit.write_text(filled(template), encoding="utf-8")
+        argv = ["systemd-analyze", "security", "--offline=true", str(unit)]
+        told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"exposure level for .*: ([0-9.]+)", told)
+    assert found is not None, told
+    return float(found[1])
+
+
+def page() -> str:
+    """Return the page."""
+    rows = [
+        f"| `{name}` | {exposure(name, text)} | {TOLD[name]['runs']} | {TOLD[name]['why']} |"
+        for name, text in texts().items()
+    ]
+    return "\n".join([
+        "# Services that gpusetup writes",
+        "",
+        "```console",
+        "systemd-analyze security gpusetup-collector.service",
+        "```",
+        "",
+        "Most of gpusetup runs once and ends. These services stay on machines that asked for them.",
+        "",
+        "The figure is systemd 252's: 0 is safest, 10 is open.",
+        "A service that installs drivers, or may do what its user may, cannot have a sandbox.",
+        "",
+        "| unit | exposure | runs | why not less |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "DCGM and exporters have units of their own packages; gpusetup adds the command and the credentials.",
+        "The table is made by `python -m tools.units`.",
+        "",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
