@@ -15,12 +15,14 @@ from pathlib import Path
 from gpusetup.doctor import pages as messages
 from gpusetup.doctor import references
 from gpusetup.verify import pages as checks
+from tools import units
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = {
     "reference/messages": messages.pages,
     references.PLACE: references.pages,
     "reference/checks": checks.pages,
+    "reference/services": units.pages,
 }
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference/features.md"
 EVIDENCE = Path(__file__).with_suffix(".json")
-HEAD = ("what", "state", "real packages on", "stand-ins on", "where it is shown")
+HEAD = ("what", "state", "seen on", "where it is shown")
+KINDS = {"real": "", "stand-in": "stand-ins: "}
 SYSTEMS = {
     "debian12": "Debian 12",
     "debian13": "Debian 13",
@@ -44,7 +45,7 @@ def systems(files: list[str]) -> str:
 
 
 def page(text: str, evidence: dict[str, dict[str, list[str]]]) -> str:
-    """Return the page with the two columns written anew."""
+    """Return the page with the column of systems written anew."""
     lines, left = [], set(evidence)
     for line in text.splitlines():
         cells = [cell.strip() for cell in line[1:].removesuffix("|").split(" |")]
@@ -57,8 +58,8 @@ def page(text: str, evidence: dict[str, dict[str, list[str]]]) -> str:
         else:
             seen = evidence.get(cells[0], {})
             left.discard(cells[0])
-            told = [systems(seen[kind]) if kind in seen else "-" for kind in ("real", "stand-in")]
-            lines.append(f"| {' | '.join([*cells[:2], *told, cells[-1]])} |".replace("|  |", "| |"))
+            told = [words + systems(seen[kind]) for kind, words in KINDS.items() if kind in seen]
+            lines.append(f"| {' | '.join([*cells[:2], '; '.join(told), cells[-1]])} |".replace("|  |", "| |"))
     assert not left, f"no such row: {sorted(left)}"
     return "\n".join(lines) + "\n"
 

@@ -1,5 +1,7 @@
-"""Write the page about systemd's units: `python -m tools.units`. Of each unit that gpusetup writes it has the figure of
-`systemd-analyze security`, what the unit runs, and why it has no stronger sandbox (tools/units.json)."""
+"""The page about systemd's units: of each the figure of `systemd-analyze security`, what it runs, why it is not less.
+
+`python -m tools.units` measures the figures anew; a test compares them.
+"""
 
 # ruff: noqa: SLF001 - the text of a unit is private to the module that writes it
 
@@ -17,8 +19,8 @@ from gpusetup.cli import timers
 from gpusetup.content import host_code
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/reference/units.md"
-TOLD = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+PLACE = Path(__file__).with_suffix(".json")
+TOLD = json.loads(PLACE.read_text(encoding="utf-8"))
 EMPTY = ("credentials", "groups", "requires", "after", "environment", "codes", "tls")
 """Parts of a template that a plain machine has not."""
 
@@ -78,22 +80,15 @@ def exposure(name: str, template: str) -> float:
     return float(found[1])
 
 
-def page() -> str:
-    """Return the page."""
-    rows = [
-        f"| `{name}` | {exposure(name, text)} | {TOLD[name]['runs']} | {TOLD[name]['why']} |"
-        for name, text in texts().items()
-    ]
-    return "\n".join([
+def pages() -> dict[str, str]:
+    """Return the page by its file name."""
+    rows = [f"| `{name}` | {one['exposure']} | {one['runs']} | {one['why']} |" for name, one in TOLD.items()]
+    text = "\n".join([
         "# Services that gpusetup writes",
-        "",
-        "```console",
-        "systemd-analyze security gpusetup-collector.service",
-        "```",
         "",
         "Most of gpusetup runs once and ends. These services stay on machines that asked for them.",
         "",
-        "The figure is systemd 252's: 0 is safest, 10 is open.",
+        "The figure is what `systemd-analyze security` of systemd 252 says: 0 is safest, 10 is open.",
         "A service that installs drivers, or may do what its user may, cannot have a sandbox.",
         "",
         "| unit | exposure | runs | why not less |",
@@ -101,10 +96,12 @@ def page() -> str:
         *rows,
         "",
         "DCGM and exporters have units of their own packages; gpusetup adds the command and the credentials.",
-        "The table is made by `python -m tools.units`.",
         "",
     ])  # fmt: skip
+    return {"services.md": text}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, template in texts().items():
+        TOLD[name]["exposure"] = exposure(name, template)
+    PLACE.write_text(json.dumps(TOLD, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -48,7 +48,7 @@ NEEDS = {
 """Commands that are parsed and not run, and why."""
 OTHERS = {
     "./dev", "ansible-galaxy", "ansible-playbook", "ansible-pull", "cat", "docker", "echo", "export", "git", "kubectl", "mkdir", "podman",
-    "pip", "printf", "systemd-analyze", "python", "python3", "sed", "ssh", "vglrun", "uv",
+    "pip", "printf", "python", "python3", "sed", "ssh", "vglrun", "uv",
     "dmesg", "grep", "ls", "pipx", "systemctl", "~/gpusetup/bin/pip", "~/gpusetup/bin/gpusetup", "sh", "chattr", "ssh-keygen", "ssh-keyscan", "packer",
     "useradd", "install",
 }  # fmt: skip
