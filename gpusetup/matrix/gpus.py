@@ -253,4 +253,4 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
 def taken_for(kind: GpuKind, name: str) -> str:
     """Return in words what a name was taken for: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
     products = "" if kind.names == (name,) else f" ({_listed(kind.names)})"
-    return f"{kind.arch}, compute capability {kind.cc}{products}"
+    return f"{kind.arch}{f' on {kind.only_cpu}' if kind.only_cpu else ''}, compute capability {kind.cc}{products}"
