@@ -2,6 +2,8 @@
 
 Kinds: wheel (with the sdist), collection (Ansible Galaxy), single (one file that needs only Python), deb, rpm; all of
 them when none is named. container, an image of the .deb, is built when it is named: it fetches its base (--base).
+--rehearse does all that the release workflow does before it uploads: it builds twice, compares the bytes, and has twine
+and, where it is installed, lintian look at the packages. Exit 1 when one of them has something against it.
 Beside each file lies its bill of materials (.cdx.json). The same commit gives the same bytes: every date in them is the
 commit's. Those of the image also depend on its base and on the distribution's packages of that day.
 """
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--base", default=container.BASE, metavar="IMAGE", help="of the container; default: %(default)s"
     )
+    parser.add_argument("--rehearse", action="store_true", help="build twice, compare, check; uploads nothing")
     told = parser.parse_args(arguments)
     unknown = [kind for kind in told.kinds if kind not in KINDS + NAMED]
     if unknown:
@@ -63,9 +66,48 @@ def main(arguments: Sequence[str]) -> int:
         )
     out = told.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for path in made(told.kinds or list(KINDS), out, told.python, told.arch, moment(), told.base):
-        print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}", flush=True)
-    return 0
+    asked = (told.python, told.arch, moment(), told.base)
+    paths = made(told.kinds or list(KINDS), out, *asked)
+    for path in paths:
+        print(f"{_digest(path)}  {path.relative_to(out)}", flush=True)
+    if not told.rehearse:
+        return 0
+    with tempfile.TemporaryDirectory() as again:
+        wrong = differing(paths, made(told.kinds or list(KINDS), Path(again), *asked)) + objections(paths)
+    print("\n".join(wrong) or "rehearsed: ready to upload")
+    return 1 if wrong else 0
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def differing(first: Sequence[Path], second: Sequence[Path]) -> list[str]:
+    """Return which files of two builds are not the same, byte for byte; each build may have files of its own."""
+    digests = [{path.name: _digest(path) for path in paths} for paths in (first, second)]
+    names = sorted(digests[0].keys() | digests[1].keys())
+    return [
+        f"{name}: a second build gives other bytes" for name in names if digests[0].get(name) != digests[1].get(name)
+    ]
+
+
+def objections(paths: Sequence[Path]) -> list[str]:
+    """Return what the index and Debian have against the packages; a program that is not here is named."""
+    of = {suffix: [str(path) for path in paths if path.name.endswith(suffix)] for suffix in (".whl", ".tar.gz", ".deb")}
+    python = [*of[".whl"], *(path for path in of[".tar.gz"] if not Path(path).name.startswith("gpusetup-stack-"))]
+    uv = str(Path(sys.executable).with_name("uv"))
+    checks = [([uv, "tool", "run", "--quiet", "twine>=6,<7", "check", "--strict"], python)]
+    checks.append((["lintian", "--fail-on", "error,warning"], of[".deb"]))
+    wrong = []
+    for argv, files in checks:
+        if not files:
+            continue
+        if shutil.which(argv[0]) is None:
+            print(f"{Path(argv[0]).name} is not here: it did not look at {len(files)} packages", file=sys.stderr)
+            continue
+        done = subprocess.run([*argv, *files], capture_output=True, text=True, check=False)
+        wrong += (done.stdout + done.stderr).splitlines()[-20:] if done.returncode else []
+    return wrong
 
 
 def moment() -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from gpusetup import __version__
+from tools.docs import LLMS
 from tools.site.pages import ROOT, write
 
 MARK = "objects.inv"
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> int:
         try:
             write(source, versions=several)
             code = render(source, folder)
+            shutil.copy(source / LLMS.name, folder)
         finally:
             failed = explorer.wait()
         if failed:

@@ -21,7 +21,6 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4
 html_theme = "furo"
 html_copy_source = False
-html_extra_path = ["llms.txt"]
 html_show_sphinx = False
 html_show_copyright = False
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
