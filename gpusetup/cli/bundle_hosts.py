@@ -59,7 +59,14 @@ def _requested(
     from gpusetup.model.stack import exact_requirements
     from gpusetup.supply.choosing import Asked
 
-    plain = {"driver": None, "native": False, "forward": False, "allow_builds": False, "allow_vulnerable": False}
+    plain = {
+        "on": None,
+        "driver": None,
+        "native": False,
+        "forward": False,
+        "allow_builds": False,
+        "allow_vulnerable": False,
+    }
     single = {"arch": arch, "python": (arguments.python or [None])[-1]}
     namespace = type(arguments)(**{**vars(arguments), **plain, **single})
     if lock is not None:

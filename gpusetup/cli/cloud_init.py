@@ -224,7 +224,8 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
     from gpusetup.cli.lock import load_lock
 
     asked = [name for name, given in (("--lock", arguments.lock), ("--lock-url", arguments.lock_url),
-             ("a request", arguments.requirements or arguments.gpu or arguments.os)) if given]  # fmt: skip
+             ("a request", arguments.requirements or arguments.gpu or arguments.on or arguments.os))
+             if given]  # fmt: skip
     if len(asked) > 1:
         raise BadInputError("GS-706", f"{asked[0]} already says what {asked[1]} says", hint="give one of them")
     if bool(arguments.lock_url) != bool(arguments.lock_digest):
@@ -245,9 +246,10 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
         from gpusetup.plan.lock import lock_of
         from gpusetup.resolve.api import resolve
 
-        if not arguments.gpu or not arguments.os:
+        named = arguments.gpu or arguments.on
+        if not named or not arguments.os:
             raise BadInputError(
-                "GS-709", "exact versions depend on GPU and distribution", path="--os" if arguments.gpu else "--gpu",
+                "GS-709", "exact versions depend on GPU and distribution", path="--os" if named else "--gpu",
                 hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
             )  # fmt: skip
         matrix = load_matrix()

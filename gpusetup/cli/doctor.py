@@ -328,8 +328,8 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
             "GS-607", f"{path} cannot be compared with this machine: {NO_GPU}", path=path,
             hint=f"name a machine: gpusetup resolve --from {path} --gpu h100 --driver 580.95.05",
         )  # fmt: skip
-    empty: dict[str, object] = dict.fromkeys(("os", "arch", "driver", "python"))
-    empty |= dict.fromkeys(("allow_builds", "native", "forward", "allow_vulnerable"), False)
+    empty: dict[str, object] = dict.fromkeys(("on", "os", "arch", "driver", "python"))
+    empty |= dict.fromkeys(("allow_builds", "allow_vulnerable", "native", "forward"), False)
     wanted = Namespace(requirements=[], gpu=[], facts=path, **empty)
     take_project(wanted, matrix)
     wanted.gpu, wanted.os, wanted.arch, wanted.driver = [], None, None, working_driver(host)

@@ -54,19 +54,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     folder = Path(arguments.out)
     write = {"awx": _awx, "kubernetes": _kubernetes, "slurm": _slurm}[arguments.engine]
     texts, twice, warnings, code = write(arguments)
-    try:
-        for name, text in texts.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-            if text.startswith("#!"):
-                (folder / name).chmod(0o755)
-    except OSError as error:
-        raise BadInputError(
-            "GS-961",
-            f"cannot write the hand-over: {error.strerror}",
-            path=str(error.filename or folder),
-            hint=f"name a folder that you may write: gpusetup export handover {arguments.engine} --out handover",
-        ) from error
+    command = f"gpusetup export handover {arguments.engine} --out handover"
+    output.write_folder(arguments.out, texts, "GS-961", "hand-over", command)
     document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=twice, warnings=warnings)
     output.write_answer(output.json_text(document) if arguments.format == "json" else _text(document), None)
     return code

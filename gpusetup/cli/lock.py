@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.vars and arguments.source == "distro":
         from msgspec.structs import replace
 
-        from gpusetup.components.driver.sources import last_seen
+        from gpusetup.components.driver.debian_archive import last_seen
 
         request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
     resolution = resolve(request, matrix)

@@ -7,7 +7,7 @@ examples:
   gpusetup matrix driver '580.*'                     the releases of a driver branch
   gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
   gpusetup matrix cve driver=580.95.05               its known vulnerabilities
-  gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
+  gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python, instances
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
   gpusetup matrix --age                              how old the data of each component is
 """
@@ -37,6 +37,7 @@ _TABLES = {
     "os": ("os",),
     "vgpu": ("vgpu", "grid"),
     "cve": ("cve",),
+    "instances": ("instances?",),
 }
 """Tables that are looked up without the resolver, and the words that name them."""
 _ALSO_REQUIREMENTS = ("driver", "python")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
@@ -32,18 +32,8 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     folder = Path(arguments.out)
     texts = files(arguments.runbook_url)
-    try:
-        for name, text in texts.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInputError(
-            "GS-360",
-            f"cannot write the monitoring files: {error.strerror}",
-            path=str(error.filename or folder),
-            hint="name a folder that you may write: gpusetup export monitoring --out monitoring",
-        ) from error
+    command = "gpusetup export monitoring --out monitoring"
+    output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
     output.write_answer(output.json_text(document) if arguments.format == "json" else _told(folder, texts), None)
     return Exit.DONE

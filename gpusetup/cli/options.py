@@ -53,13 +53,15 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add what `matrix`, `resolve`, `why` and `why-not` share."""
     group = parser.add_argument_group("machine")
-    group.add_argument(
+    gpus = group.add_mutually_exclusive_group()
+    gpus.add_argument(
         "--gpu",
         action="append",
         default=[],
         metavar="NAME",
-        help="GPU in the host, repeatable: h100, 'rtx 4090', 10de:2335 or sm_90",
+        help="GPU, repeatable: h100, 'rtx 4090', 10de:2335, sm_90",
     )
+    gpus.add_argument("--on", metavar="TYPE", help="machine type of a cloud, such as p5.48xlarge")
     group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, 'RHEL 9', bookworm, amzn2023, …")
     group.add_argument("--arch", type=arch_name, choices=ARCHES, help="CPU architecture")
     group.add_argument("--driver", metavar="VERSION", help="the installed driver; it is kept")

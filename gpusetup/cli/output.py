@@ -63,6 +63,26 @@ def json_line(document: object) -> str:
     return msgspec.json.encode(document).decode()
 
 
+def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: str, command: str) -> None:
+    """Write files by their names below a folder; a program among them can be run."""
+    from pathlib import Path
+
+    try:
+        for name, text in texts.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if text.startswith("#!"):
+                path.chmod(0o755)
+    except OSError as error:
+        raise BadInputError(
+            reference,
+            f"cannot write the {what}: {error.strerror}",
+            path=str(error.filename or folder),
+            hint=f"name a folder that you may write: {command}",
+        ) from error
+
+
 def write_answer(text: str, out: str | None) -> None:
     """Write the answer to standard output, or to the file that was asked for."""
     if not text.endswith("\n"):

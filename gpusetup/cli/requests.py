@@ -41,6 +41,13 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         forward=arguments.forward,
         allow_vulnerable=arguments.allow_vulnerable,
     )
+    if arguments.on is not None:
+        from msgspec.structs import replace
+
+        from gpusetup.matrix.gpus import instance_named
+
+        found = instance_named(matrix, arguments.on)
+        request = replace(request, gpus=(found.gpu,), gpu_count=found.count, vgpu_guest=found.driver == "vgpu")
     if request.driver != arguments.driver:
         from gpusetup.cli.output import warn
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.component_tables import Instance
     from gpusetup.model.platforms import Gpu
     from gpusetup.model.release import Architecture
 
@@ -254,3 +255,20 @@ def taken_for(kind: GpuKind, name: str) -> str:
     """Return in words what a name was taken for: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
     products = "" if kind.names == (name,) else f" ({_listed(kind.names)})"
     return f"{kind.arch}{f' on {kind.only_cpu}' if kind.only_cpu else ''}, compute capability {kind.cc}{products}"
+
+
+def instance_named(matrix: Matrix, name: str) -> Instance:
+    """Return the machine type of a cloud with this name."""
+    from difflib import get_close_matches
+
+    known = {item.name.lower().removeprefix("standard_"): item for item in matrix.instances.instances}
+    asked = name.strip().lower().removeprefix("standard_")
+    if asked in known:
+        return known[asked]
+    close = [known[near].name for near in get_close_matches(asked, known, n=3)]
+    raise BadInputError(
+        "GS-138",
+        f"the matrix has no machine type {name}" + (f"; it has {', '.join(close)}" if close else ""),
+        path=f"--on {name}",
+        hint="`gpusetup matrix instances` lists them; else name its GPU: --gpu h100",
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.model import record
-    from gpusetup.model.component_tables import MigFile, MonitoringFile, RdmaFile, SecurityFile
+    from gpusetup.model.component_tables import InstancesFile, MigFile, MonitoringFile, RdmaFile, SecurityFile
     from gpusetup.model.packages import PackageFile
     from gpusetup.model.platforms import GpuFile, OsFile, VgpuFile
     from gpusetup.model.release import (
@@ -60,6 +60,7 @@ _STRUCTS = {
     "monitoring": "component_tables.MonitoringFile",
     "rdma": "component_tables.RdmaFile",
     "security": "component_tables.SecurityFile",
+    "instances": "component_tables.InstancesFile",
 }
 """A component → the module and type of its file; a module is imported when its first file is read."""
 NAMES = tuple(_STRUCTS)
@@ -147,6 +148,7 @@ class Matrix:
     monitoring: MonitoringFile
     rdma: RdmaFile
     security: SecurityFile
+    instances: InstancesFile
 
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
         if overlay is not None and not isdir(overlay):

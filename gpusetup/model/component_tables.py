@@ -141,3 +141,23 @@ class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=
     """security.json."""
 
     bulletins: tuple[Bulletin, ...]
+
+
+class Instance(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine type of a cloud."""
+
+    cloud: Literal["aws", "azure", "google", "oracle"]
+    name: str
+    gpu: str
+    count: int
+    memory_gb: float | None = None
+    """Of one GPU, or of the part of one that the machine has; None where the cloud's document does not say."""
+    fabric: str = ""
+    """What connects the GPUs of several machines; empty where the document does not say."""
+    driver: Literal["datacenter", "vgpu"] = "datacenter"
+
+
+class InstancesFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """instances.json."""
+
+    instances: tuple[Instance, ...]

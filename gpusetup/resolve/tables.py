@@ -34,6 +34,7 @@ _FILTERS = {
     "python": {"--os", "--arch"},
     "vgpu": {"--driver"},
     "cve": {"--driver"},
+    "instances": {"--gpu"},
 }
 """Which questions about a machine narrow a table."""
 TABLES = tuple(_FILTERS)
@@ -290,6 +291,18 @@ def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
     return rows(matrix, wanted or (f"driver {request.driver}" if request.driver else ""))
 
 
+def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per machine type; `wanted` is a cloud or the beginning of a name."""
+    start = wanted.lower().removesuffix("*").removeprefix("standard_")
+    gpus = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
+    for item in matrix.instances.instances:
+        if item.cloud != start and not item.name.lower().removeprefix("standard_").startswith(start):
+            continue
+        if not gpus or gpus & set(find_gpu(matrix, item.gpu).names):
+            fields = {name: getattr(item, name) for name in ("gpu", "count", "memory_gb", "fabric", "driver")}
+            yield {"instance": item.name, "cloud": item.cloud, **fields, **_told(matrix, "instances", item)}
+
+
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
     "driver": _drivers,
     "gpu": _gpus,
@@ -297,4 +310,5 @@ _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
     "python": _pythons,
     "vgpu": _vgpu,
     "cve": _cves,
+    "instances": _instances,
 }

@@ -88,6 +88,7 @@ _KEYS = {
     "monitoring.cuda": ("min_branch", "architectures"),
     "monitoring.exporters": ("kind", "managers"),
     "security.bulletins": ("component", "cves"),
+    "instances.instances": ("name",),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpusetup.components.base import Context, Repository, repository_at
 from gpusetup.components.containers import toolkit_sources
-from gpusetup.components.driver.debian_archive import DebianArchive, last_seen
+from gpusetup.components.driver.debian_archive import DebianArchive
 from gpusetup.components.driver.nvidia import NvidiaRepository
 from gpusetup.components.driver.runfile import RunfileInstaller
 from gpusetup.components.driver.ubuntu_archive import UbuntuArchive
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.model.record import Arch
     from gpusetup.model.repos import RepoDirectory, ReposFile
     from gpusetup.model.settings import Settings
-
-__all__ = [
-    "Absence",
-    "absence",
-    "all_sources",
-    "context_of",
-    "directory_of",
-    "family_for",
-    "last_seen",
-    "repository_of",
-    "unproven",
-]
 
 _LAYOUT = "/compute/cuda/repos/"
 

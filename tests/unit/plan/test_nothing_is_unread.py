@@ -9,7 +9,8 @@ import msgspec
 
 from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
-from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, last_seen
+from gpusetup.components.driver.debian_archive import last_seen
+from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_machine import NvSwitch
