@@ -76,31 +76,6 @@ def cloud_init_problem(deadline: float) -> Problem:
 
 
 TIMER = "gpusetup-recheck.timer"
-_SERVICE = """[Unit]
-Description=gpusetup: check this machine for drift and for a newly pinned lock
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-EnvironmentFile=-/etc/gpusetup/environment
-Environment=LC_ALL=C.UTF-8 HOME=/root
-ExecStart=/opt/gpusetup-controller/bin/gpusetup cloud-init bootstrap recheck
-# 9: something differs, or a reboot is pending; the status says what.
-SuccessExitStatus=9
-KillMode=process
-"""
-_TIMER = """[Unit]
-Description=gpusetup: check this machine every {seconds} s
-
-[Timer]
-OnActiveSec={seconds}s
-OnUnitActiveSec={seconds}s
-RandomizedDelaySec={spread}s
-
-[Install]
-WantedBy=timers.target
-"""
 
 
 def units(config: Config) -> dict[str, str]:
@@ -110,8 +85,11 @@ def units(config: Config) -> dict[str, str]:
     # Machines that were made together do not ask the mirror together.
     spread = max(config.splay, config.recheck // 10)
     return {
-        "gpusetup-recheck.service": _SERVICE,
-        TIMER: _TIMER.format(seconds=config.recheck, spread=spread),
+        "gpusetup-recheck.service": Path(__file__).with_name("recheck.service").read_text(encoding="utf-8"),
+        TIMER: Path(__file__)
+        .with_name("recheck.timer")
+        .read_text(encoding="utf-8")
+        .format(seconds=config.recheck, spread=spread),
     }
 
 

@@ -25,30 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import Timer
 
 OFF, SHOW = "never", "show"
-_SERVICE = """# Written by gpusetup
-[Unit]
-Description=gpusetup: {does}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-{environment}ExecStart={command}
-{codes}Nice=10
-TimeoutStartSec={longest}
-"""
-_TIMER = """# Written by gpusetup
-[Unit]
-Description=gpusetup: {does}
-
-[Timer]
-OnCalendar={calendar}
-RandomizedDelaySec={spread}
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +163,20 @@ def units(
     if os.geteuid() == 0:
         kept.append(f"HOME={environment.get('HOME', '/root')}")
     does = _plain(task.does.replace("{what}", what))
-    service = _SERVICE.format(
-        does=does,
-        command=" ".join(quoted(word) for word in command),
-        environment="".join(f"Environment={_setting(item)}\n" for item in kept),
-        codes=task.service_codes,
-        longest=task.longest,
+    data = Path(__file__).with_name("data")
+    service = (
+        data.joinpath("command.service")
+        .read_text(encoding="utf-8")
+        .format(
+            does=does,
+            command=" ".join(quoted(word) for word in command),
+            environment="".join(f"Environment={_setting(item)}\n" for item in kept),
+            codes=task.service_codes,
+            longest=task.longest,
+        )
     )
-    return {"service": service, "timer": _TIMER.format(does=does, calendar=calendar, spread=task.spread)}
+    timer = data.joinpath("command.timer").read_text(encoding="utf-8")
+    return {"service": service, "timer": timer.format(does=does, calendar=calendar, spread=task.spread)}
 
 
 def quoted(word: str) -> str:

@@ -34,24 +34,6 @@ MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
 """Runs of a level that are kept, how many of them are the first ones, and bytes of the whole file."""
 _WAIT = 10.0
-_TABLES = """
-CREATE TABLE IF NOT EXISTS run (
-  id INTEGER PRIMARY KEY, started REAL NOT NULL, level TEXT NOT NULL, verdict TEXT NOT NULL, seconds REAL NOT NULL,
-  program TEXT NOT NULL, driver TEXT NOT NULL, gpus TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS finding (
-  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, name TEXT NOT NULL, verdict TEXT NOT NULL,
-  text TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS figure (
-  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, name TEXT NOT NULL, subject TEXT NOT NULL,
-  unit TEXT NOT NULL, value REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS service (
-  moment REAL NOT NULL, place TEXT NOT NULL, event TEXT NOT NULL, reason TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS looks (
-  place TEXT PRIMARY KEY, bad INTEGER NOT NULL, good INTEGER NOT NULL, level TEXT NOT NULL, told TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS run_level ON run(level, started);
-CREATE INDEX IF NOT EXISTS figure_run ON figure(run);
-CREATE INDEX IF NOT EXISTS finding_run ON finding(run);
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +144,7 @@ def opened(path: Path) -> sqlite3.Connection:
             database.execute("PRAGMA auto_vacuum = FULL")
         database.execute("PRAGMA foreign_keys = ON")
         database.execute("PRAGMA synchronous = FULL")
-        database.executescript(_TABLES)
+        database.executescript(Path(__file__).with_name("history.sql").read_text(encoding="utf-8"))
     except sqlite3.Error:
         database.close()
         raise

@@ -15,6 +15,7 @@ import time
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -24,7 +25,6 @@ from gpusetup.model.pull import FleetHost, FleetState, PullReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 FILE = "collector.sqlite3"
 _KEPT = 100
@@ -35,17 +35,6 @@ _BUSY = 30.0
 _DAY = 86400
 _AHEAD = _DAY
 """Numbers are milliseconds of the host's clock: one so far in the future was given by a clock that is wrong."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS credentials(
-  name TEXT NOT NULL, role TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, made TEXT NOT NULL, ends REAL);
-CREATE INDEX IF NOT EXISTS credentials_of ON credentials(name, role);
-CREATE TABLE IF NOT EXISTS reports(
-  host TEXT NOT NULL, number INTEGER NOT NULL, received REAL NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY(host, number)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS newest(
-  host TEXT PRIMARY KEY, number INTEGER NOT NULL, received REAL NOT NULL, body BLOB NOT NULL,
-  since_tidied INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
-"""
 Role = Literal["host", "reader"]
 Receipt = Literal["kept", "replayed"]
 
@@ -245,7 +234,7 @@ def _open(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_BUSY, check_same_thread=False, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.executescript(_SCHEMA)
+        connection.executescript(Path(__file__).with_name("store.sql").read_text(encoding="utf-8"))
     except (OSError, sqlite3.Error) as error:
         raise BadInputError(
             "GS-971", f"the collector's database cannot be opened: {error}", path=str(path),
