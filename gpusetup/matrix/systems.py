@@ -57,7 +57,7 @@ def _without_packages(known: OsFile, text: str) -> str:
     base = next((base for name, base in known.bases.items() if re.match(rf"{name}(?![0-9])", words)), "")
     if base:
         return f"it takes the packages of {base}: --os {base}"
-    name, number = (re.findall(r"^([a-z]+)([0-9.]*)", words) or [("", "")])[0]
+    name, number = (re.findall(r"^([a-z]+)([0-9]{1,4}(?:\.[0-9]{1,4})?)", words) or [("", "")])[0]
     family = known.said_as.get(name, name)
     oldest = next((system.id for system in known.systems if re.fullmatch(rf"{family}[0-9.]+", system.id)), "")
     if number and oldest and nv(number) < nv(oldest.removeprefix(family)):
