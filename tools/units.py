@@ -14,8 +14,6 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from gpusetup.bootstrap import effects
-from gpusetup.cli import timers
 from gpusetup.content import host_code
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +29,7 @@ def texts() -> dict[str, str]:
         host_code(name) for name in ("gpu_host.desktop_texts", "gpu_host.monitoring", "gpu_judge.names")
     )
     return {
-        "gpusetup-collector.service": (ROOT / "gpusetup/pull/collector.service").read_text(encoding="utf-8"),
+        "gpusetup-collector.service": _text("pull/collector.service"),
         "gpusetup-gpu-textfile.service": monitoring._LOOK,
         "gpusetup-desktop-page-NAME.service": desktops.PAGE,
         "gpusetup-desktop-of-NAME.service": desktops.DESKTOP,
@@ -39,14 +37,17 @@ def texts() -> dict[str, str]:
         "gpusetup-cdi.service": host_code("gpu_host.cdi")._UNIT,
         "gpusetup-imex-channels.service": judge._IMEX_UNIT,
         "gpusetup-mig.service": host_code("gpu_host.mig_kept")._UNIT,
-        "gpusetup-health.service": timers._SERVICE,
-        "gpusetup-drift.service": timers._SERVICE,
+        "gpusetup-health.service": _text("cli/data/command.service"),
+        "gpusetup-drift.service": _text("cli/data/command.service"),
         "gpusetup-resume.service": _constant("plugins/modules/gpu_reboot_stage.py", "_TEXT"),
-        "gpusetup-bootstrap.service": (ROOT / "gpusetup/bootstrap/instance/gpusetup-bootstrap.service").read_text(
-            encoding="utf-8"
-        ),
-        "gpusetup-recheck.service": effects._SERVICE,
+        "gpusetup-bootstrap.service": _text("bootstrap/instance/gpusetup-bootstrap.service"),
+        "gpusetup-recheck.service": _text("bootstrap/recheck.service"),
     }
+
+
+def _text(place: str) -> str:
+    """Return a unit that is a file of its own."""
+    return (ROOT / "gpusetup" / place).read_text(encoding="utf-8")
 
 
 def _constant(place: str, name: str) -> str:
