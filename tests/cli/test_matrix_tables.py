@@ -168,17 +168,17 @@ def test_the_newest_cuda_for_a_driver_is_a_sentence(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arch", "cc", "product"),
+    ("name", "arch", "cc", "product", "beside"),
     [
-        ("hopper", "Hopper", "9.0", "H100 PCIe"),
-        ("ada lovelace", "Ada", "8.9", "L4"),
-        ("gb200", "Blackwell", "10.0", "GB200"),
-        ("A100 80GB", "Ampere", "8.0", "A100 SXM4 80GB"),
-        ("10de:2330", "Hopper", "9.0", "H100 SXM5 80GB"),
+        ("hopper", "Hopper", "9.0", "H100 PCIe", ""),
+        ("ada lovelace", "Ada", "8.9", "L4", ""),
+        ("gb200", "Blackwell", "10.0", "GB200", " on aarch64"),
+        ("A100 80GB", "Ampere", "8.0", "A100 SXM4 80GB", ""),
+        ("10de:2330", "Hopper", "9.0", "H100 SXM5 80GB", ""),
     ],
 )
 def test_the_answer_says_what_a_name_was_taken_for(
-    capsys: pytest.CaptureFixture[str], name: str, arch: str, cc: str, product: str
+    capsys: pytest.CaptureFixture[str], name: str, arch: str, cc: str, product: str, beside: str
 ) -> None:
     for command in ("matrix", "resolve"):
         assert main([command, "torch", "--gpu", name, "--format", "json"]) == 0
@@ -186,7 +186,7 @@ def test_the_answer_says_what_a_name_was_taken_for(
         assert (taken["asked"], taken["architecture"], taken["compute_capability"]) == (name, arch, cc)
         assert product in taken["products"]
         assert main([command, "torch", "--gpu", name]) == 0
-        assert f"GPU {name}: {arch}, compute capability {cc}" in capsys.readouterr().out
+        assert f"GPU {name}: {arch}{beside}, compute capability {cc}" in capsys.readouterr().out
 
 
 def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(capsys: pytest.CaptureFixture[str]) -> None:
