@@ -90,9 +90,7 @@ def test_what_resolves_fits_and_stays_when_installed(question: Any) -> None:
         return
     assert fits(request, matrix)
     assert chosen is not None
-    again = msgspec.structs.replace(
-        request, installed_driver=chosen.version, installed_module=chosen.module, vgpu_guest=False
-    )
+    again = msgspec.structs.replace(request, installed_driver=chosen.version, installed_module=chosen.module)
     kept = resolve(again, matrix).stack.driver
     assert kept is not None
     assert (kept.version, kept.module) == (chosen.version, chosen.module), "a second run changes the driver"
