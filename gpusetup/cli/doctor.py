@@ -2,8 +2,6 @@
 
 With a message in quotes, or --text FILE, it explains the message; with CVE-YYYY-NNNN, the vulnerability. Without one it
 checks this machine (or --root DIR, or every host of INVENTORY), stops at the first cause and lists what it ruled out.
-With a message in quotes, or --text FILE, it explains the message; with CVE-YYYY-NNNN, the vulnerability. Without one it
-checks this machine (or --root DIR, or every host of INVENTORY), stops at the first cause and lists what it ruled out.
 With a project's pyproject.toml, uv.lock, requirements.txt or environment.yml it checks whether that fits this machine
 with its driver; 4: no. Exit code 0: answered (a message's cause, a harmless message, another software's trouble, or a
 healthy host); 8: a host is sick; 3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5:

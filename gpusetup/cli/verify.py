@@ -119,6 +119,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-512", "evidence needs two options: --observations with --sign, or --evidence with --signers",
             path="--evidence", hint="gpusetup verify --help has an example of both",
         )  # fmt: skip
+    if arguments.source and arguments.evidence:
+        raise options.not_together("--from", "--evidence", "each names the observations to judge")
     arguments.source = arguments.source or arguments.evidence
     return verified(arguments)
 

@@ -201,6 +201,7 @@ def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_pa
     assert "Traceback" not in capsys.readouterr().err
     for half in (["--evidence", str(seen)], ["--sign", str(key)], ["--from", str(seen), "--signers", str(signers)]):
         assert main(["verify", *half]) == 3
+    assert main([*proof, "--from", str(seen)]) == 3
 
 
 def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
