@@ -65,12 +65,10 @@ def test_the_probe_is_valid_python_3_6():
 
 def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     marker = tmp_path / "grandchild"
-    started = time.time()
-    answer = probe.child.run(["sh", "-c", f"(sleep 5; touch {marker}) & sleep 60"], 0.5)
+    answer = probe.child.run(["sh", "-c", f"(sleep 2; touch {marker}) & sleep 60"], 0.5)
     assert answer["error"] == "timeout"
     assert answer["deadline"] == 0.5
-    assert time.time() - started < 4
-    time.sleep(0.2)
+    time.sleep(2)
     assert not marker.exists()
 
 
@@ -166,11 +164,9 @@ def test_workers_answer_at_the_same_time(team):
 def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:smoke")
     workers = team(1)
-    started = time.time()
     answer = workers.start()["0"]["smoke"]
     assert answer["error"] == "timeout"
     assert "no answer to smoke within 1 s; killed" in answer["message"]
-    assert time.time() - started < 6
     monkeypatch.setenv("STAND_IN", "")
     assert [member.key for member in workers.ready()] == ["0"]
     assert workers.together("memory", members=workers.ready())["0"]["did"] == "memory"
