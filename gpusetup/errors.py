@@ -95,6 +95,12 @@ class NoStackError(GpuSetupError):
         return self.document if self.document is not None else super().to_document()
 
 
+class PolicyError(NoStackError):
+    """A stack fits, but only one that the site's policy forbids; nothing was changed."""
+
+    exit = Exit.REFUSED
+
+
 class PreflightError(GpuSetupError):
     """A check before any change refused; nothing was changed."""
 

@@ -38,16 +38,24 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look and compare; or have that done now and then."""
     if arguments.timer is not None:
         return _timer(arguments)
+    from msgspec.structs import replace
+
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix
     from gpusetup.model.lifecycle import Drift
+    from gpusetup.plan.preflight import policy_refusals
+    from gpusetup.rollout.wishes import policy_beside
 
     with watch(output.aside(), phase="facts") as observer:
         facts = fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
     hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}
+    policy = policy_beside(arguments.inventory)
+    for name, host in facts.hosts.items() if policy is not None else ():
+        broken = policy_refusals(host, policy, matrix(), way=_command(arguments.inventory, name, "apply"))
+        hosts[name] = replace(hosts[name], refusals=(*hosts[name].refusals, *broken))
     hosts |= {name: _not_seen(failure) for name, failure in facts.failures.items()}
     codes = [_exit_of(host) for host in hosts.values()]
     drift = Drift(ok=gravest(codes) is Exit.DONE, hosts=hosts)

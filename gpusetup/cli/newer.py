@@ -170,6 +170,6 @@ def _taken_for(wish: Requirement, last: str, matrix: Matrix) -> tuple[Requiremen
 def _with_suggestion(error: NoStackError, text: str) -> NoStackError:
     suggestions = (*error.to_document().get("suggestions", ()), text)
     document = error.to_document() | {"suggestions": suggestions}
-    return NoStackError(
+    return type(error)(
         error.reference, error.message, document=document, note=error.note, hint="; or ".join(suggestions)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.options import add_vulnerable
@@ -41,9 +42,13 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         forward=arguments.forward,
         allow_vulnerable=arguments.allow_vulnerable,
     )
-    if arguments.on is not None:
-        from msgspec.structs import replace
+    from msgspec.structs import replace
 
+    if Path("gpusetup.toml").is_file():
+        from gpusetup.rollout.wishes import policy_beside
+
+        request = replace(request, policy=policy_beside(None))
+    if arguments.on is not None:
         from gpusetup.matrix.gpus import instance_named
 
         found = instance_named(matrix, arguments.on)
@@ -75,8 +80,6 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     request = request_of(arguments, matrix)
     if arguments.facts is None:
         return request
-    from pathlib import Path
-
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
 
@@ -106,6 +109,7 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
         native=wishes.native,
         forward=wishes.forward,
         allow_vulnerable=wishes.allow_vulnerable,
+        policy=wishes.policy,
     )
     pythons = pythons_of(host, settings, system_of(matrix, host), Offers(None))
     found = request_for(host, settings, pythons=pythons if wishes.os in {None, host.os.label} else None)

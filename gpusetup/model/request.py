@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 ModuleFlavour = Literal["open", "proprietary"]
 
@@ -67,6 +67,25 @@ class LibraryCandidates(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Version and the CUDA major that it was built for; of CUDA itself, its own."""
 
 
+class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a site forbids, whatever else is asked for: `[policy]` of gpusetup.toml."""
+
+    newest_driver_branch: Annotated[int, Meta(ge=100, le=9999)] | None = None
+    oldest_driver: Annotated[str, Meta(pattern=r"^[0-9]{3,4}(\.[0-9]{1,3}){0,2}$")] | None = None
+    forbid_end_of_life: tuple[Literal["driver", "cuda"], ...] = ()
+    """Driver branches that have ended, and toolkits whose own branch has."""
+    forbid_cvss_from: Annotated[float, Meta(gt=0, le=10)] | None = None
+    """Releases with a known vulnerability of this score or more."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Each key with its file and line."""
+
+    def said(self, key: str) -> str:
+        """Return a key as the file has it, and where."""
+        value = getattr(self, key)
+        shown = ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
+        return f"{key} = {shown} in {dict(self.places)[key]}"
+
+
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question to the resolver: complete, so that two equal requests have equal answers."""
 
@@ -99,5 +118,6 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages without a wheel may be built on the host."""
     allow_vulnerable: bool = False
     """A driver with a known vulnerability is as good as one without."""
+    policy: Policy | None = None
     native: bool = False
     forward: bool = False

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.package import PackageSet, Source
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import Policy, Requirement
 from gpusetup.model.stack import Stack
 
 
@@ -211,6 +211,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     native: bool = False
     forward: bool = False
     allow_vulnerable: bool = False
+    policy: Policy | None = None
+    """What the site forbids: no variable of a host and no option changes it."""
     replace: bool = False
     """Remove a driver of another origin, a `.run` installation included."""
     no_way_back: bool = False

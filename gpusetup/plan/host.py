@@ -38,6 +38,7 @@ from gpusetup.plan.preflight import (
     guest_refusal,
     homeless_refusal,
     host_refusals,
+    policy_refusals,
     refusal_of,
 )
 from gpusetup.plan.requests import request_for
@@ -268,7 +269,12 @@ class Planner:
         what = {
             # Of when and how, not of what.
             "settings": msgspec.structs.replace(
-                settings, reboot=None, upgrade=False, containers_restart="idle", reload="idle"
+                settings,
+                reboot=None,
+                upgrade=False,
+                containers_restart="idle",
+                reload="idle",
+                policy=settings.policy and msgspec.structs.replace(settings.policy, places=()),
             ),
             "matrix": self.matrix.digest,
             "os": facts.os.label,
@@ -313,7 +319,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     warnings = (*(_display_warnings(facts, wanted) if todo else ()), *unmeasured(room))
     if megabytes := {path: -(-item.peak >> 20) for path, item in rooms.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
-    return _replace(
+    plan = _replace(
         base,
         state="change" if todo else "unchanged",
         stack=wanted.stack,
@@ -328,6 +334,8 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         wheel_bytes=None if room.unknown else room.download,
         warnings=warnings,
     )
+    broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
+    return _refused(plan, broken).plan if broken else plan
 
 
 def _sum(*parts: int | None) -> int | None:

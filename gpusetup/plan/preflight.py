@@ -12,7 +12,9 @@ from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.model.plan import Refusal
 from gpusetup.model.request import Request, Requirement
-from gpusetup.versions import nv, prefix_of
+from gpusetup.model.stack import Stack
+from gpusetup.resolve.policy import TITLES, breaches
+from gpusetup.versions import cuda_minor, nv, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
-    from gpusetup.model.plan import PackageSet, Preview
+    from gpusetup.model.plan import HostPlan, PackageSet, Preview
+    from gpusetup.model.request import Policy
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Resolution
     from gpusetup.model.tables import KernelPairsFile
@@ -96,6 +99,7 @@ _ORIGINS = {
 
 _TAKES_A_KEY = "3.0.4"
 """The first DKMS that reads from its settings which key to sign with."""
+_CHOOSE = "gpusetup apply    (without --recorded it chooses what the policy allows)"
 NO_GPU = "no NVIDIA GPU on PCI: nothing to do"
 _ROOM_TO_LOOK = 64 << 20
 
@@ -169,6 +173,34 @@ def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix
         if settings.signing_key:
             yield from _old_dkms(facts, offers)
         yield from _pairs(facts, choice, packages, matrix.kernel_pairs)
+
+
+def policy_refusals(
+    facts: HostFacts, policy: Policy | None, matrix: Matrix, *, after: HostPlan | None = None, way: str = _CHOOSE
+) -> Iterator[Refusal]:
+    """Return what the policy has against a host, as it is or `after` a plan; `way` is the command that mends it."""
+    if policy is None:
+        return
+    stack = (after.stack if after is not None else None) or Stack()
+    there = stack.driver or facts.driver
+    kept = [part.version for part in (stack.cuda, *stack.cudas) if part is not None]
+    has = [("driver", there.version if there is not None else None, way)]
+    has += [("cuda", version, way) for version in kept]
+    for toolkit in facts.cuda.toolkits:
+        minor = cuda_minor(toolkit.version or "")
+        package = f"cuda-toolkit-{minor.replace('.', '-')}"
+        if minor in map(cuda_minor, kept) or (after is not None and package in after.removals):
+            continue
+        remove = f"sudo {_REMOVE[facts.packages.manager or 'apt']} remove {package}"
+        by_hand = remove if package in facts.packages.installed else f"sudo {toolkit.path}/bin/cuda-uninstaller"
+        has.append(("cuda", toolkit.version, way if package in record_of(facts).brought else by_hand))
+    for component, version, mend in has:
+        for item in breaches(policy, matrix, component, version) if version else ():
+            text = f"{TITLES[component]} {version} breaks the policy: {policy.said(item.key)}"
+            yield Refusal(reference="GS-358", message=text, note=item.why, hint=mend)
+
+
+_REMOVE = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 
 
 def guest_refusal(kind: Guest) -> Refusal:

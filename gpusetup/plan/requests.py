@@ -65,6 +65,7 @@ def request_for(
         native=settings.native,
         forward=settings.forward,
         allow_vulnerable=settings.allow_vulnerable,
+        policy=settings.policy,
     )
 
 

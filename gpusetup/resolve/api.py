@@ -8,17 +8,18 @@ import msgspec
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.errors import NoStackError
+from gpusetup.errors import NoStackError, PolicyError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.naming import last_before, published_versions
+from gpusetup.resolve.policy import KEYS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
-from gpusetup.resolve.suggest import suggestions
+from gpusetup.resolve.suggest import left_open, suggestions
 from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
 
@@ -139,13 +140,23 @@ def _no_stack(space: Space) -> NoStackError:
         "conflict": shortest,
         "suggestions": list(ways_out),
     }
-    return NoStackError(
-        "GS-210",
-        "no stack fits: these requirements conflict",
-        document=document,
-        note="\n  ".join(f"- {item['text']}" for item in shortest),
+    note = "\n  ".join(f"- {item['text']}" for item in shortest)
+    broken = [KEYS[item["rule"]] for item in shortest if item["rule"] in KEYS]
+    policy = space.request.policy
+    if policy is None or not broken or not fits(replace(space.request, policy=None), space.matrix):
+        hint = "; or ".join(ways_out)
+        return NoStackError(
+            "GS-210", "no stack fits: these requirements conflict", document=document, note=note, hint=hint
+        )
+    places = dict(policy.places)
+    own = " and ".join(dict.fromkeys(f"{key} in {places[key]}" for key in broken))
+    ways_out = (*ways_out, *left_open(space), f"change {own}")
+    document["suggestions"] = list(ways_out)
+    said = " and ".join(dict.fromkeys(policy.said(key) for key in broken))
+    return PolicyError(
+        "GS-212", f"the policy forbids every stack that fits: {said}", document=document, note=note,
         hint="; or ".join(ways_out),
-    )
+    )  # fmt: skip
 
 
 def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:

@@ -25,6 +25,7 @@ from gpusetup.resolve.domains import (
 )
 from gpusetup.resolve.hardware import add_hardware
 from gpusetup.resolve.packages import asked_packages, earlier
+from gpusetup.resolve.policy import add_policy
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import add_runtimes
 from gpusetup.resolve.space import FRAMEWORKS, Space
@@ -97,6 +98,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         add_packages(space)
         if len(asked_packages(request)) > 1:
             add_abreast(space, build)
+    add_policy(space)
     for gpu in space.gpus:
         if gpu.only_cpu is not None and gpu.only_cpu != space.arch:
             space.unary("gpu-only-beside-cpu", "driver", lambda _: False, subject=(gpu, space.arch))

@@ -13,6 +13,7 @@ from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchVal
 from gpusetup.resolve.hardware import code_of, cudnn_limit
 from gpusetup.resolve.naming import cite, label, only_module, rule_source, title
 from gpusetup.resolve.package_sentences import python_reasons
+from gpusetup.resolve.policy import breaches, rule_of
 from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.sentences import sentence
@@ -138,6 +139,10 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
     elif stays(space.request, value):
         text = f"driver {value.version} is installed, works and fits the request"
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
+    if (policy := space.request.policy) is not None and (before := space.request.installed_driver) is not None:
+        for item in breaches(policy, matrix, "driver", before):
+            text = f"driver {before}, which is installed, breaks the policy: {item.why} ({policy.said(item.key)})"
+            yield Reason(component="driver", rule=rule_of(item.key), text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
     yield from _not_newer_branch(space, value)

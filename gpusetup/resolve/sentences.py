@@ -11,6 +11,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import label, last_before, listed, nearest, only_module, published_versions, span, title
+from gpusetup.resolve.policy import KEYS, allowed
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 def sentence(context: Context, member: Unary | Pair) -> str:
     """Return what a rule says here."""
+    if member.rule in KEYS:
+        return allowed(member.subject, member.rule, member.scope[0])
     writer = _WRITERS.get(member.rule)
     if writer is None and member.rule.startswith(("package-", "torch-companion")):
         from gpusetup.resolve.package_sentences import WRITERS

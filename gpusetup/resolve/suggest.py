@@ -140,6 +140,17 @@ def _typed(request: Request) -> str:
     return " ".join(words)
 
 
+def left_open(space: Space) -> Iterator[str]:
+    """Return the command that leaves driver and toolkit open, where that fits."""
+    bare = tuple(
+        Requirement(component=item.component) if item.component in ("driver", "cuda") else item
+        for item in space.request.requirements
+    )
+    asked = msgspec.structs.replace(space.request, requirements=bare, driver=None)
+    if _fits(space, asked):
+        yield f"see what the policy allows: gpusetup resolve {_typed(asked)}"
+
+
 def _other_releases(space: Space) -> Iterator[str]:
     """Return the newest other release of the same distribution that fits."""
     family = str(space.request.os).rstrip("0123456789.")

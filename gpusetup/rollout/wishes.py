@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model.request import Policy
 from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ def settings_of_hosts(
     names = ("source", "reboot", "replace", "no_way_back", "older_source", "upgrade", "allow_vulnerable")
     said = {name: getattr(wishes, name) for name in names}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
-    file = _file_level(inventory)
+    path = beside(inventory)
+    document = dict(read_toml(path)) if path.is_file() else {}
+    policy = _policy(document.pop("policy", None), path)
+    file = read_level(document, str(path)) if inventory is not None and "," not in inventory else {}
     settings, lost = {}, {}
     for name, host in track.hosts.items():
         if host.problem:
@@ -44,7 +49,8 @@ def settings_of_hosts(
             )
         variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
         own = read_level(variables, name, prefix=PREFIX)
-        settings[name] = _with_token(settings_for(own, file, line, wishes.requirements))
+        wanted = settings_for(own, file, line, wishes.requirements)
+        settings[name] = msgspec.structs.replace(_with_token(wanted), policy=policy)
         lost[name] = overruled(own, file, wishes.requirements, settings[name])
     return settings, lost
 
@@ -65,14 +71,50 @@ def _with_token(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, vgpu_token_sha256=digest)
 
 
-def _file_level(inventory: str | None) -> dict[str, Any]:
-    if inventory is None or "," in inventory:
-        return {}
-    place = Path(inventory)
-    path = (place if place.is_dir() else place.parent) / FILE_NAME
-    if not path.is_file():
-        return {}
-    return read_level(read_toml(path), str(path))
+def beside(inventory: str | None) -> Path:
+    """Return where gpusetup.toml is: beside the inventory, without one in the current folder."""
+    place = Path(inventory) if inventory is not None and "," not in inventory else Path()
+    return (place if place.is_dir() else place.parent) / FILE_NAME
+
+
+def policy_beside(inventory: str | None) -> Policy | None:
+    """Return what the file beside an inventory forbids."""
+    path = beside(inventory)
+    return _policy(read_toml(path).get("policy"), path) if path.is_file() else None
+
+
+_POLICY = (
+    'newest_driver_branch = 580, oldest_driver = "570.86.15", forbid_end_of_life = ["driver", "cuda"], '
+    "forbid_cvss_from = 7.0"
+)
+"""All that `[policy]` can say."""
+
+
+def _policy(table: Any, path: Path) -> Policy | None:
+    """Read `[policy]`; an error names the line."""
+    if table is None:
+        return None
+    names = table if isinstance(table, dict) else ("policy",)
+    places = {name: f"{path}:{_line(path, name)}" for name in names}
+    try:
+        policy = msgspec.convert(table, Policy)
+    except msgspec.ValidationError as error:
+        text, where = wrong_field(error)
+        name = next((name for name in places if where.startswith(f"$.{name}") or f"`{name}`" in text), "policy")
+        place = places.get(name, str(path))
+        raise BadInputError(
+            "GS-313", f"{place}: {name} is not valid in [policy]: {text}", path=place, hint=f"it takes: {_POLICY}"
+        ) from error
+    return msgspec.structs.replace(policy, places=tuple(sorted(places.items())))
+
+
+def _line(path: Path, name: str) -> int:
+    """Return the line on which a key of `[policy]` begins."""
+    text = path.read_text(encoding="utf-8")
+    start = re.search(r"^\s*(\[\s*)?policy\b", text, re.MULTILINE)
+    begins = start.start() if start else 0
+    found = re.compile(rf"^[ \t]*(policy\s*\.\s*)?[\"']?{re.escape(name)}\b", re.MULTILINE).search(text, begins)
+    return text.count("\n", 0, found.start() if found else begins) + 1
 
 
 def read_toml(path: Path) -> Mapping[str, Any]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import random
 import re
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from gpusetup.errors import NoStackError
-from gpusetup.model.request import DEFAULT_COMPONENTS, Request, Requirement
+from gpusetup.model.request import DEFAULT_COMPONENTS, Policy, Request, Requirement
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import Value, matches
 from gpusetup.resolve.lookup import LEADS, lookup
+from gpusetup.resolve.policy import breaches
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
@@ -94,6 +95,7 @@ class Laws:
             self.what_is_on_record_stays,
             self.newest_by_name_alone_is_stable,
             self.a_refusal_names_a_way_out,
+            self.what_the_policy_forbids_is_in_no_answer,
         )
 
     def breaches(self, request: Request) -> list[tuple[str, str]]:
@@ -278,3 +280,23 @@ class Laws:
         """Where no stack fits, the answer ends in at least one thing that a person can do."""
         if self.answer(request) is None and not suggestions(build(self.matrix, request)):
             yield "nothing fits, and no change is suggested"
+
+    def what_the_policy_forbids_is_in_no_answer(self, request: Request) -> Iterator[str]:
+        """A stack under a policy has no driver and no toolkit that breaks it, and is one that fits without it too."""
+        chance = random.Random(str(request))
+        values: dict[str, Any] = {
+            "newest_driver_branch": chance.choice((535, 570, 580, 595, None)),
+            "oldest_driver": chance.choice(("535.104.05", "570.86.15", "580.95.05", None)),
+            "forbid_end_of_life": chance.choice((("driver",), ("driver", "cuda"), ())),
+            "forbid_cvss_from": chance.choice((5.0, 7.0, 9.0, None)),
+        }
+        policy = Policy(**values, places=tuple((name, "gpusetup.toml:1") for name in values))
+        found = self.answer(change(request, policy=policy))
+        if found is None:
+            return
+        chosen = [("cuda", part.version) for part in (found.stack.cuda, *found.stack.cudas) if part is not None]
+        for component, version in (("driver", found.driver.version), *chosen):
+            for broken in breaches(policy, self.matrix, component, version):
+                yield f"{component} {version} breaks {policy.said(broken.key)}: {broken.why}"
+        if self.answer(request) is None:
+            yield f"there is a stack only under {policy}"

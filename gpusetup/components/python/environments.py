@@ -229,7 +229,7 @@ def _resolved(name: str, question: Request, resolve: Callable[[Request], Resolut
         return resolve(question)
     except NoStackError as error:
         message = f"environment {name}: {error.message}"
-        raise NoStackError(
+        raise type(error)(
             error.reference, message, note=error.note, hint=error.hint, link=error.link, document=error.document
         ) from None
 

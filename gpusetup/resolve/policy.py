@@ -1,0 +1,95 @@
+"""What a site's policy forbids: the one judge of drivers and CUDA toolkits, chosen or installed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpusetup.matrix.security import vulnerable
+from gpusetup.resolve.domains import branch_of, has_ended
+from gpusetup.versions import cuda_minor, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import DriverBranch
+    from gpusetup.model.request import Policy
+    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.space import Space
+
+_ALLOWS = {
+    "newest_driver_branch": "no driver branch newer than R{value}",
+    "oldest_driver": "no driver older than {value}",
+    "forbid_end_of_life": "no {component} past its end of life",
+    "forbid_cvss_from": "no {component} with a known vulnerability of CVSS {value:g} or more",
+}
+TITLES = {"driver": "driver", "cuda": "CUDA toolkit"}
+
+
+def rule_of(key: str) -> str:
+    """Return the rule of a search space that a key of a policy is."""
+    return f"policy-{key}".replace("_", "-")
+
+
+KEYS = {rule_of(key): key for key in _ALLOWS}
+
+
+class Breach(NamedTuple):
+    """A key of a policy that a release breaks, and why."""
+
+    key: str
+    why: str
+
+
+def breaches(policy: Policy | None, matrix: Matrix, component: str, version: str) -> Iterator[Breach]:
+    """Yield what a policy has against a release. As everywhere, the matrix' own day decides what has ended."""
+    if policy is None:
+        return
+    if component == "driver":
+        branch, newest = nv(version).major, policy.newest_driver_branch
+        if newest is not None and branch > newest:
+            yield Breach("newest_driver_branch", f"R{branch} is newer than R{newest}")
+        if policy.oldest_driver is not None and nv(version) < nv(policy.oldest_driver):
+            yield Breach("oldest_driver", f"it is older than {policy.oldest_driver}")
+    own = _branch(matrix, component, version) if component in policy.forbid_end_of_life else None
+    if own is not None and has_ended(own, matrix.date):
+        whose = "" if component == "driver" else ", its driver branch,"
+        day = f" on {own.eol}" if own.eol != "unknown" else ""
+        yield Breach("forbid_end_of_life", f"the support of R{own.branch}{whose} ended{day}")
+    least = policy.forbid_cvss_from
+    if least is not None and (known := vulnerable(matrix, component, version, least)):
+        yield Breach("forbid_cvss_from", f"it has {known}; {known.fixed} ends what is known")
+
+
+def _branch(matrix: Matrix, component: str, version: str) -> DriverBranch | None:
+    """Return the branch whose end is a release's end: NVIDIA ends a toolkit with the driver that it shipped with."""
+    if component == "driver":
+        return branch_of(matrix, version)
+    minor = cuda_minor(version)
+    own = next((item.driver_branch for item in matrix.cuda.releases if item.minor == minor), None)
+    return next((item for item in matrix.driver.branches if item.branch == own), None)
+
+
+def add_policy(space: Space) -> None:
+    """Leave of drivers and toolkits what the policy allows."""
+    policy = space.request.policy
+    for component in ("driver", "cuda") if policy is not None else ():
+        broken = {
+            value.version: {item.key for item in breaches(policy, space.matrix, component, value.version)}
+            for value in space.values.get(component, ())
+        }
+        for key in _ALLOWS:
+            good = {version for version, keys in broken.items() if key not in keys}
+            space.unary(rule_of(key), component, partial(_among, good), subject=policy, origin="request")
+
+
+def _among(versions: set[str], value: Value) -> bool:
+    return value.version in versions
+
+
+def allowed(policy: Policy, rule: str, component: str) -> str:
+    """Return what a key of a policy allows, for a conflict."""
+    key = KEYS[rule]
+    text = _ALLOWS[key].format(value=getattr(policy, key), component=TITLES[component])
+    return f"the policy allows {text} ({policy.said(key)})"
