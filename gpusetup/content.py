@@ -43,12 +43,7 @@ def collections_path() -> Path:
     for folder in (package / "_content", package.parent / ".collections"):
         if _whole(folder):
             return folder
-    raise BadInputError(
-        "GS-102",
-        "gpusetup's playbooks and roles are missing",
-        note=f"looked beside {package}",
-        hint="install gpusetup again, or set GPUSETUP_CONTENT to a checkout",
-    )
+    raise BadInputError("GS-102", "gpusetup's playbooks and roles are missing", note=f"looked beside {package}")
 
 
 def host_code(name: str) -> ModuleType | Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 
@@ -41,8 +42,24 @@ def gravest(codes: list[Exit]) -> Exit:
     return min(codes, key=_GRAVITY.index, default=Exit.DONE)
 
 
+@cache
+def _fixes() -> dict[str, str]:
+    """Return what helps with each reference, as the doctor's page of it says."""
+    import json
+    from pathlib import Path
+
+    try:
+        text = Path(__file__).with_name("doctor").joinpath("data/references.json").read_bytes()
+    except OSError:  # an installation that lacks it must still say what is wrong
+        return {}
+    return {reference: entry["fix"] for reference, entry in json.loads(text)["references"].items()}
+
+
 class GpuSetupError(Exception):
-    """A failure explained: what happened (message), where (context), why (note), what to do (hint), more (link)."""
+    """A failure explained: what happened (message), where (context), why (note), what to do (hint), more (link).
+
+    Without a hint of its own it has that of its reference.
+    """
 
     exit: Exit = Exit.BUG
 
@@ -62,7 +79,7 @@ class GpuSetupError(Exception):
         self.message = message
         self.context = context
         self.note = note
-        self.hint = hint
+        self.hint = hint or _fixes().get(reference, "")
         self.link = link
         self.path = path
 

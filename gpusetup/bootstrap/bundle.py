@@ -39,9 +39,7 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
     """Make the folder, whole or not at all; one that exists is replaced only when it is a bundle."""
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise BadInputError(
-            "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
-        )
+        raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
     for folder in (new, old):
         shutil.rmtree(folder, ignore_errors=True)
@@ -177,9 +175,9 @@ def check_bundle(folder: Path) -> Manifest:
     for name, wanted in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise BadInputError("GS-717", f"{name} is missing from the bundle", path=str(path), hint="make it again")
+            raise BadInputError("GS-717", f"{name} is missing from the bundle", path=str(path))
         if digest_of(path) != wanted.sha256:
-            raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path), hint="make it again")
+            raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path))
     return manifest
 
 

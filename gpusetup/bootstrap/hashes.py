@@ -197,10 +197,7 @@ def _report(lines: list[str], target: Target) -> list[dict[str, Any]]:
 
 def _line(name: str, version: str, digests: list[str | None]) -> str:
     if not version or not digests or not all(digests):
-        raise BadInputError(
-            "GS-772", f"the index gives no SHA-256 for {name} {version}",
-            hint="use an index that does, such as PyPI or a mirror of it; or make the lock without --hashes",
-        )  # fmt: skip
+        raise BadInputError("GS-772", f"the index gives no SHA-256 for {name} {version}")
     return f"{name}=={version} " + " ".join(f"--hash=sha256:{digest}" for digest in digests)
 
 
@@ -212,14 +209,13 @@ def _refusal(done: Finished, lines: Iterable[str], target: Target, log: str = ""
     """Tell a resolver's no from an index that did not answer."""
     if _NO_FIT.search(done.err) and not _NO_ANSWER.search(done.err + log):
         return NoStackError(
-            "GS-773", f"the package index has no set of wheels for {target} that has {', '.join(lines)}",
+            "GS-773",
+            f"the package index has no set of wheels for {target} that has {', '.join(lines)}",
             context=last_words(done),
-            hint="ask for other versions, or use an index that has what is missing: set it as for pip, PIP_INDEX_URL",
-        )  # fmt: skip
+        )
     silent = next((line for line in log.splitlines() if _NO_ANSWER.search(line)), "")
     return UnreachableError(
         "GS-770",
         "the package index does not list the dependencies of the Python packages",
         context=silent.partition(" ")[2].strip() or last_words(done),
-        hint="this step needs a Python package index; set a mirror as for pip: PIP_INDEX_URL",
     )

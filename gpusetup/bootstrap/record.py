@@ -85,7 +85,6 @@ def alone(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise PreflightError(
-                "GS-744", "another bootstrap is running on this machine", note="nothing was changed",
-                hint="follow it with: gpusetup cloud-init status --wait",
-            ) from error  # fmt: skip
+                "GS-744", "another bootstrap is running on this machine", note="nothing was changed"
+            ) from error
         yield

@@ -145,12 +145,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
     """Apply when there is a reason to, else look what differs."""
     status = load()
     if status is None:
-        raise PreflightError(
-            "GS-752",
-            "no bootstrap has run on this machine",
-            note="nothing was changed",
-            hint="gpusetup cloud-init bootstrap run",
-        )
+        raise PreflightError("GS-752", "no bootstrap has run on this machine", note="nothing was changed")
     reason = why_apply(status, _pinned(config), boot_id())
     if reason:
         log(f"re-check: {reason}")

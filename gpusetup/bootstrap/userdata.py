@@ -88,20 +88,14 @@ def checked_url(url: str, option: str) -> str:
     if not usable or not _SAFE.fullmatch(url):
         raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option)
     if parts.username is not None or parts.password is not None:
-        raise BadInputError(
-            "GS-722", "a password in an address would be readable in the user-data", path=option,
-            hint="use an address that needs no password inside your network",
-        )  # fmt: skip
+        raise BadInputError("GS-722", "a password in an address would be readable in the user-data", path=option)
     return url
 
 
 def checked_hosts(text: str, option: str) -> str:
     """Return a list of hosts, networks and domains that is safe to write into files on a machine."""
     if not _HOSTS.fullmatch(text):
-        raise BadInputError(
-            "GS-738", f"{text!r} is not a list of hosts", path=option,
-            hint="names, addresses and networks with commas between them: localhost,.example.com,10.0.0.0/8",
-        )  # fmt: skip
+        raise BadInputError("GS-738", f"{text!r} is not a list of hosts", path=option)
     return text
 
 
@@ -120,10 +114,7 @@ def checked_text(value: object, option: str) -> None:
                 "GS-739", f"{value[:80]!r} has control characters", path=option, hint="give one line of plain text"
             )
         if _WITH_PASSWORD.search(value):
-            raise BadInputError(
-                "GS-722", "a password in an address would be readable in the user-data", path=option,
-                hint="use an address that needs no password inside your network",
-            )  # fmt: skip
+            raise BadInputError("GS-722", "a password in an address would be readable in the user-data", path=option)
 
 
 def _told(config: Config) -> dict[str, object]:

@@ -229,11 +229,9 @@ def _pip(*arguments: str) -> None:
             "GS-765",
             f"pip {arguments[0]} found no space left on the disk",
             context=last_words(done).rpartition("No space left on device: ")[2].splitlines()[0],
-            hint="free some space, or give another --out; existing files stay",
         )
     raise UnreachableError(
         "GS-711",
         f"pip {arguments[0]} failed" + (" at its deadline" if done.timed_out else ""),
         context=last_words(done),
-        hint="this step needs a Python package index; set a mirror as for pip: PIP_INDEX_URL",
     )

@@ -173,12 +173,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     )
     if planning.lock is None and (planning.keep_driver or planning.image):
         option = "--stage image" if planning.image else "--keep-driver"
-        raise BadInputError(
-            "GS-346",
-            f"{option} needs --lock",
-            path=option,
-            hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
-        )
+        raise BadInputError("GS-346", f"{option} needs --lock", path=option)
     if planning.image:
         planning = replace(planning, wishes=replace(planning.wishes, reboot="never"))
     keep: Literal["anew", "on"] = "on" if arguments.resume else "anew"

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     home = Path(arguments.folder) if arguments.folder else state_home(os.environ)
     if arguments.folder and not (home / FILE).exists():
-        raise BadInputError("GS-942", f"there is no audit log in {home}", path="DIR", hint="give a collector's folder")
+        raise BadInputError("GS-942", f"there is no audit log in {home}", path="DIR")
     found = read(home, arguments.head or "")
     wanted = tuple(line for line in found.lines if _wanted(line, arguments))[-arguments.last :]
     if not wanted and not found.troubles and (arguments.host or arguments.run):

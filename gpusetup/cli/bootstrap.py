@@ -127,10 +127,7 @@ def _read(path: str) -> Status:
     try:
         status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
     except FileNotFoundError as error:
-        raise BadInputError(
-            "GS-760", "no bootstrap has run on this machine", path=path,
-            hint="`gpusetup cloud-init` writes the user-data that sets one up",
-        ) from error  # fmt: skip
+        raise BadInputError("GS-760", "no bootstrap has run on this machine", path=path) from error
     except OSError as error:
         hint = "run it as root: sudo gpusetup cloud-init status" if isinstance(error, PermissionError) else ""
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error

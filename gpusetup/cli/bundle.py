@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             return _differences(folder / MANIFEST, Path(arguments.diff), arguments.format)
         return _told(folder, arguments)
     if not arguments.out and not arguments.dry_run:
-        raise BadInputError("GS-720", "no folder for the bundle", path="--out", hint="--out gpusetup-bundle")
+        raise BadInputError("GS-720", "no folder for the bundle", path="--out")
     if arguments.controller_only:
         _controller(arguments)
     elif not _hosts(arguments):
@@ -125,9 +125,7 @@ def _controller(arguments: argparse.Namespace) -> None:
     from gpusetup.bootstrap.bundle import PYTHONS, make_controller_bundle
 
     if arguments.requirements:
-        raise BadInputError(
-            "GS-786", "--controller-only has nothing for hosts", path="--controller-only", hint="leave out one of both"
-        )
+        raise BadInputError("GS-786", "--controller-only has nothing for hosts", path="--controller-only")
     pythons = tuple(dict.fromkeys(arguments.python or PYTHONS))
     if unknown := [python for python in pythons if python not in PYTHONS]:
         raise BadInputError(

@@ -41,9 +41,7 @@ def _said(arguments: argparse.Namespace) -> dict[str, str]:
     for text in arguments.variables:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith(PREFIX):
-            raise BadInputError(
-                "GS-787", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
-            )
+            raise BadInputError("GS-787", f"{text} is not a variable", path="--set")
         level[name] = value
     read_level(level, "--set", prefix=PREFIX)  # what is wrong is told before anybody looks at hosts
     return level
@@ -78,9 +76,8 @@ def _requested(
         request = request_of(namespace, matrix)
     if not request.gpus or not request.os:
         raise BadInputError(
-            "GS-709", "exact versions depend on GPU and distribution", path="--os" if request.gpus else "--gpu",
-            hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
-        )  # fmt: skip
+            "GS-709", "exact versions depend on GPU and distribution", path="--os" if request.gpus else "--gpu"
+        )
     settings = settings_for({}, {}, read_level(said, "--set", prefix=PREFIX), request.requirements)
     request = replace(request, requirements=settings.requirements)
     return Asked(request, settings, tuple(dict.fromkeys(arguments.kernel)), tuple(arguments.archive))

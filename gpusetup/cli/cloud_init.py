@@ -88,22 +88,18 @@ def run(arguments: argparse.Namespace) -> Exit:
             "the machine has no source for gpusetup",
             context=f"{'--manifest' if arguments.source else '--source'} is missing",
             note="gpusetup is not on a public index, where others could register its name",
-            hint="gpusetup bundle --controller-only --out gpusetup-bundle; serve that folder; then "
-            "--source URL --manifest gpusetup-bundle/manifest.json",
-        )  # fmt: skip
+        )
     data = _data(arguments)
     shape = arguments.format if arguments.format not in (None, "json") else ""
     shape = shape or ("mime" if arguments.join else "cloud-config")
     if arguments.join and shape != "mime":
-        raise BadInputError("GS-702", f"--join makes several parts, which {shape} cannot hold", hint="--format mime")
+        raise BadInputError("GS-702", f"--join makes several parts, which {shape} cannot hold")
     text = render(data, shape)
     size = len(text.encode())
     if size > arguments.size_limit:
         raise BadInputError(
-            "GS-703", f"the user-data has {size} bytes, {size - arguments.size_limit} more than the limit",
-            hint="serve the lock instead (--lock-url, --lock-digest), shorten --join or --ca, or raise --size-limit "
-            "where your cloud takes more",
-        )  # fmt: skip
+            "GS-703", f"the user-data has {size} bytes, {size - arguments.size_limit} more than the limit"
+        )
     if arguments.format == "json":
         from gpusetup.model.documents import UserDataMade
 
@@ -171,7 +167,7 @@ def _seconds(text: str) -> int:
 
     found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if found is None:
-        raise BadInputError("GS-728", f"{text!r} is not a duration", path="--recheck", hint="write 30m, 6h or 1d")
+        raise BadInputError("GS-728", f"{text!r} is not a duration", path="--recheck")
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
@@ -227,14 +223,12 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
              ("a request", arguments.requirements or arguments.gpu or arguments.on or arguments.os))
              if given]  # fmt: skip
     if len(asked) > 1:
-        raise BadInputError("GS-706", f"{asked[0]} already says what {asked[1]} says", hint="give one of them")
+        raise BadInputError("GS-706", f"{asked[0]} already says what {asked[1]} says")
     if bool(arguments.lock_url) != bool(arguments.lock_digest):
-        raise BadInputError(
-            "GS-707", "--lock-url and --lock-digest must be used together", hint="sha256sum gpu.lock.json"
-        )
+        raise BadInputError("GS-707", "--lock-url and --lock-digest must be used together")
     if arguments.lock_url:
         if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
-            raise BadInputError("GS-708", "--lock-digest is not a SHA-256", path="--lock-digest", hint="sha256sum FILE")
+            raise BadInputError("GS-708", "--lock-digest is not a SHA-256", path="--lock-digest")
         return None, (f"the lock at {arguments.lock_url}",)
     from gpusetup.cli.plan_text import stack_line
 
@@ -249,9 +243,8 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
         named = arguments.gpu or arguments.on
         if not named or not arguments.os:
             raise BadInputError(
-                "GS-709", "exact versions depend on GPU and distribution", path="--os" if named else "--gpu",
-                hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
-            )  # fmt: skip
+                "GS-709", "exact versions depend on GPU and distribution", path="--os" if named else "--gpu"
+            )
         matrix = load_matrix()
         resolution = resolve(request_of(arguments, matrix), matrix)
         for text in resolution.warnings:
@@ -291,12 +284,7 @@ def _part(path: str) -> tuple[str, str]:
     for start, kind in _STARTS.items():
         if text.startswith(start):
             return kind, text
-    raise BadInputError(
-        "GS-725",
-        f"{path} does not start like user-data",
-        path=path,
-        hint="the first line must be #cloud-config or #!/bin/sh",
-    )
+    raise BadInputError("GS-725", f"{path} does not start like user-data", path=path)
 
 
 def _token(path: str) -> str:

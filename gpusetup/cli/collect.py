@@ -349,10 +349,7 @@ def _budget(arguments: argparse.Namespace) -> Budget | None:
         return Budget()
     members = arguments.leases.split(",")
     if not all(one.startswith(("https://", "http://")) for one in members) or not any(numbers):
-        raise BadInputError(
-            "GS-983", "a budget is an address and at least one number", path="--leases",
-            hint="--leases https://etcd.example:2379 --at-a-time 50",
-        )  # fmt: skip
+        raise BadInputError("GS-983", "a budget is an address and at least one number", path="--leases")
     if min(number for number in numbers if number is not None) < 1:
         raise BadInputError("GS-983", "a budget below 1 would let no host change", path="--at-a-time")
     return Budget(

@@ -71,7 +71,6 @@ def _facts(arguments: argparse.Namespace) -> Facts:
             "GS-951",
             "compare takes either an inventory or saved facts (--from)",
             path="--from" if arguments.facts else "",
-            hint="gpusetup fleet compare inventory.ini, or: gpusetup fleet compare --from facts.json",
         )
     if arguments.inventory:
         return _look(arguments)
@@ -143,10 +142,7 @@ def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message, where = wrong_field(error)
         raise BadInputError(
-            "GS-952",
-            f"{path} is not a document of figures: {message}",
-            path=f"{path}:{where}",
-            hint="write one with: gpusetup verify INVENTORY --level full --format json --out verify.json",
+            "GS-952", f"{path} is not a document of figures: {message}", path=f"{path}:{where}"
         ) from error
 
 

@@ -88,14 +88,9 @@ def run(arguments: argparse.Namespace) -> Exit:
             hint="run it on the machine itself: gpusetup doctor --probe",
         )
     if len(chosen) > 1 and not (project and chosen == ["--root", "a project"]):
-        raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together", hint="use only one of them")
+        raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together")
     if arguments.bundle and chosen and not arguments.root:
-        raise BadInputError(
-            "GS-604",
-            f"--bundle needs a machine and cannot be used with {chosen[0]}",
-            path="--bundle",
-            hint="use only one of them",
-        )
+        raise BadInputError("GS-604", f"--bundle needs a machine and cannot be used with {chosen[0]}", path="--bundle")
     if arguments.watch and arguments.out:
         raise BadInputError(
             "GS-604",
@@ -251,12 +246,7 @@ def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
     known = matrix()
     text = page(known, cve)
     if not text:
-        raise BadInputError(
-            "GS-606",
-            f"the matrix of {known.security.date} has no record of {cve}",
-            path=cve,
-            hint="gpusetup matrix cve lists what it knows; every bulletin: https://www.nvidia.com/security/",
-        )
+        raise BadInputError("GS-606", f"the matrix of {known.security.date} has no record of {cve}", path=cve)
     document = DoctorVulnerability(cve=cve, rows=tuple(rows(known, cve)), page=text)
     output.write_answer(output.json_text(document) if arguments.format == "json" else text, arguments.out)
     return Exit.DONE

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
     from gpusetup.rollout.recovery import EXITS, prepare, recover
 
     if arguments.dry_run and arguments.yes:
-        raise BadInputError("GS-604", "--dry-run and --yes cannot be used together", hint="use only one of them")
+        raise BadInputError("GS-604", "--dry-run and --yes cannot be used together")
     session = open_session(arguments)
     with terminated_is_interrupted():
         hosts, failures, exits = _hosts(arguments, session, lookup)

@@ -34,11 +34,7 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
     try:
         return Look(collect.from_probe(facts, name, lookup), msgspec.convert(symptoms, Symptoms))
     except msgspec.ValidationError as error:
-        raise BadInputError(
-            "GS-304",
-            f"the symptoms of {name} cannot be used: {error}",
-            hint="the host ran a different version of the probe; run the command again",
-        ) from error
+        raise BadInputError("GS-304", f"the symptoms of {name} cannot be used: {error}") from error
 
 
 def this_machine(lookup: Lookup) -> Look:

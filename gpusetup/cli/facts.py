@@ -77,12 +77,7 @@ def collected(arguments: argparse.Namespace) -> Facts:
     if arguments.root is not None:
         if arguments.inventory or arguments.capture:
             other = "an inventory" if arguments.inventory else "--capture"
-            raise BadInputError(
-                "GS-307",
-                f"--root examines a folder and cannot be used with {other}",
-                path="--root",
-                hint="use only one of them",
-            )
+            raise BadInputError("GS-307", f"--root examines a folder and cannot be used with {other}", path="--root")
         return Facts(hosts={collect.LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
     if arguments.inventory:
         return _fleet(arguments, lookup)

@@ -79,10 +79,7 @@ def _slurm(arguments: argparse.Namespace) -> _Written:
     from gpusetup.handover.slurm import slurm_files, slurm_warnings
 
     if arguments.lock:
-        raise BadInputError(
-            "GS-965", "handover slurm takes no lock: it says what the hosts are", path="--lock",
-            hint="bring nodes to a lock: gpusetup apply inventory.ini --lock gpu.lock.json --engine slurm",
-        )  # fmt: skip
+        raise BadInputError("GS-965", "handover slurm takes no lock: it says what the hosts are", path="--lock")
     facts = _facts(arguments)
     failed = (f"{name}: {failure}" for name, failure in facts.failures.items())
     code = gravest([Exit(item.exit) for item in facts.failures.values()])

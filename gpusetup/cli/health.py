@@ -122,7 +122,7 @@ def hooks(arguments: argparse.Namespace) -> Exit:
     for name in ("inventory", "quarantine", "timer"):
         if getattr(arguments, name) is not None:
             option = "an inventory" if name == "inventory" else f"--{name}"
-            raise BadInputError("GS-512", f"{option} cannot be used with --hooks", path=option, hint="leave it out")
+            raise BadInputError("GS-512", f"{option} cannot be used with --hooks", path=option)
     folder = Path(FOLDER)
     if arguments.hooks in {timers.SHOW, timers.OFF}:
         names = sorted(name for kind in _NEXT for name in files(kind, ()))
@@ -182,7 +182,4 @@ def _remove_hooks(paths: list[Path]) -> None:
 
 
 def _refused(error: OSError, folder: Path) -> BadInputError:
-    return BadInputError(
-        "GS-517", f"cannot write {error.filename or folder}: {error.strerror}", path="--hooks",
-        hint="run it as root on the node",
-    )  # fmt: skip
+    return BadInputError("GS-517", f"cannot write {error.filename or folder}: {error.strerror}", path="--hooks")

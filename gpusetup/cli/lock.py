@@ -53,9 +53,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     take_project(arguments, matrix)
     if arguments.facts is not None:
-        raise BadInputError(
-            "GS-343", "a lock needs a request, not facts", path="--from", hint="use gpusetup plan for hosts"
-        )
+        raise BadInputError("GS-343", "a lock needs a request, not facts", path="--from")
     if arguments.format == "text" and (arguments.vars or arguments.pip):
         shape, kind = ("--vars", "JSON") if arguments.vars else ("--pip", "a requirements file")
         raise options.not_together(shape, "--format text", f"it writes {kind}")
@@ -134,10 +132,7 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
     system = by_id(matrix, lock.request.os)
     python = (lock.stack.python and lock.stack.python.version) or (system and system.python)
     if not python:
-        raise BadInputError(
-            "GS-349", "hashes need one Python version", path="--hashes",
-            hint="give the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
-        )  # fmt: skip
+        raise BadInputError("GS-349", "hashes need one Python version", path="--hashes")
     target = Target(".".join(python.split(".")[:2]), lock.request.arch or "x86_64")
     if system is not None and system.glibc != "unknown":
         target = target._replace(glibc=system.glibc)
@@ -165,9 +160,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     from gpusetup.plan.wanted import wanted_of
 
     if not arguments.os:
-        raise BadInputError(
-            "GS-345", "package names depend on the distribution", path="--os", hint="name it: --os ubuntu24.04"
-        )
+        raise BadInputError("GS-345", "package names depend on the distribution", path="--os")
     facts = imagined_host(resolution.request)
     settings = settings_for(
         {}, {}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements

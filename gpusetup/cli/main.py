@@ -116,10 +116,7 @@ def _run(argv: list[str]) -> Exit:
 def _told(error: GpuSetupError, form: str = "text") -> Exit:
     """Print a failure, and return its exit code."""
     from gpusetup.cli.output import print_error
-    from gpusetup.doctor.references import explained
 
-    if not error.hint and (known := explained(error.reference)):
-        error.hint = known.fix
     try:
         print_error(error, form)
         sys.stdout.flush()
@@ -150,7 +147,6 @@ def _disk_trouble(error: OSError) -> GpuSetupError | None:
         f"cannot write files on this machine: {error.strerror}" + (f" ({where})" if where else ""),
         path=where,
         note="the run was stopped; hosts finish the current step and record its result",
-        hint="free some space (df -h), or set GPUSETUP_STATE to another folder; then run the same command again",
     )
 
 

@@ -57,9 +57,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _timed(arguments)
     if not arguments.os or not (arguments.out or arguments.dry_run) or arguments.releases < 1:
         raise BadInputError(
-            "GS-779", "a mirror needs a distribution, a folder and at least one release of each line", path="--os",
-            hint="gpusetup bundle mirror --os ubuntu24.04 --out /srv/nvidia",
-        )  # fmt: skip
+            "GS-779", "a mirror needs a distribution, a folder and at least one release of each line", path="--os"
+        )
     if arguments.timer:
         return _timed(arguments)
     from gpusetup.cli.bundle import Progress

@@ -83,12 +83,7 @@ def load_plan(path: str) -> Plan:
         raise BadInputError("GS-412", f"cannot read the plan: {error.strerror}", path=path) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text, where = wrong_field(error)
-        raise BadInputError(
-            "GS-413",
-            f"the plan cannot be used: {text}",
-            path=f"{path}:{where}",
-            hint="write it with: gpusetup plan INVENTORY --format json --out plan.json",
-        ) from error
+        raise BadInputError("GS-413", f"the plan cannot be used: {text}", path=f"{path}:{where}") from error
 
 
 def exit_of(plan: HostPlan, *, changes: bool) -> Exit:

@@ -54,10 +54,7 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
     kept = [str(wish) for wish in found if wish.component not in without]
     if not {text for text in (*kept, *map(str, said)) if not text.startswith("python")}:
-        raise BadInputError(
-            "GS-132", f"{path} names no package that uses a GPU", path=str(path),
-            hint='name one in pyproject.toml: [tool.gpusetup], then torch = "2.9.*"',
-        )  # fmt: skip
+        raise BadInputError("GS-132", f"{path} names no package that uses a GPU", path=str(path))
     arguments.requirements = [*arguments.requirements, *kept]
 
 

@@ -90,7 +90,6 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
             "GS-127",
             f"{arguments.facts} holds {len(classes)} kinds of hosts; this command needs one kind",
             path=arguments.facts,
-            hint="`gpusetup resolve --from` answers for each kind of host",
         )
     return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
 

@@ -99,12 +99,7 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
         told = msgspec.convert(answer.get("history") or [], list[dict[str, Any]])
         history = msgspec.convert([{**past, "lock": {}} for past in told], tuple[Past, ...])
     except msgspec.ValidationError as error:
-        raise BadInputError(
-            "GS-805",
-            f"the history of {name} cannot be used: {error}",
-            path=name,
-            hint="restore that record in /var/lib/gpusetup/history from a backup, or move it away",
-        ) from error
+        raise BadInputError("GS-805", f"the history of {name} cannot be used: {error}", path=name) from error
     locks = [read_applied(past.get("lock")) for past in told]
     history = tuple(msgspec.structs.replace(past, lock=lock) for past, lock in zip(history, locks, strict=True))
     return str(answer.get("current") or ""), history

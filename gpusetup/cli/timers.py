@@ -289,10 +289,7 @@ def _systemctl(words: Sequence[str], environment: Mapping[str, str]) -> None:
     problem = _run(("systemctl", *scope, *words), environment)
     if problem:
         raise PreflightError(
-            "GS-808",
-            f"systemd rejected the timer: systemctl {' '.join((*scope, *words))}",
-            note=problem,
-            hint="is systemd running here? cron can run the same command",
+            "GS-808", f"systemd rejected the timer: systemctl {' '.join((*scope, *words))}", note=problem
         )
 
 

@@ -305,12 +305,7 @@ def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, A
         return {LOCAL_NAME: found}
     hosts = found.get("hosts") if isinstance(found, dict) else None
     if not isinstance(hosts, dict) or not all(isinstance(document, dict) for document in hosts.values()):
-        raise BadInputError(
-            "GS-509",
-            f"{path} contains no observations",
-            path=str(path),
-            hint="`gpusetup verify --observations FILE` writes them",
-        )
+        raise BadInputError("GS-509", f"{path} contains no observations", path=str(path))
     return hosts
 
 
@@ -411,9 +406,4 @@ def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
         partial.replace(target)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise BadInputError(
-            "GS-513",
-            f"cannot write {target}: {error.strerror}",
-            path="--textfile",
-            hint="name the folder that node_exporter's --collector.textfile.directory names",
-        ) from error
+        raise BadInputError("GS-513", f"cannot write {target}: {error.strerror}", path="--textfile") from error

@@ -88,7 +88,7 @@ def check(arguments: argparse.Namespace) -> None:
             )
     if arguments.timer is not None and (arguments.forget or arguments.quarantine == "slurm-job"):
         option = "--forget" if arguments.forget else "--quarantine slurm-job"
-        raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
+        raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option)
     if arguments.leave_after < 1 or arguments.return_after < 1:
         raise BadInputError("GS-516", "--leave-after and --return-after must be 1 or more", path="--leave-after")
     if not re.fullmatch(r"[1-9][0-9]{0,5}|(?:[1-9][0-9]?|100)%", arguments.most_out):

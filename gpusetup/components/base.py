@@ -279,7 +279,6 @@ def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightErr
         "GS-335",
         f"{whose} for {context.facts.os.label} has no {choice.module} module of branch {choice.branch}",
         note="the matrix has no package name for it",
-        hint="choose the other kernel module, an older branch (gpusetup_driver='580.*') or another source",
     )
 
 

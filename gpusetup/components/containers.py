@@ -100,7 +100,6 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
             "GS-336",
             f"gpusetup_containers needs the container toolkit, and no repository here has {', '.join(lacking)}",
             note="a mirror or bundle must contain it or its repository",
-            hint="add a mirror of it to gpusetup_extra_sources, or unset gpusetup_containers",
         )
     newest = (context.offers.upstreams(names[0]) or [""])[0]
     if names[0] not in there and newest and nv(newest) < nv(toolkit.version):
@@ -108,7 +107,6 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
             "GS-336",
             f"gpusetup_containers needs container toolkit {toolkit.version}, and the newest one here is {newest}",
             note="older ones configure some runtimes at places that these do not read",
-            hint="renew the mirror or bundle, or unset gpusetup_containers",
         )
     return Brought(packages=tuple(Package(name=name) for name in names))
 

@@ -79,7 +79,6 @@ def _not_offered(package: str, version: str) -> PreflightError:
         "GS-376",
         f"gpusetup_imex needs {package} {version}, and no repository here has it",
         note="IMEX talks only to a driver of exactly its own version",
-        hint="use NVIDIA's repository (gpusetup_source=nvidia), or a driver whose nvidia-imex the mirror has",
     )
 
 

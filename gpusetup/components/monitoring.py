@@ -112,8 +112,6 @@ def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why:
             "no repository here has a DCGM with the exporter that was made with it",
             note=f"DCGM: {offered}; exporter: {exporters}; pairs that are known: "
             + ", ".join(f"{row.dcgm}-{row.exporter}" for row in matrix.monitoring.pairs[:4]),
-            hint="add NVIDIA's CUDA repository or a mirror of it (gpusetup_extra_sources), renew the bundle, "
-            "or use gpusetup_monitoring=textfile",
         )
     packages = [context.offers.exact(name, pair.dcgm) for name in _filled(names.needed, major)]
     packages += [
@@ -155,11 +153,7 @@ def _cuda_major(context: Context, stack: Stack, matrix: Matrix) -> int:
     facts = context.facts
     version = stack.driver.version if stack.driver is not None else facts.driver.version if facts.driver else None
     if not version:
-        raise PreflightError(
-            "GS-363",
-            "gpusetup_monitoring needs a driver, and this host has none and requests none",
-            hint="add driver to gpusetup_components, or install one first",
-        )
+        raise PreflightError("GS-363", "gpusetup_monitoring needs a driver, and this host has none and requests none")
     branch, architectures = int(version.partition(".")[0]), {gpu.arch for gpu in facts.gpus}
     return next(
         row.major
@@ -239,8 +233,6 @@ def _refuse_open(settings: Settings) -> None:
         "GS-364",
         f"{what}: {', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not set",
         note="each is a path on the host; the passwords are lines as htpasswd -B writes them",
-        hint="htpasswd -B -c /etc/gpusetup/monitoring.htpasswd prometheus (on the host, it asks for the password); "
-        "or listen on 127.0.0.1",
     )
 
 

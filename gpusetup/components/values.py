@@ -187,7 +187,6 @@ def source(value: Any, label: str) -> str:
             "GS-317",
             f"{label} has a password in its address: it would appear in plans and in files that everyone can read",
             path=label,
-            hint="store the login on the host (/etc/apt/auth.conf.d, /etc/netrc) and remove it from the address",
         )
     file = text.endswith(".run") or (text.startswith("/") and text.endswith((".deb", ".rpm")))
     if file and given(text) is None:

@@ -186,7 +186,6 @@ def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
             "GS-816",
             f"that apply licensed the vGPU with another token, {kept.vgpu_token} at that time",
             note=f"gpusetup keeps no token; its SHA-256 is {kept.vgpu_token_sha256}",
-            hint="name the file that has it: -e gpusetup_vgpu_token=PATH",
         )
     return replace(lock, wanted=replace(wanted, settings=replace(kept, vgpu_token=settings.vgpu_token)))
 

@@ -110,7 +110,5 @@ def write(path: Path, files: Mapping[str, bytes]) -> list[str]:
         path.chmod(0o600)
         path.write_bytes(packed.getvalue())
     except OSError as error:
-        raise BadInputError(
-            "GS-603", f"cannot write the bundle: {error.strerror}", path=str(path), hint="name another file"
-        ) from error
+        raise BadInputError("GS-603", f"cannot write the bundle: {error.strerror}", path=str(path)) from error
     return manifest

@@ -92,12 +92,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise GpuSetupError(
-            "GS-601",
-            f"the doctor's data cannot be read: {error.strerror}",
-            path=str(path),
-            hint="install gpusetup again",
-        ) from error
+        raise GpuSetupError("GS-601", f"the doctor's data cannot be read: {error.strerror}", path=str(path)) from error
 
 
 @cache

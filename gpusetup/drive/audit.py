@@ -109,7 +109,6 @@ def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
             f"cannot write the audit log {path}: {error.strerror}",
             path=str(path),
             note="gpusetup changed nothing, because it must log changes first" if line.event == "begin" else "",
-            hint="free some space (df -h) or make the folder writable, then run the same command again",
         ) from error
     _tell_syslog(line, _digest(text))
     return line

@@ -72,12 +72,7 @@ class Session:
         if self.reach.inventory is None:
             return [write_local_inventory(self.run.path / "inventory")]
         if "," not in self.reach.inventory and not Path(self.reach.inventory).exists():
-            raise BadInputError(
-                "GS-406",
-                f"inventory not found: {self.reach.inventory}",
-                path=self.reach.inventory,
-                hint="give a file or folder that `ansible-inventory -i` can read, or none for this machine",
-            )
+            raise BadInputError("GS-406", f"inventory not found: {self.reach.inventory}", path=self.reach.inventory)
         if "," not in self.reach.inventory:
             examine(Path(self.reach.inventory))
         return [self.reach.inventory]

@@ -100,10 +100,7 @@ def new_run(
             order.write("".join(f"{run.name}\n" for run in left).encode())
     except OSError as error:
         raise BadInputError(
-            "GS-402",
-            f"cannot save the record of this run in {runs}: {error.strerror}",
-            path=str(runs),
-            hint="make the folder writable, or set GPUSETUP_STATE to one that is",
+            "GS-402", f"cannot save the record of this run in {runs}: {error.strerror}", path=str(runs)
         ) from error
     return RunDirectory(path, held)
 
@@ -201,5 +198,4 @@ def _occupied(claim: dict[str, Any], shared: list[str]) -> PreflightError:
         f"another gpusetup is working on {names}",
         context=f"process {claim['pid']}: gpusetup {claim['command']}",
         note="nothing was changed",
-        hint="wait until it ends, then run the same command again",
     )

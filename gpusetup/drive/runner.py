@@ -189,11 +189,7 @@ class Process:
                 pass_fds=tuple(descriptors),
             )
         except OSError as error:
-            raise BadInputError(
-                "GS-401",
-                f"cannot start {self.argv[0]}: {error.strerror}",
-                hint="check that it is installed and executable",
-            ) from error
+            raise BadInputError("GS-401", f"cannot start {self.argv[0]}: {error.strerror}") from error
         if isinstance(self.process, subprocess.Popen) and stdin is not None:
             _feed(self.process, stdin)
         self.selector = selectors.DefaultSelector()
@@ -307,9 +303,7 @@ class Running:
                 bufsize=0,
             )
         except OSError as error:
-            raise BadInputError(
-                "GS-401", f"cannot start {argv[0]}: {error.strerror}", hint="check that it is installed and executable"
-            ) from error
+            raise BadInputError("GS-401", f"cannot start {argv[0]}: {error.strerror}") from error
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
         self.input, self.out, self.err = (cast("IO[bytes]", pipe) for pipe in pipes)
         for pipe in (self.input, self.out, self.err):

@@ -43,27 +43,16 @@ def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME
 def open_captured(root: Path) -> Any:
     """Open a folder that stands in for a machine."""
     if not root.is_dir():
-        raise BadInputError(
-            "GS-301",
-            f"no captured machine at {root}: the folder does not exist",
-            path=str(root),
-            hint="name its folder",
-        )
+        raise BadInputError("GS-301", f"no captured machine at {root}: the folder does not exist", path=str(root))
     if not any((root / place).exists() for place in ("etc/os-release", "usr/lib/os-release", "sys", "proc")):
         raise BadInputError(
-            "GS-301",
-            f"{root} is not a captured machine: it has no os-release, no sys/ and no proc/",
-            path=str(root),
-            hint="give the folder that `gpusetup facts --capture DIR` wrote",
+            "GS-301", f"{root} is not a captured machine: it has no os-release, no sys/ and no proc/", path=str(root)
         )
     try:
         return probe.load("host").open_host(str(root))
     except ValueError as error:
         raise BadInputError(
-            "GS-302",
-            f"the capture's observations cannot be read: {error}",
-            path=str(root / "gpusetup-capture.json"),
-            hint="capture the machine again",
+            "GS-302", f"the capture's observations cannot be read: {error}", path=str(root / "gpusetup-capture.json")
         ) from error
 
 
@@ -93,12 +82,7 @@ def write_capture(data: dict[str, Any], folder: Path) -> None:
 
 def _refuse_occupied(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInputError(
-            "GS-303",
-            f"{folder} is not empty; a capture needs a folder of its own",
-            path=str(folder),
-            hint="name a new folder with --capture",
-        )
+        raise BadInputError("GS-303", f"{folder} is not empty; a capture needs a folder of its own", path=str(folder))
 
 
 def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostFacts:
@@ -108,10 +92,7 @@ def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostF
     except msgspec.ValidationError as error:
         message, path = wrong_field(error)
         raise BadInputError(
-            "GS-304",
-            f"the facts of {name} cannot be used: {message}",
-            path=f"$.hosts[{name!r}]{path[1:]}",
-            hint="the host ran a different version of the probe; run `gpusetup facts` again",
+            "GS-304", f"the facts of {name} cannot be used: {message}", path=f"$.hosts[{name!r}]{path[1:]}"
         ) from error
     return name_gpus(host, lookup)
 
@@ -121,9 +102,7 @@ def read_facts(path: Path) -> Facts:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise BadInputError(
-            "GS-305", f"cannot read the facts: {error.strerror}", path=str(path), hint="gpusetup facts --format json"
-        ) from error
+        raise BadInputError("GS-305", f"cannot read the facts: {error.strerror}", path=str(path)) from error
     try:
         document = msgspec.json.decode(raw)
         if isinstance(document, dict) and document.get("schema") != SCHEMA:

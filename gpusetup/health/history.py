@@ -155,10 +155,7 @@ def _read(path: Path) -> sqlite3.Connection:
     try:
         return opened(path)
     except sqlite3.DatabaseError as error:
-        raise BadInputError(
-            "GS-514", f"cannot read the history {path}: {error}", path=str(path),
-            hint="the next verification sets a damaged file aside and starts another",
-        ) from error  # fmt: skip
+        raise BadInputError("GS-514", f"cannot read the history {path}: {error}", path=str(path)) from error
 
 
 def runs(path: Path, level: str = "", limit: int = 0) -> tuple[Run, ...]:

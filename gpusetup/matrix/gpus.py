@@ -270,5 +270,4 @@ def instance_named(matrix: Matrix, name: str) -> Instance:
         "GS-138",
         f"the matrix has no machine type {name}" + (f"; it has {', '.join(close)}" if close else ""),
         path=f"--on {name}",
-        hint="`gpusetup matrix instances` lists them; else name its GPU: --gpu h100",
     )

@@ -108,10 +108,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what, where = wrong_field(error)
         raise BadInputError(
-            "GS-201",
-            f"the matrix file {basename(path)} cannot be used: {what}",
-            path=f"{path}:{where}",
-            hint="compare the field with the shipped file of the same name: gpusetup matrix --data",
+            "GS-201", f"the matrix file {basename(path)} cannot be used: {what}", path=f"{path}:{where}"
         ) from error
     wanted = SCHEMA.format("package" if name.startswith(_PACKAGE) else name.replace("_", "-"))
     if decoded.schema != wanted:
@@ -119,7 +116,6 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
             "GS-202",
             f"the matrix file {basename(path)} has schema {decoded.schema!r}; this gpusetup reads {wanted!r}",
             path=f"{path}:$.schema",
-            hint="update gpusetup, or convert the file",
         )
     return decoded
 
@@ -152,11 +148,7 @@ class Matrix:
 
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
         if overlay is not None and not isdir(overlay):
-            raise BadInputError(
-                "GS-204",
-                f"GPUSETUP_MATRIX names {overlay}, which is not a folder",
-                hint="unset GPUSETUP_MATRIX, or point it at a folder of matrix files",
-            )
+            raise BadInputError("GS-204", f"GPUSETUP_MATRIX names {overlay}, which is not a folder")
         self.overlay = overlay
         self._examined = examined
         self._packages: dict[str, PackageFile] = {}

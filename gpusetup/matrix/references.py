@@ -64,7 +64,6 @@ def check_references(known: Known, file: MatrixFile, path: str) -> None:
             "GS-206",
             f"the matrix file {basename(path)} names {what}, which does not exist",  # noqa: PTH119 - as in load.py
             path=f"{path}:$.{field}",
-            hint="add it, or correct the name",
         )
 
 

@@ -52,10 +52,7 @@ def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
         if is_verified(past) and past.lock != NO_LOCK and not (stands is not None and _same(past, stands)):
             return past
     raise PreflightError(
-        "GS-802",
-        "no earlier verified state",
-        note=f"on record: {', '.join(past.id for past in history) or 'none'}",
-        hint="gpusetup rollback --list shows them; --to ID goes to an unverified one",
+        "GS-802", "no earlier verified state", note=f"on record: {', '.join(past.id for past in history) or 'none'}"
     )
 
 
@@ -68,7 +65,6 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
         f"{len(found)} applies on record begin with {wanted}" if found else f"no apply {wanted} on record",
         path="--to",
         note=f"on record: {', '.join(past.id for past in history) or 'none'}",
-        hint="gpusetup rollback --list",
     )
 
 

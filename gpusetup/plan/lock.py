@@ -52,23 +52,14 @@ def read_lock(raw: bytes, path: str) -> Lock:
                 "GS-340",
                 f"{path} is not a lock: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
                 path=f"{path}:$.schema",
-                hint="write one with: gpusetup lock --out gpu.lock.json",
             )
         lock = msgspec.convert(document, Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text, where = wrong_field(error)
-        raise BadInputError(
-            "GS-341",
-            f"the lock cannot be used: {text}",
-            path=f"{path}:{where}",
-            hint="write one with: gpusetup lock --out gpu.lock.json",
-        ) from error
+        raise BadInputError("GS-341", f"the lock cannot be used: {text}", path=f"{path}:{where}") from error
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):
         raise BadInputError(
-            "GS-342",
-            "the lock was edited after it was made: its digest does not match",
-            path=f"{path}:$.digest",
-            hint="make a new one with the versions you want: gpusetup lock 'torch==2.6.*' --out FILE",
+            "GS-342", "the lock was edited after it was made: its digest does not match", path=f"{path}:$.digest"
         )
     return lock
 

@@ -319,14 +319,12 @@ def _hashed(context: Context, lines: tuple[str, ...], there: str) -> tuple[str, 
             "GS-347",
             "the hashes in the lock do not match the Python packages of this host: " + ", ".join(lines),
             note="the lock has hashes for CUDA libraries as packages only, or as wheels only",
-            hint="use a lock without hashes, or set gpusetup_cuda_from=wheels",
         )
     if context.facts.arch != found.arch or (there and there.split(".")[:2] != found.python.split(".")):
         raise PreflightError(
             "GS-348",
             f"the lock has hashes for Python {found.python} on {found.arch}; this host has {there or 'another one'} "
             f"on {context.facts.arch}",
-            hint="make a lock for it: gpusetup lock … --hashes 'python==X.Y', or name another interpreter",
         )
     return found.hashed
 

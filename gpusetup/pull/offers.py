@@ -27,10 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 def checked_name(name: str, path: str) -> str:
     """Return a name of a host, class or domain that can be part of an address."""
     if not _NAME.fullmatch(name):
-        raise BadInputError(
-            "GS-972", f"{name!r} cannot be used as a name", path=path,
-            hint="letters, digits, dots, dashes and underscores, a letter or digit first",
-        )  # fmt: skip
+        raise BadInputError("GS-972", f"{name!r} cannot be used as a name", path=path)
     return name
 
 
@@ -58,10 +55,7 @@ def publish(
     path = path_of(folder, checked_name(kind, "CLASS"))
     before = _content(path.read_bytes(), str(path))[1] if path.exists() else None
     if lock is None and before is None:
-        raise BadInputError(
-            "GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock",
-            hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
-        )  # fmt: skip
+        raise BadInputError("GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock")
     now = datetime.now(timezone.utc)
     kept = before.budget if before is not None else None
     offer = Offer(

@@ -236,10 +236,7 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(Path(__file__).with_name("store.sql").read_text(encoding="utf-8"))
     except (OSError, sqlite3.Error) as error:
-        raise BadInputError(
-            "GS-971", f"the collector's database cannot be opened: {error}", path=str(path),
-            hint="name the collector's folder, which you may write to",
-        ) from error  # fmt: skip
+        raise BadInputError("GS-971", f"the collector's database cannot be opened: {error}", path=str(path)) from error
     return connection
 
 

@@ -75,10 +75,7 @@ def collector_of(
 ) -> WebServer:
     """Return a collector that listens."""
     if tls is None and place[0] not in ("127.0.0.1", "::1", "localhost"):
-        raise BadInputError(
-            "GS-975", "tokens must not go over the network in the clear", path="--certificate",
-            hint="give --certificate and --key, or listen on 127.0.0.1 behind a proxy that speaks TLS",
-        )  # fmt: skip
+        raise BadInputError("GS-975", "tokens must not go over the network in the clear", path="--certificate")
     refusals, limits = Refusals(say), limits or Limits()
     if tls is None:  # all connections are the proxy's, which names who asks
         limits = limits._replace(of_an_address=limits.connections)

@@ -69,10 +69,7 @@ def build(matrix: Matrix, request: Request) -> Space:
     """Return the search space of a request, with every rule that speaks about it."""
     if any(item.beside for item in request.requirements):
         raise BadInputError(
-            "GS-114",
-            "only resolve, lock, plan and apply look at several CUDAs side by side",
-            path="REQ",
-            hint="ask for one of them at a time",
+            "GS-114", "only resolve, lock, plan and apply look at several CUDAs side by side", path="REQ"
         )
     space = Space(matrix, request)
     _find_system(space)
@@ -80,10 +77,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         space.values[name] = domain(name, matrix, request)
         if not space.values[name]:
             raise BadInputError(
-                "GS-208",
-                f"this matrix has no {name} release that can be judged",
-                path=matrix.path(name),
-                hint="unset GPUSETUP_MATRIX, or complete its files",
+                "GS-208", f"this matrix has no {name} release that can be judged", path=matrix.path(name)
             )
     for requirement in request.requirements:
         _requested(space, requirement)

@@ -200,7 +200,6 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
                 "GS-113",
                 f"{new.component} cannot be both the {old.variant} and the {new.variant} build",
                 path=f"REQ {text!r}",
-                hint="choose one build",
             )
         both = ",".join(part for part in (old.specifier, new.specifier) if part)
         joined[new.component] = Requirement(
@@ -255,12 +254,7 @@ def _check_driver(version: str, matrix: Matrix) -> None:
     try:
         nv(version)
     except ValueError:
-        raise BadInputError(
-            "GS-125",
-            f"{version!r} is not a driver version",
-            path=f"--driver {version!r}",
-            hint="write it as nvidia-smi prints it: 550.144.03",
-        ) from None
+        raise BadInputError("GS-125", f"{version!r} is not a driver version", path=f"--driver {version!r}") from None
     numbers = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
     windows = {item.version for item in matrix.driver.versions if item.platform == "windows"}
     if version in numbers or version in windows:

@@ -49,12 +49,7 @@ def _size(text: str, total: int) -> int:
     match = re.fullmatch(r"([0-9]{1,6})(%?)", text)
     number = int(match.group(1)) if match else 0
     if match is None or number < 1 or (match.group(2) and number > 100):
-        raise BadInputError(
-            "GS-806",
-            f"{text!r} is not a batch size",
-            path="--batch",
-            hint="give a number of hosts or a percentage, or several with commas: --batch 1,10%,50%",
-        )
+        raise BadInputError("GS-806", f"{text!r} is not a batch size", path="--batch")
     return max(1, number * total // 100) if match.group(2) else number
 
 
@@ -98,10 +93,7 @@ def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
     if run is not None and kept is not None and kept.left:
         return Stopped(run=run.name, batch=kept.batch, hosts=kept.left)
     raise BadInputError(
-        "GS-814",
-        f"no rollout over {inventory or 'this machine'} has stopped with hosts left to do",
-        path="--resume",
-        hint="run the same command without --resume to look at all hosts",
+        "GS-814", f"no rollout over {inventory or 'this machine'} has stopped with hosts left to do", path="--resume"
     )
 
 

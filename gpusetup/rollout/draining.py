@@ -92,10 +92,7 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
         take, give = tuple(_words(how.drain, "--drain")), tuple(_words(how.undrain, "--undrain"))
         for option, words in (("--drain", take if how.drain not in adapters else ()), ("--undrain", give)):
             if words and not any("{node}" in word for word in words):
-                raise BadInputError(
-                    "GS-813", f"the {option} command does not name the node", path=option,
-                    hint="write {node} where the host name belongs: --drain 'mytool drain {node}'",
-                )  # fmt: skip
+                raise BadInputError("GS-813", f"the {option} command does not name the node", path=option)
         own = adapters.get(how.drain)
         scheduler = own() if own else Command(take=take, give=give, call=call)
     holder = _holder(how, rollout)
@@ -118,9 +115,10 @@ def _holder(how: Freeing, rollout: Rollout) -> Holder | None:
         return None
     if how.drain not in ("", engine.name):
         raise BadInputError(
-            "GS-822", f"--engine {engine.name} frees the nodes itself, so --drain {how.drain} has nothing to do",
-            path="--drain", hint="leave --drain out, or choose another engine",
-        )  # fmt: skip
+            "GS-822",
+            f"--engine {engine.name} frees the nodes itself, so --drain {how.drain} has nothing to do",
+            path="--drain",
+        )
     return engine.holder(Caller(prefix=tuple(_words(how.via, "--drain-via"))), rollout.session.run.id)
 
 

@@ -177,18 +177,12 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
         return draft
     before = how.made.hosts.get(name)
     if before is None or before.state != "change":
-        raise BadInputError(
-            "GS-410",
-            f"the plan has no changes for {name}",
-            path=name,
-            hint="make a new plan, or exclude the host with --limit",
-        )
+        raise BadInputError("GS-410", f"the plan has no changes for {name}", path=name)
     if before.lock.key != planner.key(facts, settings):
         raise BadInputError(
             "GS-411",
             f"{name} has changed since the plan was made: its kernel, GPUs, system or settings differ",
             path=name,
-            hint="make a new plan: gpusetup plan INVENTORY --format json --out plan.json",
         )
     return Draft(plan=before, ask=before.variables, stage="transaction")
 

@@ -63,10 +63,7 @@ def _with_token(settings: Settings) -> Settings:
         digest = hashlib.sha256(Path(settings.vgpu_token).read_bytes()).hexdigest()
     except OSError as error:
         raise BadInputError(
-            "GS-433",
-            f"cannot read the vGPU token {settings.vgpu_token}: {error.strerror}",
-            path="gpusetup_vgpu_token",
-            hint="give the path of the client configuration token on this machine, the one that runs gpusetup",
+            "GS-433", f"cannot read the vGPU token {settings.vgpu_token}: {error.strerror}", path="gpusetup_vgpu_token"
         ) from error
     return msgspec.structs.replace(settings, vgpu_token_sha256=digest)
 
@@ -126,9 +123,7 @@ def read_toml(path: Path) -> Mapping[str, Any]:
     try:
         document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            "GS-316", f"{path} is not valid TOML: {error}", path=str(path), hint='write it as: torch = "2.6.*"'
-        ) from error
+        raise BadInputError("GS-316", f"{path} is not valid TOML: {error}", path=str(path)) from error
     except OSError as error:
         raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error
     return document

@@ -67,11 +67,11 @@ def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, 
     """Refuse a bundle that is older than the one before it, or that has no signature where that one had."""
     if coming.serial < before.serial and not asked.older:
         raise BadInputError(
-            "GS-795", f"the bundle of {coming.made or 'an unknown day'} is older than the one before it",
+            "GS-795",
+            f"the bundle of {coming.made or 'an unknown day'} is older than the one before it",
             path=str(where),
             note=f"it has the serial {coming.serial}, the one of {before.made} that was here has {before.serial}",
-            hint="carry the newest one over; --older takes it all the same",
-        )  # fmt: skip
+        )
     if not signed and (asked.signed_by or (before.signers and not asked.unsigned)):
         whose = asked.signed_by or before.signers[0]
         raise BadInputError(

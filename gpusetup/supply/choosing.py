@@ -251,9 +251,8 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     repository = repository_of(matrix.repos, facts, settings)
     if repository is None and settings.source != "distro":
         raise BadInputError(
-            "GS-769", f"bundles are made of repositories; {settings.source} for {request.os} is none", path="--os",
-            hint="--set gpusetup_source=distro takes the distribution's own driver packages, where it has some",
-        )  # fmt: skip
+            "GS-769", f"bundles are made of repositories; {settings.source} for {request.os} is none", path="--os"
+        )
     plan, wished, root = _planned(roots, facts, asked, matrix)
     entries: tuple[Entry, ...] = ()
     beside = Beside()
@@ -341,7 +340,7 @@ def _planned(
         root.prefer(draft.plan.variables, driver.version if driver is not None else "")
     wished = draft.wanted
     if wished is None or not (wished.packages or wished.requirements or wished.parts.get("python", ())):
-        raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
+        raise BadInputError("GS-784", "nothing in this request comes as a package")
     return draft.plan, wished, root
 
 

@@ -36,10 +36,7 @@ def enough_room(folder: Path, size: int) -> None:
     """Refuse before anything is written that does not fit."""
     room = shutil.disk_usage(folder).free
     if size > room:
-        raise HostFailedError(
-            "GS-765", f"{folder} has {room >> 20} MiB free, the files need {-(-size >> 20)} MiB",
-            hint="free some space, or give another --out; existing files stay",
-        )  # fmt: skip
+        raise HostFailedError("GS-765", f"{folder} has {room >> 20} MiB free, the files need {-(-size >> 20)} MiB")
 
 
 class Wanted(NamedTuple):
@@ -127,10 +124,7 @@ class Pool:
             else:
                 without = without + 1 if slow else 0
             if without == _TRIES:
-                raise UnreachableError(
-                    "GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem,
-                    hint="repeat the same command: finished downloads are kept",
-                )  # fmt: skip
+                raise UnreachableError("GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem)
             time.sleep(_PAUSE * without)
 
 

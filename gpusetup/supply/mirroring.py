@@ -58,10 +58,7 @@ def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> S
     repository = repository_of(matrix.repos, facts, settings)
     family = family_for(matrix.repos, facts.os, settings.source, directory_of(matrix.repos, facts))
     if repository is None or family is None:
-        raise BadInputError(
-            "GS-777", f"NVIDIA has no repository for {request.os} on {facts.arch}", path="--os",
-            hint="gpusetup matrix os lists the systems",
-        )  # fmt: skip
+        raise BadInputError("GS-777", f"NVIDIA has no repository for {request.os} on {facts.arch}", path="--os")
     context = context_of(matrix.repos, facts, settings, Offers(None))
     kind = kind_for(facts.packages.manager)
     with tempfile.TemporaryDirectory(prefix="gpusetup-mirror-") as folder:
@@ -126,9 +123,8 @@ def check_room(out: Path, selections: Iterable[Selection], room: int | None) -> 
     size = sum({entry.file.sha256: entry.file.size for each in selections for entry in each.entries}.values())
     if room is not None and size > room:
         raise BadInputError(
-            "GS-778", f"the selection has {size >> 20} MiB, more than --room allows", path="--room",
-            context=str(out), hint="fewer --releases, or more room",
-        )  # fmt: skip
+            "GS-778", f"the selection has {size >> 20} MiB, more than --room allows", path="--room", context=str(out)
+        )
 
 
 @contextmanager
@@ -139,7 +135,7 @@ def alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise PreflightError("GS-785", f"another gpusetup renews the mirror {out}", hint="wait for it") from error
+            raise PreflightError("GS-785", f"another gpusetup renews the mirror {out}") from error
         yield
 
 

@@ -96,16 +96,14 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, size: int, file: BundledFi
     entry.size, entry.mode = size, 0o644
     try:
         if path.stat().st_size != size:
-            raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path), hint="make it again")
+            raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path))
         with path.open("rb") as stream:
             counted = _Counted(stream)
             tar.addfile(entry, cast("BinaryIO", counted))
     except FileNotFoundError as error:
-        raise BadInputError(
-            "GS-717", f"{name} is missing from the bundle", path=str(path), hint="make it again"
-        ) from error
+        raise BadInputError("GS-717", f"{name} is missing from the bundle", path=str(path)) from error
     if file is not None and counted.digest.hexdigest() != file.sha256:
-        raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path), hint="make it again")
+        raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path))
 
 
 class _Counted(io.RawIOBase):
@@ -182,9 +180,7 @@ def _unpacked(
     accepted: Callable[..., None],
 ) -> int:
     if out.exists() and any(out.iterdir()) and not any((out / name).is_file() for name in (MANIFEST, _UNTIL_WHOLE)):
-        raise BadInputError(
-            "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
-        )
+        raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     out.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
     came = done = 0
@@ -275,8 +271,6 @@ def _from_base(first: Path, base: Since, manifest: Manifest, there: dict[str, Pa
             note=f"that bundle's manifest.json has the SHA-256 {base.manifest_sha256}; {len(missing)} files of it are "
             f"missing, {missing[0]} among them",
             path=str(first),
-            hint="name the folder of that bundle with --out; or carry the whole one over: gpusetup bundle pack DIR "
-            "--out FILE, without --since",
         )
     for name in base.left_out:
         path, sha256 = out / name, manifest.files[name].sha256
@@ -315,9 +309,7 @@ def _written(content: BinaryIO, path: Path, sha256: str, older: Path | None = No
                 stream.write(block)
                 digest.update(block)
         if digest.hexdigest() != sha256:
-            raise BadInputError(
-                "GS-718", f"{path.name} does not match the manifest", path=str(path), hint="carry it over again"
-            )
+            raise BadInputError("GS-718", f"{path.name} does not match the manifest", path=str(path))
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -333,7 +325,4 @@ def _drop_others(out: Path, names: set[str]) -> None:
 
 
 def _not_ours(first: Path, why: str) -> BadInputError:
-    return BadInputError(
-        "GS-789", f"{first.name} is not a whole packed bundle: {why}", path=str(first),
-        hint="carry every part over again; made by: gpusetup bundle pack DIR --out FILE",
-    )  # fmt: skip
+    return BadInputError("GS-789", f"{first.name} is not a whole packed bundle: {why}", path=str(first))

@@ -119,9 +119,7 @@ def zstd() -> str:
     """Return the program, or say how to get it."""
     program = shutil.which("zstd")
     if program is None:
-        raise PreflightError(
-            "GS-790", "the program zstd is not here", hint="apt-get install zstd; or name the file .tar"
-        )
+        raise PreflightError("GS-790", "the program zstd is not here")
     return program
 
 

@@ -152,10 +152,11 @@ def prove(paths: Iterable[Path], beside: Beside) -> None:
     bad = [line for line in done.out.splitlines() if not re.search(r": .*\bsignatures OK$", line)]
     if bad or done.code:
         raise UnreachableError(
-            "GS-791", "packages are not signed by the vendor whose repository has them",
-            note=" | ".join(bad[:4]) or done.err.strip()[-300:], context=", ".join(fingerprints_of(beside.keys)),
-            hint="hosts would refuse them; take them from a repository whose packages are signed",
-        )  # fmt: skip
+            "GS-791",
+            "packages are not signed by the vendor whose repository has them",
+            note=" | ".join(bad[:4]) or done.err.strip()[-300:],
+            context=", ".join(fingerprints_of(beside.keys)),
+        )
 
 
 def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, beside: Beside = _NOTHING) -> list[Path]:

@@ -278,9 +278,8 @@ class RpmRoot(Root):
         trouble = self.host.refresh()
         if trouble:
             raise UnreachableError(
-                "GS-782", f"the package lists for {self.system} could not be fetched", note=" | ".join(trouble[:4]),
-                hint="name other archives with --archive FILE.repo",
-            )  # fmt: skip
+                "GS-782", f"the package lists for {self.system} could not be fetched", note=" | ".join(trouble[:4])
+            )
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:  # noqa: ARG002 - the packages have the version
         """Choose the streams that the plan of a host chooses."""

@@ -73,10 +73,7 @@ def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerpri
         if said.code or good is None or good[1] != wanted:
             why = "its signature is another one's, or it was changed since"
     if why:
-        raise BadInputError(
-            "GS-793", f"{path.name} is not signed by {fingerprint}", path=str(path), note=why,
-            hint="get it again from a person you trust; `gpusetup bundle` prints the fingerprint at its end",
-        )  # fmt: skip
+        raise BadInputError("GS-793", f"{path.name} is not signed by {fingerprint}", path=str(path), note=why)
 
 
 def signer(key: str, keep: Path) -> Signer:

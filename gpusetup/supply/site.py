@@ -161,9 +161,7 @@ def _carry(out: Path, new: Path, *, without: Iterable[str]) -> None:
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     if any(out.iterdir()) and not ((out / MANIFEST).is_file() or (out / ".pool").is_dir()):
-        raise BadInputError(
-            "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
-        )
+        raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     if os.path.ismount(out):
         raise BadInputError(
             "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of an old one",
@@ -174,7 +172,7 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}", hint="wait for it") from error
+            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}") from error
         (out / ".pool").mkdir(exist_ok=True)
         yield
         Path(lock.name).unlink(missing_ok=True)

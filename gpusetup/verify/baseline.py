@@ -45,12 +45,7 @@ def load(path: Path) -> Baseline:
     except OSError as error:
         raise BadInputError("GS-503", f"cannot read the baseline {path}: {error.strerror}", path=str(path)) from error
     except msgspec.DecodeError as error:
-        raise BadInputError(
-            "GS-504",
-            f"{path} is not a baseline: {error}",
-            path=str(path),
-            hint="give another file; gpusetup writes a new one",
-        ) from error
+        raise BadInputError("GS-504", f"{path} is not a baseline: {error}", path=str(path)) from error
     if found.schema != SCHEMA:
         raise BadInputError("GS-504", f"{path} is not a baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))
     return found

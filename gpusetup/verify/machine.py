@@ -91,14 +91,10 @@ class Machine:
         if document.get("schema") != OBSERVATIONS:
             if document.get("schema") == OLDER:
                 raise BadInputError(
-                    "GS-501",
-                    f"these observations have an old format ({OLDER}) that this gpusetup cannot read",
-                    hint="observe the machine again: `gpusetup verify --observations FILE`",
+                    "GS-501", f"these observations have an old format ({OLDER}) that this gpusetup cannot read"
                 )
             raise BadInputError(
-                "GS-501",
-                f"this is not a document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})",
-                hint="`gpusetup verify --observations FILE` writes one",
+                "GS-501", f"this is not a document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})"
             )
         self.document = document
         self.level: Level = document["level"]

@@ -110,5 +110,4 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
         f"the probe on this machine gave no answer: {why}",
         context=finished.err.strip()[-800:],
         note="a broken driver can hang every program that uses it",
-        hint="check `dmesg | grep -i nvrm`; `gpusetup verify --level quick` runs without CUDA",
     )

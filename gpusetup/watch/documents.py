@@ -118,12 +118,7 @@ class CsvFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._file)
-            raise BadInputError(
-                "GS-923",
-                f"another `gpusetup watch` is writing to {path}",
-                path=path,
-                hint="give each its own file, or stop the other one",
-            ) from error
+            raise BadInputError("GS-923", f"another `gpusetup watch` is writing to {path}", path=path) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             os.close(self._file)
             raise BadInputError("GS-103", f"{path} is not a file", path=path, hint="--csv - writes to standard output")
@@ -154,7 +149,6 @@ class CsvFile:
                 "GS-924",
                 f"{self.path} exists and does not begin with the header of `gpusetup watch --csv`",
                 path=self.path,
-                hint="give a new file: its rows would not fit",
             )
         os.ftruncate(self._file, self._whole(length))
 

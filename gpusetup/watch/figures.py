@@ -269,7 +269,6 @@ def _test(term: str) -> Callable[[Link, GpuNow | None], bool]:
         f"filter {term!r} is not understood",
         path="--filter",
         note=f"fields: {', '.join(FIELDS)}; numbers take < > <= >= = !=, texts take = != ~ (contains)",
-        hint="for instance: --filter 'util>90', --filter user=anna, --filter state!=live, or any word",
     )
 
 

@@ -55,7 +55,6 @@ class RunfileInstaller:
                 "GS-352",
                 "this machine has NVSwitches, and the .run installer has no Fabric Manager",
                 note="without Fabric Manager of exactly the driver's version CUDA does not start here",
-                hint="use NVIDIA's repository (gpusetup_source=nvidia) or a local repository's package",
             )
         return DriverPackages(
             packages=(),

@@ -185,7 +185,6 @@ def with_one_driver(
         "GS-378",
         "no driver serves all environments of this host",
         note=f"by themselves {chosen}, and the host {_driver(answer.stack)}\n  {why}",
-        hint="loosen one of them in gpusetup_environments, or give them hosts of their own",
     )
 
 

@@ -45,11 +45,7 @@ class Slurm(Ansible):
 
         if not call.prefix and shutil.which("sbatch") is None:
             raise BadInputError(
-                "GS-820",
-                "Slurm's commands are not on this machine",
-                path="--engine",
-                context="looked for sbatch",
-                hint="run gpusetup where they are, or reach them: --drain-via 'ssh head'",
+                "GS-820", "Slurm's commands are not on this machine", path="--engine", context="looked for sbatch"
             )
         words = tuple(f"--{option}={value}" for option in _SBATCH if (value := getattr(self, option)))
         state: Literal["DOWN", "RESUME"] = "RESUME" if self.nextstate.upper() == "RESUME" else "DOWN"

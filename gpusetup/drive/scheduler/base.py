@@ -124,9 +124,7 @@ class Caller:
 def check_node(node: str) -> str:
     """Return the name when it can be nothing but a name, for us and for a shell on the scheduler's machine."""
     if not _NODE.fullmatch(node):
-        raise BadInputError(
-            "GS-812", f"{node!r} is not a node name", hint="set gpusetup_node to the scheduler's name for the host"
-        )
+        raise BadInputError("GS-812", f"{node!r} is not a node name")
     return node
 
 
