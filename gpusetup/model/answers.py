@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from gpusetup.model import Document
 from gpusetup.model.stack import MatrixStamp, Reason, TakenFor
 
 
@@ -17,20 +18,18 @@ class Clash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
-class NoStack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NoStack(Document, frozen=True, kw_only=True, tag="gpusetup/stack/1"):
     """No stack fits: the smallest set of rules that exclude each other, and ways out."""
 
-    schema: Literal["gpusetup/stack/1"] = "gpusetup/stack/1"
     ok: Literal[False] = False
     matrix: MatrixStamp
     conflict: tuple[Clash, ...]
     suggestions: tuple[str, ...]
 
 
-class MatrixRows(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
     """Rows of the matrix; the keys of a row depend on what was looked up, and each has confidence and sources."""
 
-    schema: Literal["gpusetup/matrix/1"] = "gpusetup/matrix/1"
     ok: Literal[True] = True
     matrix: MatrixStamp
     rows: tuple[dict[str, Any], ...]
@@ -42,28 +41,25 @@ class MatrixRows(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the GPUs' names were taken for."""
 
 
-class NoRows(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NoRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
     """No row fits what was asked."""
 
-    schema: Literal["gpusetup/matrix/1"] = "gpusetup/matrix/1"
     ok: Literal[False] = False
     rows: tuple[()] = ()
     conflict: tuple[Clash, ...]
     suggestions: tuple[str, ...] = ()
 
 
-class MatrixFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixFiles(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-files/1"):
     """Where the matrix is kept."""
 
-    schema: Literal["gpusetup/matrix-files/1"] = "gpusetup/matrix-files/1"
     ok: Literal[True] = True
     files: dict[str, str]
 
 
-class StackClasses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StackClasses(Document, frozen=True, kw_only=True, tag="gpusetup/stacks/1"):
     """One stack, conflict or error for each class of hosts that are alike; each with the names of its hosts."""
 
-    schema: Literal["gpusetup/stacks/1"] = "gpusetup/stacks/1"
     ok: bool
     classes: dict[str, dict[str, Any]]
 
@@ -76,10 +72,9 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     conflict: tuple[Clash, ...] | UnsetType = UNSET
 
 
-class Why(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Why(Document, frozen=True, kw_only=True, tag="gpusetup/why/1"):
     """Why a component is what it is."""
 
-    schema: Literal["gpusetup/why/1"] = "gpusetup/why/1"
     ok: Literal[True] = True
     matrix: MatrixStamp
     component: str
@@ -88,10 +83,9 @@ class Why(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     asked: Asked | UnsetType = UNSET
 
 
-class WhyNot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WhyNot(Document, frozen=True, kw_only=True, tag="gpusetup/why-not/1"):
     """What forbids a version; `ok` is true where nothing does."""
 
-    schema: Literal["gpusetup/why-not/1"] = "gpusetup/why-not/1"
     ok: bool
     matrix: MatrixStamp
     version: str
@@ -101,10 +95,9 @@ class WhyNot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warnings: tuple[str, ...] = ()
 
 
-class MatrixRelease(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixRelease(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-release/1"):
     """A whole matrix in one file; `sha256` is of the files."""
 
-    schema: Literal["gpusetup/matrix-release/1"] = "gpusetup/matrix-release/1"
     date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
     sha256: str
     files: dict[str, str]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+
+from gpusetup.model import Document
 
 SCHEMA = "gpusetup/bundle/1"
 
@@ -42,19 +44,17 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of each named environment its wheels."""
 
 
-class Since(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Since(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-since/1"):
     """What a packed bundle leaves out, because the older bundle on the other side has it."""
 
-    schema: Literal["gpusetup/bundle-since/1"] = "gpusetup/bundle-since/1"
     manifest_sha256: str
     """Of that older bundle."""
     left_out: tuple[str, ...]
 
 
-class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Manifest(Document, frozen=True, kw_only=True, tag="gpusetup/bundle/1"):
     """The document."""
 
-    schema: Literal["gpusetup/bundle/1"] = "gpusetup/bundle/1"
     gpusetup: Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,64}\Z")]
     """The version of gpusetup that is in it."""
     serial: Annotated[int, Meta(ge=0)] = 0
@@ -65,7 +65,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The wheel of pip that installs the others; new machines need not have pip."""
     sets: dict[str, tuple[str, ...]]
     """`3.11-x86_64` → the wheels that make gpusetup run there, and no others."""
-    systems: dict[str, BundledSystem] = {}
+    systems: dict[str, BundledSystem] = field(default_factory=dict)
     """`ubuntu24.04-x86_64` → what is there for such hosts; none in a bundle of gpusetup alone."""
     files: dict[str, BundledFile]
     """Path inside the folder → what it must be."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model import Document
 from gpusetup.model.answers import Change
 
 InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", "pipx", "virtual environment", "system"]
@@ -32,10 +33,9 @@ class MatrixInForce(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     place: str
 
 
-class About(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class About(Document, frozen=True, kw_only=True, tag="gpusetup/version/1"):
     """All that decides what this gpusetup answers and does."""
 
-    schema: Literal["gpusetup/version/1"] = "gpusetup/version/1"
     ok: Literal[True] = True
     version: str
     install: InstallKind
@@ -64,45 +64,40 @@ class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     link: str | UnsetType = UNSET
 
 
-class ErrorDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ErrorDocument(Document, frozen=True, kw_only=True, tag="gpusetup/error/1"):
     """Any command that failed, and nothing more precise can be said."""
 
-    schema: Literal["gpusetup/error/1"] = "gpusetup/error/1"
     ok: Literal[False] = False
     error: Told
 
 
-class UserDataMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UserDataMade(Document, frozen=True, kw_only=True, tag="gpusetup/user-data/1"):
     """User-data for a new instance."""
 
-    schema: Literal["gpusetup/user-data/1"] = "gpusetup/user-data/1"
     ok: Literal[True] = True
     shape: str
     bytes: int
     user_data: str
 
 
-class ContentPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ContentPlace(Document, frozen=True, kw_only=True, tag="gpusetup/content/1"):
     """Where the collection is."""
 
-    schema: Literal["gpusetup/content/1"] = "gpusetup/content/1"
     ok: Literal[True] = True
     path: str
 
 
-class MonitoringFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MonitoringFiles(Document, frozen=True, kw_only=True, tag="gpusetup/monitoring/1"):
     """What was written for Prometheus and Grafana."""
 
-    schema: Literal["gpusetup/monitoring/1"] = "gpusetup/monitoring/1"
     ok: Literal[True] = True
     folder: str
     files: tuple[str, ...]
 
 
-class HandoverFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandoverFiles(Document, frozen=True, kw_only=True, tag="gpusetup/handover/1"):
     """What was written for another engine."""
 
-    schema: Literal["gpusetup/handover/1"] = "gpusetup/handover/1"
     ok: Literal[True] = True
     folder: str
     files: tuple[str, ...]
@@ -111,10 +106,9 @@ class HandoverFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     warnings: tuple[str, ...]
 
 
-class BundleMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundleMade(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-made/1"):
     """A bundle that was made or checked."""
 
-    schema: Literal["gpusetup/bundle-made/1"] = "gpusetup/bundle-made/1"
     ok: Literal[True] = True
     path: str
     manifest_sha256: str
@@ -143,18 +137,16 @@ class SystemWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     files: tuple[Carried, ...]
 
 
-class BundleWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundleWanted(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-wanted/1"):
     """What a bundle would fetch."""
 
-    schema: Literal["gpusetup/bundle-wanted/1"] = "gpusetup/bundle-wanted/1"
     ok: Literal[True] = True
     systems: tuple[SystemWanted, ...]
 
 
-class BundleDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundleDiff(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1"):
     """What an older bundle lacks of a newer one; its manifest is carried too."""
 
-    schema: Literal["gpusetup/bundle-diff/1"] = "gpusetup/bundle-diff/1"
     ok: Literal[True] = True
     path: str
     older: str
@@ -162,19 +154,17 @@ class BundleDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: tuple[Carried, ...]
 
 
-class BundlePacked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundlePacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-packed/1"):
     """A bundle as one file, or as several."""
 
-    schema: Literal["gpusetup/bundle-packed/1"] = "gpusetup/bundle-packed/1"
     ok: Literal[True] = True
     parts: tuple[str, ...]
     bytes: int
 
 
-class BundleUnpacked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundleUnpacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-unpacked/1"):
     """A bundle's folder that was made of a packed one."""
 
-    schema: Literal["gpusetup/bundle-unpacked/1"] = "gpusetup/bundle-unpacked/1"
     ok: Literal[True] = True
     path: str
     new: int
@@ -192,20 +182,18 @@ class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gone: int | None
 
 
-class Mirror(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mirror(Document, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
     """A mirror, and what hosts are told to use it; empty where it was only looked at."""
 
-    schema: Literal["gpusetup/mirror/1"] = "gpusetup/mirror/1"
     ok: Literal[True] = True
     repositories: tuple[Mirrored, ...]
     source: str
     fingerprints: tuple[str, ...]
 
 
-class Timer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Timer(Document, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
     """A systemd timer of gpusetup's; `when` and `runs` are empty where there is none."""
 
-    schema: Literal["gpusetup/timer/1"] = "gpusetup/timer/1"
     ok: Literal[True] = True
     timer: str
     state: Literal["installed", "there", "removed", "none"]
@@ -213,28 +201,25 @@ class Timer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: str = ""
 
 
-class Explained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Explained(Document, frozen=True, kw_only=True, tag="gpusetup/explained/1"):
     """The page about a check or a cause, in Markdown."""
 
-    schema: Literal["gpusetup/explained/1"] = "gpusetup/explained/1"
     ok: Literal[True] = True
     kind: Literal["check", "cause"]
     name: str
     page: str
 
 
-class Documents(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Documents(Document, frozen=True, kw_only=True, tag="gpusetup/documents/1"):
     """The documents that have a schema, and what each is from."""
 
-    schema: Literal["gpusetup/documents/1"] = "gpusetup/documents/1"
     ok: Literal[True] = True
     documents: dict[str, str]
 
 
-class MatrixExported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixExported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-exported/1"):
     """A matrix that was written into one file."""
 
-    schema: Literal["gpusetup/matrix-exported/1"] = "gpusetup/matrix-exported/1"
     ok: Literal[True] = True
     path: str
     date: str
@@ -242,10 +227,9 @@ class MatrixExported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     signature: str
 
 
-class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixImported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-imported/1"):
     """A release of the matrix that was taken in; `place` is empty where it was only examined."""
 
-    schema: Literal["gpusetup/matrix-imported/1"] = "gpusetup/matrix-imported/1"
     ok: Literal[True] = True
     date: str
     before: str
@@ -254,20 +238,18 @@ class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     changes: tuple[str, ...]
 
 
-class MatrixDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixDiff(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/1"):
     """What two matrices say differently."""
 
-    schema: Literal["gpusetup/matrix-diff/1"] = "gpusetup/matrix-diff/1"
     ok: Literal[True] = True
     before: str
     after: str
     changes: tuple[Change, ...]
 
 
-class MatrixHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixHistory(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-history/1"):
     """What each release on this machine brought for a component."""
 
-    schema: Literal["gpusetup/matrix-history/1"] = "gpusetup/matrix-history/1"
     ok: Literal[True] = True
     component: str
     steps: tuple[MatrixDiff, ...]
@@ -290,10 +272,9 @@ class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The release of the branch that has none of them."""
 
 
-class DriverEnds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriverEnds(Document, frozen=True, kw_only=True, tag="gpusetup/driver-ends/1"):
     """Until when the drivers of hosts are supported."""
 
-    schema: Literal["gpusetup/driver-ends/1"] = "gpusetup/driver-ends/1"
     ok: Literal[True] = True
     date: str
     drivers: tuple[DriverEnd, ...]

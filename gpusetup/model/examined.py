@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model import Document
 from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered
 from gpusetup.model.verdict import Result, Verdict
 
@@ -22,10 +23,9 @@ class VerifySummary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     simulated: Literal[True] | UnsetType = UNSET
 
 
-class VerifyReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VerifyReport(Document, frozen=True, kw_only=True, tag="gpusetup/verify/1"):
     """Per host what was proven."""
 
-    schema: Literal["gpusetup/verify/1"] = "gpusetup/verify/1"
     ok: bool
     level: str
     started: str
@@ -44,10 +44,9 @@ class OutsideTold(Struct, frozen=True, forbid_unknown_fields=True):
     line: str
 
 
-class DoctorText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoctorText(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What a message or a log means."""
 
-    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: bool
     recognised: bool
     clean: bool
@@ -56,10 +55,9 @@ class DoctorText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     send: str | UnsetType = UNSET
 
 
-class DoctorReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoctorReference(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What one of gpusetup's own references stands for."""
 
-    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: Literal[True] = True
     reference: str
     title: str
@@ -68,10 +66,9 @@ class DoctorReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     page: str
 
 
-class DoctorAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoctorAlert(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What an alert of `gpusetup export monitoring` means."""
 
-    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: Literal[True] = True
     alert: str
     severity: str
@@ -79,10 +76,9 @@ class DoctorAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     page: str
 
 
-class DoctorVulnerability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoctorVulnerability(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What NVIDIA's bulletins say of a known vulnerability."""
 
-    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: Literal[True] = True
     cve: str
     rows: tuple[dict[str, Any], ...]
@@ -90,10 +86,9 @@ class DoctorVulnerability(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     page: str
 
 
-class DoctorHosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoctorHosts(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What ails machines."""
 
-    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: bool
     healthy: bool
     hosts: dict[str, Diagnosis]

@@ -6,10 +6,9 @@ from the matrix. None means "could not be told"; `unreadable` then says why.
 
 from __future__ import annotations
 
-from typing import Literal
+from msgspec import Struct, field
 
-from msgspec import Struct
-
+from gpusetup.model import Document
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts_machine import (
     Boot,
@@ -106,10 +105,9 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{self.message} [{self.reference}]" + (f"; {self.hint}" if self.hint else "")
 
 
-class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Facts(Document, frozen=True, kw_only=True, tag="gpusetup/facts/1"):
     """The document: hosts that were looked at, and those that could not be."""
 
-    schema: Literal["gpusetup/facts/1"] = "gpusetup/facts/1"
     ok: bool = True
     hosts: dict[str, HostFacts]
-    failures: dict[str, Failure] = {}
+    failures: dict[str, Failure] = field(default_factory=dict)

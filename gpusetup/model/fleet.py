@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from gpusetup.model import Document
 from gpusetup.model.facts import Failure
 from gpusetup.model.verdict import Level, Verdict
 
@@ -51,10 +52,9 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """SHA-256 of the line before; empty in the first."""
 
 
-class Audit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Audit(Document, frozen=True, kw_only=True, tag="gpusetup/audit/1"):
     """The document."""
 
-    schema: Literal["gpusetup/audit/1"] = "gpusetup/audit/1"
     ok: bool
     path: str
     head: str
@@ -79,10 +79,9 @@ class HostKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     message: str = ""
 
 
-class KnownHosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownHosts(Document, frozen=True, kw_only=True, tag="gpusetup/known-hosts/1"):
     """The document."""
 
-    schema: Literal["gpusetup/known-hosts/1"] = "gpusetup/known-hosts/1"
     ok: bool
     path: str
     hosts: dict[str, HostKeys]
@@ -139,10 +138,9 @@ class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reason: str
 
 
-class Verifications(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Verifications(Document, frozen=True, kw_only=True, tag="gpusetup/verifications/1"):
     """The history of a host's verifications, oldest first."""
 
-    schema: Literal["gpusetup/verifications/1"] = "gpusetup/verifications/1"
     ok: bool
     """No figure falls."""
     host: str
@@ -203,13 +201,12 @@ class CompareGroup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     outliers: tuple[Outlier, ...]
 
 
-class Comparison(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Comparison(Document, frozen=True, kw_only=True, tag="gpusetup/compare/1"):
     """All of them; `ok`: every host answered."""
 
-    schema: Literal["gpusetup/compare/1"] = "gpusetup/compare/1"
     ok: bool
     groups: tuple[CompareGroup, ...]
-    failures: dict[str, Failure] = {}
+    failures: dict[str, Failure] = field(default_factory=dict)
 
     @property
     def outliers(self) -> int:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model import Document
 from gpusetup.model.applied import NO_LOCK, Applied, Verified
 from gpusetup.model.plan import Refusal
 from gpusetup.model.run import PackageChanges, Trouble
@@ -39,10 +40,9 @@ class HostDrift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refusals: tuple[Refusal, ...] = ()
 
 
-class Drift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Drift(Document, frozen=True, kw_only=True, tag="gpusetup/drift/1"):
     """The document of `gpusetup drift`."""
 
-    schema: Literal["gpusetup/drift/1"] = "gpusetup/drift/1"
     ok: bool
     hosts: dict[str, HostDrift]
 
@@ -93,10 +93,9 @@ class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     refusals: tuple[Refusal, ...] = ()
 
 
-class Removed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Removed(Document, frozen=True, kw_only=True, tag="gpusetup/remove/1"):
     """The document of `gpusetup remove`."""
 
-    schema: Literal["gpusetup/remove/1"] = "gpusetup/remove/1"
     ok: bool
     done: bool
     """False: nothing was changed, this is what removal would do."""
@@ -136,9 +135,8 @@ class HostHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     refusals: tuple[Refusal, ...] = ()
 
 
-class History(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class History(Document, frozen=True, kw_only=True, tag="gpusetup/history/1"):
     """The document of `gpusetup rollback --list`."""
 
-    schema: Literal["gpusetup/history/1"] = "gpusetup/history/1"
     ok: bool
     hosts: dict[str, HostHistory]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
+from gpusetup.model import Document
 from gpusetup.model.request import Request
 from gpusetup.model.stack import MatrixStamp, Stack
 
@@ -28,10 +27,9 @@ class PipHashes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wheels: tuple[str, ...]
 
 
-class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Lock(Document, frozen=True, kw_only=True, tag="gpusetup/lock/1"):
     """The document."""
 
-    schema: Literal["gpusetup/lock/1"] = "gpusetup/lock/1"
     ok: bool = True
     matrix: MatrixStamp
     request: Request

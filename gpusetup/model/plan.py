@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from gpusetup.model import Document
 from gpusetup.model.applied import NO_LOCK, Applied
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.stack import MatrixStamp, Reason, Stack
@@ -69,10 +70,9 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the host will record of this apply; empty where nothing is planned."""
 
 
-class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(Document, frozen=True, kw_only=True, tag="gpusetup/plan/1"):
     """The document."""
 
-    schema: Literal["gpusetup/plan/1"] = "gpusetup/plan/1"
     ok: bool = True
     matrix: MatrixStamp
     hosts: dict[str, HostPlan]

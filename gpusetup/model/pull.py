@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from gpusetup.model import Document
 from gpusetup.model.lock import Lock
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)]
@@ -34,10 +35,9 @@ class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """So long at most a host keeps its place while it waits for its reboot; 0: it gives it back."""
 
 
-class Offer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Offer(Document, frozen=True, kw_only=True, tag="gpusetup/offer/1"):
     """What the hosts of a class are to have; the part that is signed."""
 
-    schema: Literal["gpusetup/offer/1"] = "gpusetup/offer/1"
     kind: Name
     serial: Number
     """Grows with each offer of the class: a host refuses one that is older than what it has seen."""
@@ -50,18 +50,16 @@ class Offer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lock: Lock
 
 
-class SignedOffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SignedOffer(Document, frozen=True, kw_only=True, tag="gpusetup/signed-offer/1"):
     """An offer as it is fetched: its exact text, and what `ssh-keygen -Y sign` said about that text."""
 
-    schema: Literal["gpusetup/signed-offer/1"] = "gpusetup/signed-offer/1"
     offer: str
     signature: str
 
 
-class PullReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PullReport(Document, frozen=True, kw_only=True, tag="gpusetup/pull-report/1"):
     """How a pull of one host went."""
 
-    schema: Literal["gpusetup/pull-report/1"] = "gpusetup/pull-report/1"
     host: Name
     number: Number
     """Grows with each report of the host; the same one twice is a replay."""
@@ -97,19 +95,17 @@ class FleetHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     report: PullReport | None = None
 
 
-class FleetState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FleetState(Document, frozen=True, kw_only=True, tag="gpusetup/fleet/1"):
     """The newest report of each host."""
 
-    schema: Literal["gpusetup/fleet/1"] = "gpusetup/fleet/1"
     ok: Literal[True] = True
     time: str
     hosts: dict[str, FleetHost]
 
 
-class OfferMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OfferMade(Document, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"):
     """An offer that was put into a collector's folder."""
 
-    schema: Literal["gpusetup/offer-made/1"] = "gpusetup/offer-made/1"
     ok: Literal[True] = True
     path: str
     kind: str
@@ -119,20 +115,18 @@ class OfferMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lock: str
 
 
-class HostForgotten(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HostForgotten(Document, frozen=True, kw_only=True, tag="gpusetup/host-forgotten/1"):
     """A host of which a collector knows nothing any more."""
 
-    schema: Literal["gpusetup/host-forgotten/1"] = "gpusetup/host-forgotten/1"
     ok: Literal[True] = True
     name: str
     token: bool
     """Its token was taken back too."""
 
 
-class TokenMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenMade(Document, frozen=True, kw_only=True, tag="gpusetup/token-made/1"):
     """A token that was written to a file, or taken back where `path` is empty."""
 
-    schema: Literal["gpusetup/token-made/1"] = "gpusetup/token-made/1"
     ok: Literal[True] = True
     name: str
     role: Literal["host", "reader"]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from gpusetup.model import Document
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.stack import MatrixStamp, Stack
 from gpusetup.model.verdict import Result
@@ -71,10 +72,9 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """When the verification passed, or why it was not run."""
 
 
-class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Applied(Document, frozen=True, kw_only=True, tag="gpusetup/apply/1"):
     """The document."""
 
-    schema: Literal["gpusetup/apply/1"] = "gpusetup/apply/1"
     ok: bool
     run: str
     log: str

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model import Document
+
 SCHEMA = "gpusetup/status/1"
 STATUS_FILE = "/var/lib/gpusetup/status.json"
 
@@ -44,10 +46,9 @@ class Recheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mend: str = ""
 
 
-class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Status(Document, frozen=True, kw_only=True, tag="gpusetup/status/1"):
     """The document; also all that the state machine remembers from one boot to the next."""
 
-    schema: Literal["gpusetup/status/1"] = "gpusetup/status/1"
     ok: bool = True
     state: State
     step: int = 0

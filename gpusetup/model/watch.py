@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from gpusetup.model import Document
+
 State = Literal["waiting", "connecting", "live", "stuck", "silent", "down", "refused"]
 """`stuck`: the host answers, its driver does not. `silent`: connected, and no line comes."""
 
@@ -94,10 +96,9 @@ class WatchedHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     gpus: tuple[GpuNow, ...] | UnsetType = UNSET
 
 
-class Watch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Watch(Document, frozen=True, kw_only=True, tag="gpusetup/watch/1"):
     """All watched hosts at one moment; `ok`: all of them answer."""
 
-    schema: Literal["gpusetup/watch/1"] = "gpusetup/watch/1"
     ok: bool
     time: str
     hosts: dict[str, WatchedHost]
