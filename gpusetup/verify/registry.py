@@ -20,6 +20,7 @@ from gpusetup.verify.blame import blamed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpusetup.model.verdict import Curves, Grid
     from gpusetup.verify.machine import Machine
 
 _TO_DO = "To do:"
@@ -163,10 +164,17 @@ def find(identity: str) -> Check:
     return next(found for found in checks() if found.id == identity)
 
 
-def from_items(items: list[Item], well: str, *, unit: str = "", nothing: str = "nothing to check") -> Finding:
+def from_items(
+    items: list[Item],
+    well: str,
+    *,
+    unit: str = "",
+    nothing: str = "nothing to check",
+    figures: tuple[Grid | Curves, ...] = (),
+) -> Finding:
     """Conclude from the parts: the gravest verdict, and the texts of the parts that caused it."""
     if not items:
-        return Finding("skip", nothing)
+        return Finding("skip", nothing, figures=figures)
     verdict = worst([item.verdict for item in items])
     grave = [item for item in items if item.verdict == verdict]
     text = well if verdict == "pass" else _join(grave)
@@ -177,7 +185,7 @@ def from_items(items: list[Item], well: str, *, unit: str = "", nothing: str = "
     if numbers:
         # The part that is nearest to its floor, or furthest below it.
         leading = min(numbers, key=lambda item: float(item.measured or 0) / (float(item.limit or 0) or 1.0))
-    return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items))
+    return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items), figures)
 
 
 def _join(items: list[Item]) -> str:

@@ -58,12 +58,8 @@ def judge(machine: Machine) -> Finding:
                 )
             )
     first = next((item.text for item in items if item.verdict == "pass"), "")
-    finding = from_items(
-        items, f"{items[0].subject}: {first}" if items else "", unit="µs", nothing="not run: nothing was measured"
-    )
-    return Finding(
-        finding.verdict, finding.text, finding.measured, None, finding.limit, "µs", finding.items, tuple(figures)
-    )
+    text = f"{items[0].subject}: {first}" if items else ""
+    return from_items(items, text, unit="µs", nothing="not run: nothing was measured", figures=tuple(figures))
 
 
 def _row(subject: str, row: dict[str, Any]) -> Item:

@@ -213,17 +213,10 @@ def nccl_hosts(machine: Machine) -> Finding:
     )
     if best:
         items += _adapters(machine, network, curves[0].points)
-    finding = from_items(
+    return from_items(
         items,
         f"{section['world']} GPUs over {network or 'the network'}: {best}, results correct",
         unit="GB/s",
         nothing="not run: nothing was measured",
-    )
-    return Finding(
-        finding.verdict,
-        finding.text,
-        finding.measured,
-        unit="GB/s",
-        items=finding.items,
         figures=(figure,) if curves else (),
     )

@@ -88,10 +88,7 @@ def copies(machine: Machine, part: str) -> Finding:
         limit=first.fail if first else None,
     )
     text = f"{min(measured, default=0):.1f} to {max(measured, default=0):.1f} GB/s over {len(items)} pairs"
-    finding = from_items(items, text, unit="GB/s")
-    return Finding(
-        finding.verdict, finding.text, finding.measured, finding.expected, finding.limit, "GB/s", finding.items, (grid,)
-    )
+    return from_items(items, text, unit="GB/s", figures=(grid,))
 
 
 table(
@@ -141,7 +138,4 @@ def p2p_access(machine: Machine) -> Finding:
                 items.append(Item(subject, verdict, f"no peer access over {way or 'this link'}"))
     ways = sorted({item.text for item in items if item.verdict == "pass"} - {""})
     grid = Grid(title="Peer access", unit="", rows=names, columns=names, values=tuple(values), notes=machine.topology)
-    finding = from_items(items, f"every pair, by {', '.join(ways) or 'PCI Express'}; data unchanged")
-    return Finding(
-        finding.verdict, finding.text, finding.measured, finding.expected, items=finding.items, figures=(grid,)
-    )
+    return from_items(items, f"every pair, by {', '.join(ways) or 'PCI Express'}; data unchanged", figures=(grid,))

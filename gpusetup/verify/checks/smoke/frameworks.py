@@ -34,6 +34,14 @@ def _absent(machine: Machine, name: str, title: str) -> Finding | None:
     return None
 
 
+def _too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> Finding | None:
+    """Return the finding when a framework sees fewer GPUs than the driver; slices of a GPU are not counted."""
+    if len(items) >= len(machine.gpus) or any(map(machine.mig, machine.gpus)):
+        return None
+    text = f"{title} sees {len(items)} of {len(machine.gpus)} GPUs{why}"
+    return Finding("fail", text, len(items), len(machine.gpus))
+
+
 def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
     """Judge product and convolution on every GPU."""
     items = []
@@ -88,8 +96,6 @@ def torch_cuda(machine: Machine) -> Finding:
     if wanted and version.split("+", maxsplit=1)[0] != wanted.split("+")[0]:
         return Finding("fail", f"PyTorch is {version}, the lock says {wanted}", version, wanted)
     items = _operations(answer, machine.busy)
-    if machine.gpus and len(items) < len(machine.gpus) and not any(map(machine.mig, machine.gpus)):
-        return Finding("fail", f"PyTorch sees {len(items)} of {len(machine.gpus)} GPUs", len(items), len(machine.gpus))
     cudnn = answer.get("cudnn")
     named = (
         f", cuDNN {cudnn // 10000}.{cudnn % 10000 // 100}.{cudnn % 100}"
@@ -98,7 +104,8 @@ def torch_cuda(machine: Machine) -> Finding:
         if cudnn
         else ""
     )
-    return from_items(items, f"{version}{named}: product and convolution correct on every GPU")
+    text = f"{version}{named}: product and convolution correct on every GPU"
+    return _too_few("PyTorch", items, machine) or from_items(items, text)
 
 
 def _nearest_build(capability: str, machine: Machine) -> str:
@@ -195,15 +202,10 @@ def tensorflow_gpu(machine: Machine) -> Finding:
     if wanted and version != wanted:
         return Finding("fail", f"TensorFlow is {version}, the lock says {wanted}", version, wanted)
     items = _operations(answer, machine.busy)
-    if len(items) < len(machine.gpus) and not any(map(machine.mig, machine.gpus)):
-        return Finding(
-            "fail",
-            f"TensorFlow {version} sees {len(items)} of {len(machine.gpus)} GPUs: its CUDA libraries are missing",
-            len(items),
-            len(machine.gpus),
-        )
     cudnn = (answer.get("build") or {}).get("cudnn_version")
-    return from_items(items, f"{version}, built for cuDNN {cudnn}: product and convolution correct on every GPU")
+    few = _too_few(f"TensorFlow {version}", items, machine, ": its CUDA libraries are missing")
+    text = f"{version}, built for cuDNN {cudnn}: product and convolution correct on every GPU"
+    return few or from_items(items, text)
 
 
 @check("jax.gpu", "JAX computes on every GPU", needs=("gpu",), seconds=took_section("jax"), asked=in_stack("jax"))
@@ -229,8 +231,5 @@ def jax_gpu(machine: Machine) -> Finding:
     if answer.get("why_not"):
         return Finding("fail", f"JAX {version} finds no GPU: {answer['why_not'].splitlines()[0][:300]}", version)
     items = _operations(answer, machine.busy)
-    if len(items) < len(machine.gpus) and not any(map(machine.mig, machine.gpus)):
-        return Finding(
-            "fail", f"JAX {version} sees {len(items)} of {len(machine.gpus)} GPUs", len(items), len(machine.gpus)
-        )
-    return from_items(items, f"{version}, {', '.join(plugins)}: product and convolution correct on every GPU")
+    text = f"{version}, {', '.join(plugins)}: product and convolution correct on every GPU"
+    return _too_few(f"JAX {version}", items, machine) or from_items(items, text)

@@ -127,6 +127,11 @@ BITS = {
 POWER_LIMIT = 0x04
 
 
+def _curve(gpu: SmiGpu, rows: list[tuple[float, dict[str, str]]], name: str) -> Curve:
+    points = tuple((at, value) for at, row in rows if (value := _number(row.get(name))))
+    return Curve(name=gpu.label, points=points)
+
+
 def _number(text: str | None) -> float | None:
     try:
         return float(text or "")
@@ -168,18 +173,8 @@ def stress_thermal(machine: Machine) -> Finding:
         highest = gpu.number("max_clocks/sm_clock")
         floor = setting("stress_power_limit_warn" if seen & POWER_LIMIT else "stress_slowdown_warn")
         hottest = max((value for _, row in rows if (value := _number(row.get("temperature.gpu")))), default=0.0)
-        temperatures.append(
-            Curve(
-                name=gpu.label,
-                points=tuple((at, value) for at, row in rows if (value := _number(row.get("temperature.gpu")))),
-            )
-        )
-        powers.append(
-            Curve(
-                name=gpu.label,
-                points=tuple((at, value) for at, row in rows if (value := _number(row.get("power.draw")))),
-            )
-        )
+        temperatures.append(_curve(gpu, rows, "temperature.gpu"))
+        powers.append(_curve(gpu, rows, "power.draw"))
         if named:
             items.append(Item(gpu.label, "fail", f"{', '.join(named)} at {hottest:.0f} °C", hottest))
         elif clocks and highest and median(clocks) < floor * highest:
@@ -192,23 +187,13 @@ def stress_thermal(machine: Machine) -> Finding:
         (float(item.measured) for item in items if item.verdict == "pass" and isinstance(item.measured, float)),
         default=0.0,
     )
-    finding = from_items(
-        items,
-        f"{hottest:.0f} °C maximum, no thermal slowdown",
-        unit="°C",
-        nothing="not checked: no sample was taken",
-    )
     figures = (
         Curves(title="Temperature under load", x_label="seconds", y_label="°C", lines=tuple(temperatures)),
         Curves(title="Power under load", x_label="seconds", y_label="W", lines=tuple(powers)),
     )
-    return Finding(
-        finding.verdict,
-        finding.text,
-        finding.measured,
-        finding.expected,
-        finding.limit,
-        "",
-        finding.items,
-        figures if temperatures else (),
+    return from_items(
+        items,
+        f"{hottest:.0f} °C maximum, no thermal slowdown",
+        nothing="not checked: no sample was taken",
+        figures=figures if temperatures else (),
     )
