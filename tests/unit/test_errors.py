@@ -8,6 +8,7 @@ import json
 import pytest
 
 from gpusetup import errors
+from gpusetup.doctor import references
 from gpusetup.errors import BadInputError, Exit, GpuSetupError, NoStackError, gravest
 
 GRAVITY = [130, 1, 7, 8, 6, 5, 4, 3, 9, 0]
@@ -41,12 +42,17 @@ def test_exit_codes(kind: str, code: int) -> None:
 
 
 def test_a_document_says_what_is_known_and_always_path_and_hint() -> None:
-    document = BadInputError("GS-111", "no", note="because").to_document()
+    document = BadInputError("GS-000", "no", note="because").to_document()
     assert document == {
         "schema": "gpusetup/error/1",
         "ok": False,
-        "error": {"reference": "GS-111", "message": "no", "path": "", "note": "because", "hint": ""},
+        "error": {"reference": "GS-000", "message": "no", "path": "", "note": "because", "hint": ""},
     }
+
+
+def test_an_error_without_a_hint_has_what_helps_with_its_reference() -> None:
+    assert BadInputError("GS-113", "x").hint == references.explained("GS-113").fix
+    assert BadInputError("GS-113", "x", hint="y").hint == "y"
 
 
 def test_a_file_name_that_is_not_utf8_still_makes_a_document() -> None:

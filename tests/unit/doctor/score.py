@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpusetup.doctor.findings import diagnose_text
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "doctor"
+WORDINGS: dict[str, list[Any]] = json.loads((FIXTURES / "rules" / "wordings.json").read_text(encoding="utf-8"))
+"""Tables of messages in which a rule is seen alone."""
 
 
 class Score(NamedTuple):

@@ -13,6 +13,7 @@ from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.look import cause
 from gpusetup.matrix.load import matrix
 from gpusetup.resolve.requests import parse_requirements
+from tests.unit.doctor.score import WORDINGS
 from tests.unit.doctor.test_machines import HOSTS, look_at
 
 
@@ -21,36 +22,7 @@ def commands(library: str, manager: str) -> list[str]:
     return [line for fix in fixes_for(which, {"library": library}, (), manager) for line in fix.commands]
 
 
-@pytest.mark.parametrize(
-    ("library", "said", "wheels", "system"),
-    [
-        ("libcudart.so.12", "belongs to CUDA 12", ["nvidia-cuda-runtime-cu12==12.*"], ["cuda-toolkit-12-9"]),
-        ("libcudart.so.11.0", "belongs to CUDA 11", ["nvidia-cuda-runtime-cu11==11.*"], ["cuda-toolkit-11-8"]),
-        ("libcudart.so.13", "belongs to CUDA 13", ["nvidia-cuda-runtime==13.*"], ["cuda-toolkit-13-5"]),
-        ("libnvrtc.so.11.2", "belongs to CUDA 11", ["nvidia-cuda-nvrtc-cu11==11.*"], ["cuda-toolkit-11-8"]),
-        ("libcublasLt.so.12", "belongs to CUDA 12", ["nvidia-cublas-cu12==12.*"], ["cuda-toolkit-12-9"]),
-        ("libnvJitLink.so.13", "belongs to CUDA 13", ["nvidia-nvjitlink==13.*"], ["cuda-toolkit-13-5"]),
-        ("libcufft.so.10", "comes with CUDA 11:", ["nvidia-cufft-cu11==10.*"], ["cuda-toolkit-11-8"]),
-        ("libcufft.so.12", "comes with CUDA 13:", ["nvidia-cufft==12.*"], ["cuda-toolkit-13-5"]),
-        (
-            "libcusolver.so.11",
-            "comes with CUDA 11 and 12",
-            ["nvidia-cusolver-cu11==11.*", "nvidia-cusolver-cu12==11.*"],
-            ["cuda-toolkit-11-8", "cuda-toolkit-12-9"],
-        ),
-        (
-            "libcusparse.so.12",
-            "comes with CUDA 12 and 13",
-            ["nvidia-cusparse-cu12==12.*", "nvidia-cusparse==12.*"],
-            None,
-        ),
-        ("libcudnn.so.8", "cuDNN 8", ["nvidia-cudnn-cu11==8.9.6.50", "nvidia-cudnn-cu12==8.9.7.29"], ["libcudnn8"]),
-        ("libcudnn_ops_infer.so.8", "cuDNN 8", ["nvidia-cudnn-cu12==8.9.7.29"], ["libcudnn8"]),
-        ("libcudnn.so.9", "cuDNN 9", ["nvidia-cudnn-cu12==9.*", "nvidia-cudnn-cu13==9.*"], ["libcudnn9-cuda-13"]),
-        ("libcusparseLt.so.0", "comes with CUDA 12 and 13", ["nvidia-cusparselt-cu12==0.*"], []),
-        ("libnvinfer.so.10", "TensorRT 10", ["tensorrt==10.*"], []),
-    ],
-)
+@pytest.mark.parametrize(("library", "said", "wheels", "system"), WORDINGS["of a library"])
 def test_the_packages_are_named_by_the_library_s_number(library, said, wheels, system):
     (found,) = diagnose_text(f"{library}: cannot open shared object file: No such file or directory")
     assert said in " ".join(found.details)

@@ -11,6 +11,7 @@ from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces
 from gpusetup.doctor.patterns import one_line
 from gpusetup.doctor.scan import scan
+from tests.unit.doctor.score import WORDINGS
 
 
 def causes(text):
@@ -27,24 +28,7 @@ def test_an_old_driver_is_decoded_to_branch_and_builds():
     assert "525.60.13" in told
 
 
-@pytest.mark.parametrize(
-    ("asked", "cause"),
-    [
-        ("802", "fabric-not-ready"),
-        ("error 803", "compat-shadows-driver"),
-        ("CUDA error: 222", "ptx-too-new"),
-        ("cudaError 209", "no-kernel-image"),
-        ("11040", "driver-too-old"),
-        ("Xid 79", "gpu-fallen-off-bus"),
-        ("xid: 13", "xid-13"),
-        ("Xid 12345", None),
-        ("SXid 20034", "sxid-fatal"),
-        ("cuda>=12.8", "container-cuda-requirement"),
-        ("42", None),
-        ("hello", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("asked", "cause"), WORDINGS["bare numbers"])
 def test_bare_numbers(asked, cause):
     assert causes(asked)[:1] == ([cause] if cause else [])
 

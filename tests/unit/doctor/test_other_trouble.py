@@ -14,7 +14,7 @@ from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.scan import foreign
 from gpusetup.model.diagnosis import OutsideFile
-from tests.unit.doctor.score import FIXTURES, score
+from tests.unit.doctor.score import FIXTURES, WORDINGS, score
 from tests.unit.doctor.test_references import doctor
 
 
@@ -22,42 +22,12 @@ def entries(name):
     return json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Out of memory: Killed process 25315 (python3) total-vm:53312244kB", "host-memory"),
-        ("ssh: connect to host node7 port 22: Connection refused", "ssh"),
-        ("curl: (6) Could not resolve host: example.org", "network"),
-        ("Error response from daemon: pull access denied for foo", "containers"),
-        ("0/3 nodes are available: 3 Insufficient cpu.", "kubernetes"),
-        ("slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***", "slurm"),
-        ("error: externally-managed-environment", "python-packages"),
-        ("E: Unable to locate package frobnicate", "packages"),
-        ("foo.c:1:10: fatal error: foo.h: No such file or directory", "build"),
-        ("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    fail()\nKeyError: 'a'", "program"),
-        ("amdgpu 0000:2a:00.0: Invalid PCI ROM header signature", "amd-gpu"),
-        ("i915 0000:00:02.0: Failed to load DMC firmware", "intel-gpu"),
-        ("nvme nvme0: I/O error, dev nvme0n1, sector 5", "other-hardware"),
-        ("Job for nginx.service failed because the control process exited with error code.", "services"),
-        ("a.py:3: UserWarning: this was deprecated", "warnings"),
-        ("example.errors.OddityError: nobody expected it", "exception"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), WORDINGS["of another trouble"])
 def test_the_kind_of_trouble_is_told(text, kind):
     assert [one.id for one in outside(text)] == [kind]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "frobnication failed: 42",
-        "KeyError: 'a'\nfrobnication failed: 42",
-        "nvidia-frobnicator: KeyError: 'a'",
-        "loading CUDA\nKeyError: 'a'",
-        "OSError: libfoo.so.1: cannot open shared object file: No such file or directory",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", WORDINGS["of nothing known"])
 def test_nothing_is_told_where_one_line_may_be_the_installations(text):
     assert outside(text) == ()
 
