@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab import fleet, machine
 from tests.lab.host import SSH_OPTIONS, Host
+from tests.lab.lifecycle import Lab
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
 from tests.lab.spec import HostSpec
@@ -111,6 +112,17 @@ def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def lab(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> Lab:
+    """All of it: lab.hosts(machine="t4"), lab.inventory([host]), lab.repositories, and lab.folder for what is written."""
+    return Lab(lab_hosts, lab_inventory, lab_repositories, tmp_path)
 
 
 @pytest.fixture

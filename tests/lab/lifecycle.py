@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.lab.applying import Answer, gpusetup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
+
+
+class Lab(NamedTuple):
+    """What a test of a host's life needs."""
+
+    hosts: Callable[..., list[Host]]
+    inventory: Callable[..., Path]
+    repositories: Repositories
+    folder: Path
 
 
 def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:

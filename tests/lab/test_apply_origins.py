@@ -12,10 +12,8 @@ from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.lab.host import Host
+    from tests.lab.lifecycle import Lab
 
 PASSWORD = "/var/lib/gpusetup/mok-password"
 UNINSTALLER = """#!/bin/sh
@@ -37,10 +35,8 @@ def loaded(host: Host) -> str:
 
 
 @pytest.mark.slow
-def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], wishes: dict[str, str], tmp_path: Path
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
+def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes: dict[str, str], lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
     for path, text in (
         ("/usr/bin/nvidia-uninstall", UNINSTALLER),
         ("/usr/bin/nvidia-smi", "#!/bin/sh\nexit 9\n"),
@@ -49,9 +45,9 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(
     ):
         host.path(path).write_text(text)
         host.path(path).chmod(0o755)
-    inventory, before = lab_inventory([host], wishes), packages(host)
+    inventory, before = lab.inventory([host], wishes), packages(host)
 
-    refused = apply(tmp_path, inventory)
+    refused = apply(lab.folder, inventory)
     assert refused.code == 5, refused.out
     (refusal,) = refused.hosts[host.name]["refusals"]
     assert refusal["reference"] == "GS-324"
@@ -60,15 +56,15 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(
     assert packages(host) == before
 
     host.path("/root/uninstaller-fails").write_text("")
-    failed = apply(tmp_path, inventory, "--replace")
+    failed = apply(lab.folder, inventory, "--replace")
     assert failed.code == 7, failed.out
     assert "GS-492" in failed.out
     assert packages(host) == before
     host.path("/root/uninstaller-fails").unlink()
 
-    told = gpusetup(tmp_path, "plan", inventory, "--replace").out
+    told = gpusetup(lab.folder, "plan", inventory, "--replace").out
     assert "cannot be undone" in " ".join(told.split())
-    done = apply(tmp_path, inventory, "--replace")
+    done = apply(lab.folder, inventory, "--replace")
     assert done.code == 0, done.out + done.err
     assert "cannot be undone" in done.err
     log = host.path("/var/log/nvidia-uninstall.log").read_text()
@@ -77,25 +73,23 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(
     for path in ("/usr/bin/nvidia-uninstall", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03", LEFT):
         assert not host.path(path).exists(), path
     assert "580." in loaded(host)
-    assert apply(tmp_path, inventory, "--replace").hosts[host.name]["state"] == "unchanged"
+    assert apply(lab.folder, inventory, "--replace").hosts[host.name]["state"] == "unchanged"
 
 
 @pytest.mark.slow
-def test_secure_boot_from_the_refusal_to_a_driver_that_loads(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], wishes: dict[str, str], tmp_path: Path
-) -> None:
+def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes: dict[str, str], lab: Lab) -> None:
     """DKMS signs for real; mokutil, MokManager at the console and the kernel's check are stand-ins."""
-    (host,) = lab_hosts(flavour="debian12", machine="t4-secure-boot")
+    (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
     before, boot = packages(host), boot_id(host)
-    refused = apply(tmp_path, lab_inventory([host], wishes))
+    refused = apply(lab.folder, lab.inventory([host], wishes))
     assert refused.code == 5, refused.out
     (refusal,) = refused.hosts[host.name]["refusals"]
     assert refusal["reference"] == "GS-326"
     assert "gpusetup_secure_boot=enroll" in refusal["hint"]
     assert packages(host) == before
 
-    inventory = lab_inventory([host], {**wishes, "gpusetup_secure_boot": "enroll"})
-    staged = apply(tmp_path, inventory)
+    inventory = lab.inventory([host], {**wishes, "gpusetup_secure_boot": "enroll"})
+    staged = apply(lab.folder, inventory)
     assert staged.code == 9, staged.out + staged.err
     outcome = staged.hosts[host.name]
     assert outcome["state"] == "pending-reboot"
@@ -104,12 +98,12 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(
     first = host.path(PASSWORD).read_text().strip()
     assert host.path(PASSWORD).stat().st_mode & 0o777 == 0o600
     assert host.path(f"{SIMULATED_ROOT}/lab/mok-new/certificate").exists()
-    assert apply(tmp_path, inventory).hosts[host.name]["state"] == "pending-reboot"
+    assert apply(lab.folder, inventory).hosts[host.name]["state"] == "pending-reboot"
     assert host.path(PASSWORD).read_text().strip() == first, "what is staged stays staged"
 
     host.reboot()  # nobody typed anything: the request is gone, the kernel refuses the module
     assert not loaded(host)
-    again = apply(tmp_path, inventory)
+    again = apply(lab.folder, inventory)
     assert again.hosts[host.name]["state"] == "pending-reboot", again.out
     password = host.path(PASSWORD).read_text().strip()
     assert password != first
@@ -117,21 +111,19 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(
     host.path(f"{SIMULATED_ROOT}/lab/typed").write_text(password)
     host.reboot()
     assert "580." in loaded(host)
-    resumed = apply(tmp_path, inventory)
+    resumed = apply(lab.folder, inventory)
     assert resumed.code == 0, resumed.out + resumed.err
-    assert apply(tmp_path, inventory).hosts[host.name]["state"] == "unchanged"
+    assert apply(lab.folder, inventory).hosts[host.name]["state"] == "unchanged"
 
     said = "".join(answer.out + answer.err for answer in (staged, again, resumed))
-    said += "".join(path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file())
+    said += "".join(path.read_text(errors="replace") for path in (lab.folder / "state").rglob("*") if path.is_file())
     assert first not in said
     assert password not in said
 
 
 @pytest.mark.slow
-def test_a_sites_own_key_signs_when_the_firmware_knows_it(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], wishes: dict[str, str], tmp_path: Path
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4-secure-boot")
+def test_a_sites_own_key_signs_when_the_firmware_knows_it(wishes: dict[str, str], lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
     key, certificate = "/etc/ssl/private/site.key", "/etc/ssl/site.der"
     host.ssh(
         "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=the site",
@@ -140,15 +132,15 @@ def test_a_sites_own_key_signs_when_the_firmware_knows_it(
     host.ssh("chmod", "600", key)
     before = packages(host)
     variables = {**wishes, "gpusetup_signing_key": key, "gpusetup_signing_certificate": certificate}
-    inventory = lab_inventory([host], variables)
-    unknown = apply(tmp_path, inventory)
+    inventory = lab.inventory([host], variables)
+    unknown = apply(lab.folder, inventory)
     assert "GS-495" in json.dumps(unknown.hosts), unknown.out
     assert packages(host) == before
     # What the site's own provisioning did before: the key is enrolled.
     host.ssh("sh", "-c", f"openssl passwd -6 site >/tmp/hash && mokutil --import {certificate} --hash-file /tmp/hash")
     host.path(f"{SIMULATED_ROOT}/lab/typed").write_text("site")
     host.reboot()
-    done = apply(tmp_path, inventory)
+    done = apply(lab.folder, inventory)
     assert done.code == 0, done.out + done.err
     assert "580." in loaded(host)
     module = host.ssh(

@@ -18,10 +18,8 @@ from tests.lab.plays import files_below, packages
 from tests.stored import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.lab.host import Host
+    from tests.lab.lifecycle import Lab
     from tests.lab.repository.build import Repositories
 
 SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
@@ -67,22 +65,17 @@ def looked(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_containers_get_the_gpus_and_nobody_loses_anything(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4-x4", network="mirror")
-    refused = apply(tmp_path, lab_inventory([host], wish(lab_repositories, ["docker"])))
+def test_containers_get_the_gpus_and_nobody_loses_anything(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4-x4", network="mirror")
+    refused = apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["docker"])))
     assert refused.code == 5, refused.out
     assert [item["reference"] for item in refused.hosts[host.name]["refusals"]] == ["GS-339"]
     assert not host.path("/var/lib/gpusetup/state.json").exists()
 
     host.ssh("sh", "-c", RUNTIMES)
     before = files_below(host, *SETTINGS), packages(host), dump(host)
-    inventory = lab_inventory([host], wish(lab_repositories, ["docker", "containerd", "podman"]))
-    done = apply(tmp_path, inventory)
+    inventory = lab.inventory([host], wish(lab.repositories, ["docker", "containerd", "podman"]))
+    done = apply(lab.folder, inventory)
     assert done.code == 0, done.out + done.err
 
     assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
@@ -96,24 +89,24 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(
     assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", devices, None)
     assert "gpusetup-verify" not in told(host, "podman", "images", "--format", "{{.Repository}}")
 
-    again = apply(tmp_path, inventory)
+    again = apply(lab.folder, inventory)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    drift = gpusetup(tmp_path, "drift", inventory, "--format", "json")
+    drift = gpusetup(lab.folder, "drift", inventory, "--format", "json")
     assert drift.code == 0, drift.out
 
     all_three = files_below(host, *SETTINGS), packages(host), dump(host)
-    given_up = apply(tmp_path, lab_inventory([host], wish(lab_repositories, ["podman"])))
+    given_up = apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["podman"])))
     assert given_up.code == 0, given_up.out + given_up.err
     assert dump(host) == before[2]
     assert "nvidia" not in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
     assert "nvidia0" in told(host, *IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES)
 
-    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == all_three
     assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
 
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
     assert not host.path("/run/cdi/nvidia.yaml").exists()

@@ -21,11 +21,11 @@ from tests.lab.picture import of_png, of_xwd
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.browser import Browser
     from tests.lab.host import Host
+    from tests.lab.lifecycle import Lab
     from tests.lab.picture import Picture
     from tests.lab.repository.build import Repositories
 
@@ -119,19 +119,14 @@ def reaches(host: Host, port: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
-def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4-x4", network="mirror")
+def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4-x4", network="mirror")
 
     def asked(desktops: Any, **more: Any) -> Path:
-        return lab_inventory([host], wish(lab_repositories, desktops, **more))
+        return lab.inventory([host], wish(lab.repositories, desktops, **more))
 
     def refusal(inventory: Path) -> tuple[str, str]:
-        answer = apply(tmp_path, inventory)
+        answer = apply(lab.folder, inventory)
         assert answer.code == 5, answer.out
         one = answer.hosts[host.name]["refusals"][0]
         assert not host.path("/var/lib/gpusetup/state.json").exists()
@@ -145,7 +140,7 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(
     told(host, "sh", "-c", f"useradd -m alice; useradd -m bob; {CERTIFICATE} && {TOOLS}")
     before = files_below(host, *PLACES), packages(host)
     first = asked(both)
-    done = apply(tmp_path, first)
+    done = apply(lab.folder, first)
     assert done.code == 0, done.out + done.err
     assert [reaches(host, port) for port in (6080, 6081, 5920)] == [False, False, False]
 
@@ -163,22 +158,22 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(
     spy = inside("bob", 20, "xwd", "-root", "-silent")
     assert host.ssh(*spy, check=False).returncode != 0
 
-    again = apply(tmp_path, first)
+    again = apply(lab.folder, first)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert gpusetup(tmp_path, "drift", first, "--format", "json").code == 0
+    assert gpusetup(lab.folder, "drift", first, "--format", "json").code == 0
 
     draw(host, "alice", 20, BLUE, "300x300+100+100")
     draw(host, "bob", 21, SAND, "200x200+400+250")
     gears = told(host, "pgrep", "-u", "alice", "glxgears")
     tls = {**both, "listen": host.address, "certificate": "/etc/desk.crt", "key": "/etc/desk.key"}
     second = asked(tls)
-    done = apply(tmp_path, second)
+    done = apply(lab.folder, second)
     assert done.code == 0, done.out + done.err
     assert told(host, "pgrep", "-u", "alice", "glxgears") == gears
     assert [reaches(host, port) for port in (6080, 6081, 5920)] == [True, True, False]
 
-    with browser(tmp_path) as leader:
-        pictures = {user: shown(leader, tmp_path, host, user, 6080 + at) for at, user in enumerate(both["users"])}
+    with browser(lab.folder) as leader:
+        pictures = {user: shown(leader, lab.folder, host, user, 6080 + at) for at, user in enumerate(both["users"])}
     for at, user in enumerate(both["users"]):
         assert pictures[user].unlike(held(host, user, 20 + at)) < 0.005, user
     assert pictures["alice"].unlike(pictures["bob"]) > 0.5
@@ -188,19 +183,19 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(
         assert {name for name, hue in HUES.items() if any(hue(*pixel) for pixel in pictures[user].colours)} == set(HUES)
 
     told(host, "systemctl", "stop", "gpusetup-desktop-page-bob.service")
-    mended = apply(tmp_path, second)
+    mended = apply(lab.folder, second)
     assert (mended.code, mended.hosts[host.name]["state"]) == (0, "done"), mended.out
     until(lambda: reaches(host, 6081), "bob's page", 20)
 
     alone = asked({**tls, "users": ["alice"]})
-    assert apply(tmp_path, alone).code == 0
+    assert apply(lab.folder, alone).code == 0
     assert host.ssh("pgrep", "-u", "bob", "Xtigervnc", check=False).returncode != 0
     assert not host.path("/etc/gpusetup/desktops/bob.vnc").exists()
-    back = gpusetup(tmp_path, "rollback", alone, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", alone, "--format", "json")
     assert back.code == 0, back.out + back.err
     until(lambda: reaches(host, 6081), "bob's page after the rollback", 20)
 
-    removed = gpusetup(tmp_path, "remove", second, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", second, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert (files_below(host, *PLACES), packages(host)) == before
     assert host.ssh("pgrep", "-u", "alice", "Xtigervnc", check=False).returncode != 0

@@ -13,11 +13,9 @@ from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 WHEELS = "/srv/wheels"
 SERVE, TRAIN = "/opt/gpusetup-serve", "/opt/gpusetup-train"
@@ -51,19 +49,14 @@ def python_actions(told: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_environments_from_their_making_to_their_end(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
+def test_two_environments_from_their_making_to_their_end(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
 
     def inventory(**named: list[str]) -> Path:
-        return lab_inventory([host], stand_ins(lab_repositories, gpusetup_environments=json.dumps(named)))
+        return lab.inventory([host], stand_ins(lab.repositories, gpusetup_environments=json.dumps(named)))
 
     def run(command: str, where: Path, *words: str) -> Any:
-        return gpusetup(tmp_path, command, where, *words, "--format", "json")
+        return gpusetup(lab.folder, command, where, *words, "--format", "json")
 
     def links() -> dict[str, str]:
         return {path: host.ssh("readlink", path).stdout.strip() for path in (SERVE, TRAIN)}
@@ -115,10 +108,10 @@ def test_two_environments_from_their_making_to_their_end(
     assert second[TRAIN] != first[TRAIN]
 
     host.ssh("rm", "-r", f"{SERVE}/lib")
-    _answer, found = drift(tmp_path, moved)
+    _answer, found = drift(lab.folder, moved)
     assert found == {f"python:{SERVE}": "its packages were changed"}
     assert run("apply", moved).code in {0, 9}
-    assert drift(tmp_path, moved)[1] == {}
+    assert drift(lab.folder, moved)[1] == {}
 
     back = run("rollback", moved)
     assert back.code in {0, 9}, back.out + back.err

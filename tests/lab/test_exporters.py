@@ -14,11 +14,10 @@ from tests.lab.plays import files_below, packages
 from tests.lab.prometheus import Exporter, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 SETTINGS = ("/etc/gpusetup", "/etc/systemd/system", "/etc/default", "/usr/local/lib")
 ANSWER = (
@@ -73,18 +72,13 @@ def refusals(answered: Any, host: Host) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="rtx4090", network="mirror")
-    driver = stand_ins(lab_repositories, gpusetup_driver="==580.142")
+def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="rtx4090", network="mirror")
+    driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 
     def asking(name: str, **more: str) -> Path:
         wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
-        return lab_inventory([host], wish).rename(tmp_path / f"{name}.ini")
+        return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
 
     bare, plain = asking("bare"), asking("plain", monitoring="auto")
     host.ssh("sh", "-c", SECRETS.format(SECRET))
@@ -96,7 +90,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
 
     # Somebody else has the port, and everybody may read the passwords: refused for both, with nothing done.
     host.ssh("sh", "-c", "setsid python3 -m http.server 9100 >/dev/null 2>&1 </dev/null & sleep 1")
-    hint = refusals(apply(tmp_path, secured), host)
+    hint = refusals(apply(lab.folder, secured), host)
     assert "gpusetup_monitoring_listen=0.0.0.0:19100" in hint["GS-457"]
     assert "chmod 600 /etc/tls/passwords" in hint["GS-458"]
     assert not host.path("/var/lib/gpusetup/state.json").exists()
@@ -105,9 +99,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     host.ssh("chmod", "600", "/etc/tls/passwords")
 
     # The driver alone first, so that there is an apply to go back to.
-    assert apply(tmp_path, bare).code == 0
+    assert apply(lab.folder, bare).code == 0
     before = files_below(host, *SETTINGS), packages(host)
-    done = apply(tmp_path, plain)
+    done = apply(lab.folder, plain)
     assert done.code == 0, done.out + done.err
     assert listens(host, 9100) == {"127.0.0.1"}
     text = answer(host, 9100)
@@ -115,9 +109,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert "gpusetup_textfile_up 1" in text
     assert "node_textfile_scrape_error 0" in text
 
-    again = apply(tmp_path, plain)
+    again = apply(lab.folder, plain)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, plain)[0].code == 0
+    assert drift(lab.folder, plain)[0].code == 0
 
     # Half a file of somebody else, and half a file of ours that was cut: neither hides our figures.
     folder = host.path("/var/lib/prometheus/node-exporter")
@@ -129,7 +123,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     (folder / "theirs.prom").unlink()
 
     # Others may ask: over TLS, with a password, and neither is in what everybody reads.
-    opened = apply(tmp_path, secured)
+    opened = apply(lab.folder, secured)
     assert opened.code == 0, opened.out + opened.err
     hashed = host.path("/etc/tls/passwords").read_text().partition(":")[2].strip()
     web = host.path("/etc/gpusetup/monitoring-web.yml")
@@ -141,7 +135,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     ), check=False).stderr  # fmt: skip
 
     # The real Prometheus asks, and an alert goes from the board to the receiver.
-    rules = tmp_path / "monitoring"
+    rules = lab.folder / "monitoring"
     for name, content in files().items():
         (rules / name).parent.mkdir(parents=True, exist_ok=True)
         (rules / name).write_text(content)
@@ -164,27 +158,27 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     # What somebody changes or stops is drift; going back is going back.
     host.ssh("systemctl", "stop", "gpusetup-gpu-textfile.timer")
     host.path("/etc/systemd/system/prometheus-node-exporter.service.d/gpusetup.conf").write_text("[Service]\n")
-    different, found_drift = drift(tmp_path, secured)
+    different, found_drift = drift(lab.folder, secured)
     assert different.code != 0
     assert {"monitoring-gpusetup-gpu-textfile.timer"} <= set(found_drift)
     assert any("gpusetup.conf" in name for name in found_drift)
-    assert apply(tmp_path, secured).code == 0
-    assert drift(tmp_path, secured)[0].code == 0
+    assert apply(lab.folder, secured).code == 0
+    assert drift(lab.folder, secured)[0].code == 0
 
-    back = gpusetup(tmp_path, "rollback", plain, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", plain, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert listens(host, 9100) == {"127.0.0.1"}
     assert not web.exists()
 
     # None any more: what it brought goes, the driver stays.
-    none = apply(tmp_path, bare)
+    none = apply(lab.folder, bare)
     assert none.code == 0, none.out + none.err
     assert listens(host, 9100) == set()
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
     assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []
 
-    assert apply(tmp_path, plain).code == 0
-    removed = gpusetup(tmp_path, "remove", plain, "--yes", "--format", "json")
+    assert apply(lab.folder, plain).code == 0
+    removed = gpusetup(lab.folder, "remove", plain, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert differing(pristine, (files_below(host, *SETTINGS), packages(host))) == []
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
@@ -192,28 +186,23 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
 
 
 @pytest.mark.slow
-def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
-    driver = stand_ins(lab_repositories, gpusetup_driver="==580.142")
+def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
+    driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 
     def asking(name: str, **more: str) -> Path:
         wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
-        return lab_inventory([host], wish).rename(tmp_path / f"{name}.ini")
+        return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
 
     bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
-    assert apply(tmp_path, bare).code == 0
+    assert apply(lab.folder, bare).code == 0
 
     told(host, "sh", "-c", "apt-get update -qq && apt-get install -qq -y datacenter-gpu-manager=1:3.3.9")
-    assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(tmp_path, inventory), host)["GS-366"]
+    assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(lab.folder, inventory), host)["GS-366"]
     told(host, "apt-get", "purge", "-qq", "-y", "datacenter-gpu-manager")
     before = files_below(host, *SETTINGS), packages(host)
 
-    done = apply(tmp_path, inventory)
+    done = apply(lab.folder, inventory)
     assert done.code == 0, done.out + done.err
     there = packages(host)
     assert there["datacenter-gpu-manager-4-core"] == "1:4.6.0-1"
@@ -224,18 +213,18 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
     told(host, "test", "-S", "/run/nvidia-dcgm/nv-hostengine.sock")
     assert 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu="0"' in answer(host, 9400)
 
-    again = apply(tmp_path, inventory)
+    again = apply(lab.folder, inventory)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, inventory)[0].code == 0
+    assert drift(lab.folder, inventory)[0].code == 0
 
     # The textfile takes its place, and DCGM goes; then back.
-    other = apply(tmp_path, asking("textfile", monitoring="textfile"))
+    other = apply(lab.folder, asking("textfile", monitoring="textfile"))
     assert other.code == 0, other.out + other.err
     assert (listens(host, 9400), listens(host, 9100)) == (set(), {"127.0.0.1"})
     assert not any(name.startswith("datacenter") for name in packages(host))
-    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
     assert (back.code, host_of(back)["state"]) == (0, "done"), back.out + back.err
     assert (listens(host, 9400), listens(host, 9100)) == ({"127.0.0.1"}, set())
 
-    assert apply(tmp_path, bare).code == 0
+    assert apply(lab.folder, bare).code == 0
     assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []

@@ -12,11 +12,10 @@ from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 GRIDD = """#!/bin/sh
 # Grants a licence for a token that says `good`, as long as it runs.
@@ -56,30 +55,25 @@ def with_gridd(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
-    token = tmp_path / "site.tok"
+def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
+    token = lab.folder / "site.tok"
     token.write_text("good 0f1e2d3c\n")
-    inventory = lab_inventory(
+    inventory = lab.inventory(
         [host],
         stand_ins(
-            lab_repositories,
+            lab.repositories,
             gpusetup_components='["driver"]',
             gpusetup_vgpu_token=str(token),
             gpusetup_vgpu_feature="workstation",
         ),
     )
-    refused = apply(tmp_path, inventory)
+    refused = apply(lab.folder, inventory)
     assert (refused.code, "nvidia-gridd" in refused.out) == (5, True), refused.out + refused.err
     with_gridd(host)
     before = files_below(host, *PLACES)
 
-    done = apply(tmp_path, inventory)
+    done = apply(lab.folder, inventory)
     assert done.code == 0, done.out + done.err
     place = host.path("/etc/nvidia/ClientConfigToken/client_configuration_token_gpusetup.tok")
     assert (place.read_text(), place.stat().st_mode & 0o777) == (token.read_text(), 0o600)
@@ -87,30 +81,30 @@ def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(
     assert "FeatureType=2\n" in conf
     assert "\nServerAddress" not in conf
     assert host.ssh("test", "-e", "/run/licensed", check=False).returncode == 0
-    again = apply(tmp_path, inventory)
+    again = apply(lab.folder, inventory)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
 
     host.path("/etc/nvidia/gridd.conf").write_text(CONF)
-    assert "gridd.conf" in gpusetup(tmp_path, "drift", inventory).out
-    assert apply(tmp_path, inventory).code == 0
+    assert "gridd.conf" in gpusetup(lab.folder, "drift", inventory).out
+    assert apply(lab.folder, inventory).code == 0
     assert "FeatureType=2\n" in host.path("/etc/nvidia/gridd.conf").read_text()
 
     token.write_text("bad 4b5a6978\n")
-    plan = gpusetup(tmp_path, "plan", inventory)
+    plan = gpusetup(lab.folder, "plan", inventory)
     assert "another token is there" in plan.out
-    failed = apply(tmp_path, inventory, "-e", "gpu_licence_wait=4")
+    failed = apply(lab.folder, inventory, "-e", "gpu_licence_wait=4")
     assert (failed.code, "GS-431" in failed.out) == (7, True), failed.out + failed.err
     assert "good" in place.read_text(), "the one that worked is back"
     assert host.ssh("test", "-e", "/run/licensed", check=False).returncode == 0
     for said in (failed.out, failed.err, plan.out, done.out):
         assert "4b5a6978" not in said
         assert "0f1e2d3c" not in said
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != token and _tells(path)]
+    assert not [path for path in lab.folder.rglob("*") if path.is_file() and path != token and _tells(path)]
     assert "0f1e2d3c" not in host.path("/var/lib/gpusetup/state.json").read_text()
 
     token.write_text("good 0f1e2d3c\n")
-    assert apply(tmp_path, inventory).code == 0
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes")
+    assert apply(lab.folder, inventory).code == 0
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes")
     assert removed.code in (0, 9), removed.out
     assert files_below(host, *PLACES) == before
 

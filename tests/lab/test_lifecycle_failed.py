@@ -13,29 +13,20 @@ from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 
 @pytest.mark.slow
-def test_an_upgrade_that_does_not_compile_leaves_what_worked(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
-    inventory = lab_inventory([host], stand_ins(lab_repositories))
-    old, new = lock(tmp_path, "570"), lock(tmp_path, "580")
-    assert apply(tmp_path, inventory, "--lock", old).code == 0
+def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
+    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    old, new = lock(lab.folder, "570"), lock(lab.folder, "580")
+    assert apply(lab.folder, inventory, "--lock", old).code == 0
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
     held = host.ssh("apt-mark", "showhold").stdout
 
     override = break_build(host, json.loads(new.read_text())["stack"]["driver"]["version"])
-    failed = apply(tmp_path, inventory, "--lock", new)
+    failed = apply(lab.folder, inventory, "--lock", new)
     assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
     told = host_of(failed)["failure"]
     assert BUILD_ERROR in told["note"], told
@@ -44,45 +35,40 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
     assert host.ssh("apt-mark", "showhold").stdout == held
-    assert drift(tmp_path, inventory)[1] == {}, "it stands on what was applied before, whole"
+    assert drift(lab.folder, inventory)[1] == {}, "it stands on what was applied before, whole"
     assert "570." in host.ssh("nvidia-smi").stdout
     assert host.ssh("systemctl", "is-active", "nvidia-fabricmanager").stdout == "active\n"
-    again = apply(tmp_path, inventory, "--lock", old)
+    again = apply(lab.folder, inventory, "--lock", old)
     assert (again.code, host_of(again)["changed"]) == (0, 0), again.out
     host.reboot()
-    assert drift(tmp_path, inventory)[1] == {}, "and boots into it"
+    assert drift(lab.folder, inventory)[1] == {}, "and boots into it"
 
     override.unlink()
-    moved = apply(tmp_path, inventory, "--lock", new)
+    moved = apply(lab.folder, inventory, "--lock", new)
     assert moved.code == 0, moved.out + moved.err
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
 
 
 @pytest.mark.slow
-def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], stand_ins(lab_repositories))
-    old, new = lock(tmp_path, "570", "t4"), lock(tmp_path, "580", "t4")
-    assert apply(tmp_path, inventory, "--lock", old).code == 0
+def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    old, new = lock(lab.folder, "570", "t4"), lock(lab.folder, "580", "t4")
+    assert apply(lab.folder, inventory, "--lock", old).code == 0
     before = packages(host)
 
     host.break_packages("dkms-build", "fail")
-    failed = apply(tmp_path, inventory, "--lock", new)
+    failed = apply(lab.folder, inventory, "--lock", new)
     assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
     told = host_of(failed)["failure"]
     assert "not restored" in told["note"], told
     assert "apply --recorded" in told["hint"], told
-    drifted, found = drift(tmp_path, inventory)
+    drifted, found = drift(lab.folder, inventory)
     assert (drifted.code, set(found)) == (9, {"apply"}), found
 
     host.break_packages("dkms-build", "")
-    back = gpusetup(tmp_path, "apply", "--recorded", inventory, "--format", "json")
+    back = gpusetup(lab.folder, "apply", "--recorded", inventory, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert packages(host) == before
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
     assert "570." in host.ssh("nvidia-smi").stdout

@@ -13,11 +13,8 @@ from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
 DNF = ("/etc/dnf", "/etc/yum.repos.d", "/etc/pki/rpm-gpg")
@@ -30,19 +27,14 @@ def of_the_stack(host: Host) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
-    wish = stand_ins(lab_repositories, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
-    inventory = lab_inventory([host], wish)
+def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
+    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
+    inventory = lab.inventory([host], wish)
     host.ssh("apt-get", "update")
     host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "install", "unattended-upgrades")
     host.path("/etc/apt/apt.conf.d/99everything").write_text(ALLOW_EVERYTHING)
-    first = apply(tmp_path, inventory)
+    first = apply(lab.folder, inventory)
     assert first.code == 0, first.out + first.err
     held = host.ssh("apt-mark", "showhold").stdout.split()
     assert {"linux-image-amd64", "linux-headers-amd64"} <= set(held), held
@@ -54,7 +46,7 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
     assert chosen or "No packages found that can be upgraded" in ran, ran
     assert not [line for line in chosen if "nvidia" in line or "linux-" in line], chosen
     assert of_the_stack(host) == stack
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
 
     host.ssh("apt-mark", "unhold", *held)
     for path in ("/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades", *pins(host)):
@@ -65,34 +57,29 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
 
 
 @pytest.mark.slow
-def test_dnf_automatic_leaves_the_stack_alone(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+def test_dnf_automatic_leaves_the_stack_alone(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {
         "name": "epel",
-        "urls": [f"{lab_repositories.rocky}/epel"],
-        "fingerprints": [lab_repositories.fingerprint],
-        "key": f"{lab_repositories.base}/lab-key.asc",
+        "urls": [f"{lab.repositories.rocky}/epel"],
+        "fingerprints": [lab.repositories.fingerprint],
+        "key": f"{lab.repositories.base}/lab-key.asc",
     }
-    wish = stand_ins(lab_repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
-    inventory = lab_inventory([host], wish)
+    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
+    inventory = lab.inventory([host], wish)
     untouched = rpms(host), files_below(host, *DNF)
-    first = apply(tmp_path, inventory)
+    first = apply(lab.folder, inventory)
     assert first.code == 0, first.out + first.err
     before = rpms(host)
     assert any("580.142" in line for line in before)
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
     assert rpms(host) == before
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
 
     host.ssh("dnf", "versionlock", "clear")
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
     assert rpms(host) != before, "without our locks it would have moved: the run above proves something"
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert host_of(removed)["left_over"] == {}, removed.out + removed.err
     assert rpms(host) == untouched[0]
     differ = {path for path, _ in set(untouched[1].items()) ^ set(files_below(host, *DNF).items())}
@@ -108,15 +95,10 @@ def pins(host: Host) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sources_branches_and_flavours_are_exchanged_as_a_whole(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab: Lab) -> None:
     """Ubuntu's own archive ↔ NVIDIA's repository, names with the branch ↔ a pinning package, open ↔ proprietary, and away."""
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab.inventory([host], stand_ins(lab.repositories))
     before = packages(host)
     for source, branch in (
         ("distro", "570"),
@@ -125,15 +107,15 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(
         ("nvidia", "535"),
         ("distro", "580"),
     ):
-        wish = stand_ins(lab_repositories, gpusetup_driver=f"=={branch}.*")
+        wish = stand_ins(lab.repositories, gpusetup_driver=f"=={branch}.*")
         if source == "distro":
             wish = {
                 "gpusetup_source": "distro",
                 "gpusetup_components": '["driver"]',
                 "gpusetup_driver": f"=={branch}.*",
             }
-        inventory = lab_inventory([host], wish)
-        step = apply(tmp_path, inventory)
+        inventory = lab.inventory([host], wish)
+        step = apply(lab.folder, inventory)
         where = f"{source} {branch}"
         assert step.code == 0, where + step.out + step.err
         told = host_of(step)["stack"]["driver"]
@@ -146,9 +128,9 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(
         }
         assert not alien, f"{where}: {alien}"
         assert told["version"] in host.ssh("nvidia-smi").stdout
-        assert drift(tmp_path, inventory)[1] == {}, where
-        again = apply(tmp_path, inventory)
+        assert drift(lab.folder, inventory)[1] == {}, where
+        again = apply(lab.folder, inventory)
         assert (again.code, host_of(again)["changed"]) == (0, 0), where + again.out
         print(f"{where}: {told['version']} {told['module']}, {step.seconds:.0f} s")
-    gpusetup(tmp_path, "remove", inventory, "--yes")
+    gpusetup(lab.folder, "remove", inventory, "--yes")
     assert packages(host) == before

@@ -11,36 +11,30 @@ from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 
 @pytest.mark.slow
-def test_one_hosts_whole_life(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_one_hosts_whole_life(lab: Lab) -> None:
     """Apply, apply again, drift, mending, holds, up, down, back, removal; with Fabric Manager, which moves with the driver."""
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
-    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
+    inventory = lab.inventory([host], stand_ins(lab.repositories))
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
-    locks = {branch: lock(tmp_path, branch) for branch in ("570", "580")}
-    assert gpusetup(tmp_path, "drift", inventory).code == 9, "never applied is no clean bill"
+    locks = {branch: lock(lab.folder, branch) for branch in ("570", "580")}
+    assert gpusetup(lab.folder, "drift", inventory).code == 9, "never applied is no clean bill"
 
-    older = _applied(host, tmp_path, inventory, locks["570"], "570")
-    again = apply(tmp_path, inventory, "--lock", locks["570"])
+    older = _applied(host, lab.folder, inventory, locks["570"], "570")
+    again = apply(lab.folder, inventory, "--lock", locks["570"])
     assert (again.code, host_of(again)["state"], host_of(again)["changed"]) == (0, "unchanged", 0), again.out
-    same, found = drift(tmp_path, inventory)
+    same, found = drift(lab.folder, inventory)
     assert (same.code, found, host_of(same)["state"]) == (0, {}, "same")
     assert same.operations <= 4, same.operations
 
     _disturb(host)
-    drifted, found = drift(tmp_path, inventory)
+    drifted, found = drift(lab.folder, inventory)
     assert drifted.code == 9
     assert {
         "hold-nvidia-utils-570": "free to move",
@@ -50,39 +44,39 @@ def test_one_hosts_whole_life(
     assert any(name.startswith("module-") and "none" in now for name, now in found.items()), found
     mend = host_of(drifted)["mend"]
     assert "apply --recorded" in mend
-    mended = gpusetup(tmp_path, *mend.split()[1:])
+    mended = gpusetup(lab.folder, *mend.split()[1:])
     assert mended.code == 0, mended.out + mended.err
 
     moved = host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "full-upgrade")
     assert "570" not in " ".join(line for line in moved.stdout.splitlines() if line.startswith("Setting up")), moved
-    assert drift(tmp_path, inventory)[1] == {}, "a full upgrade moved something of the stack"
+    assert drift(lab.folder, inventory)[1] == {}, "a full upgrade moved something of the stack"
 
-    newer = _applied(host, tmp_path, inventory, locks["580"], "580")
-    assert _applied(host, tmp_path, inventory, locks["570"], "570") == older, "down again is the same set as before"
-    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    newer = _applied(host, lab.folder, inventory, locks["580"], "580")
+    assert _applied(host, lab.folder, inventory, locks["570"], "570") == older, "down again is the same set as before"
+    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert packages(host) == newer, "the last verified state that is not the present one"
-    assert drift(tmp_path, inventory)[1] == {}
-    listed = gpusetup(tmp_path, "rollback", inventory, "--list", "--format", "json")
+    assert drift(lab.folder, inventory)[1] == {}
+    listed = gpusetup(lab.folder, "rollback", inventory, "--list", "--format", "json")
     applies = [past["id"] for past in host_of(listed)["applies"]]
     assert len(set(applies)) == len(applies) >= 4
-    assert gpusetup(tmp_path, "rollback", inventory, "--to", "no-such").code == 3
-    there = gpusetup(tmp_path, "rollback", inventory, "--to", applies[0], "--format", "json")
+    assert gpusetup(lab.folder, "rollback", inventory, "--to", "no-such").code == 3
+    there = gpusetup(lab.folder, "rollback", inventory, "--to", applies[0], "--format", "json")
     assert there.code == 0, there.out + there.err
     assert packages(host) == older
 
-    shown = gpusetup(tmp_path, "remove", inventory)
+    shown = gpusetup(lab.folder, "remove", inventory)
     assert shown.code == 9
     assert "nvidia-fabricmanager-570" in shown.out
     assert packages(host) != before, "it only showed"
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert (removed.code, host_of(removed)["state"]) == (9, "pending-reboot"), removed.out + removed.err
     assert host_of(removed)["left_over"] == {}, removed.out
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
     assert host.ssh("apt-mark", "showhold").stdout == ""
     assert not host.path("/var/lib/gpusetup").exists()
-    gone = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    gone = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert (gone.code, host_of(gone)["state"], host_of(gone)["changed"]) == (0, "unchanged", 0)
 
 

@@ -15,10 +15,9 @@ from tests.lab.applying import Answer, gpusetup
 from tests.lab.lifecycle import lock, stand_ins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
 ON_THE_HOST = (
@@ -78,38 +77,33 @@ def holding(secret: str, *places: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_no_secret_is_in_arguments_logs_reports_facts_or_files(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory(
+def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab.inventory(
         [host],
-        stand_ins(lab_repositories, ansible_user="ops", gpusetup_driver="580.*", gpusetup_no_proxy='["10.77.0.1"]'),
+        stand_ins(lab.repositories, ansible_user="ops", gpusetup_driver="580.*", gpusetup_no_proxy='["10.77.0.1"]'),
     )
-    vaulted(tmp_path)
+    vaulted(lab.folder)
     asked = ("-K", "--ask-vault-pass", "--format", "json")
     answers: list[Answer] = []
-    older = lock(tmp_path, "570", "t4")
+    older = lock(lab.folder, "570", "t4")
 
     def run(*words: str | Path) -> Answer:
-        answer = gpusetup(tmp_path, *words, *asked, stdin=f"{SUDO}\n{VAULT}\n")
+        answer = gpusetup(lab.folder, *words, *asked, stdin=f"{SUDO}\n{VAULT}\n")
         answers.append(answer)
         return answer
 
     with listening() as heard:
-        assert run("facts", inventory, "--out", tmp_path / "facts.json").code == 0
-        assert run("plan", inventory, "--out", tmp_path / "plan.json").code == 0
+        assert run("facts", inventory, "--out", lab.folder / "facts.json").code == 0
+        assert run("plan", inventory, "--out", lab.folder / "plan.json").code == 0
         done = run("apply", inventory)
         assert done.code == 0, done.out + done.err
         assert run("drift", inventory).code == 0
-        assert run("verify", inventory, "--level", "quick", "--out", tmp_path / "verify.json").code in {0, 8}
+        assert run("verify", inventory, "--level", "quick", "--out", lab.folder / "verify.json").code in {0, 8}
         host.break_packages("nvidia-utils-570", "fail")
         failed = run("apply", inventory, "--lock", older)
         assert failed.code == 7, failed.out + failed.err
-    vault = tmp_path / "group_vars" / "all" / "vault.yml"
+    vault = lab.folder / "group_vars" / "all" / "vault.yml"
     assert vault.read_text().startswith("$ANSIBLE_VAULT")
 
     assert any(b"ansible" in line for line in heard), "somebody listened"
@@ -118,7 +112,7 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(
     for secret in (SUDO, VAULT, PROXY, TOKEN):
         assert not [line for line in heard if secret.encode() in line], f"{secret} is in an argument list"
         assert secret not in said, f"{secret} was said"
-        kept = holding(secret, tmp_path, *(host.path(place) for place in ON_THE_HOST))
+        kept = holding(secret, lab.folder, *(host.path(place) for place in ON_THE_HOST))
         assert not kept, f"{secret} is kept in {kept}"
     kept = host.path("/var/lib/gpusetup")
     assert kept.stat().st_mode & 0o066 == 0, "anybody may pass to the status, root alone looks around"

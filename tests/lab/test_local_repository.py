@@ -14,11 +14,9 @@ from tests.lab.lifecycle import drift, host_of, rpms
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 VERSION = "580.142"
 PLACES = (
@@ -33,52 +31,46 @@ PLACES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", ["debian12", "rocky9-like"])
-def test_its_whole_life(
-    flavour: str,
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour=flavour, machine="t4", network="mirror" if flavour == "debian12" else "none")
+def test_its_whole_life(flavour: str, lab: Lab) -> None:
+    (host,) = lab.hosts(flavour=flavour, machine="t4", network="mirror" if flavour == "debian12" else "none")
     installed, make = (packages, local.debian) if flavour == "debian12" else (rpms, local.red_hat)
     before = installed(host), files_below(host, *PLACES)
-    scratch = tmp_path / "scratch"
+    scratch = lab.folder / "scratch"
     scratch.mkdir()
     file = make(host.path("/root"), scratch, VERSION)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     epel = {
         "name": "epel-stand-in",
-        "urls": [f"{lab_repositories.rocky}/epel"],
-        "fingerprints": [lab_repositories.fingerprint],
-        "key": f"{lab_repositories.base}/lab-key.asc",
+        "urls": [f"{lab.repositories.rocky}/epel"],
+        "fingerprints": [lab.repositories.fingerprint],
+        "key": f"{lab.repositories.base}/lab-key.asc",
     }
     more = {"gpusetup_extra_sources": json.dumps([epel])} if flavour != "debian12" else {}
 
     def wanted(**words: str) -> Path:
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more, **words}
-        return lab_inventory([host], source)
+        return lab.inventory([host], source)
 
     def refused(**words: str) -> str:
-        answer = apply(tmp_path, wanted(**words))
+        answer = apply(lab.folder, wanted(**words))
         assert answer.code == 5, answer.out + answer.err
         return str(host_of(answer)["refusals"][0]["reference"])
 
     assert refused() == "GS-338"
     assert refused(gpusetup_source_sha256="ab" * 32) == "GS-478"
-    assert refused(gpusetup_source_fingerprints=lab_repositories.wrong_fingerprint) == "GS-445"
+    assert refused(gpusetup_source_fingerprints=lab.repositories.wrong_fingerprint) == "GS-445"
     assert (installed(host), files_below(host, *PLACES)) == before, "a look leaves nothing"
 
     proven = wanted(gpusetup_source_sha256=digest)
-    done = apply(tmp_path, proven)
+    done = apply(lab.folder, proven)
     assert done.code == 0, done.out + done.err
     assert VERSION in host.ssh("nvidia-smi").stdout
     kept = host.path("/var/lib/gpusetup/sources")
     assert [path.name for path in kept.iterdir()] == [file.name.rpartition(".")[0]]
-    again = apply(tmp_path, proven)
+    again = apply(lab.folder, proven)
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, proven)[1] == {}
+    assert drift(lab.folder, proven)[1] == {}
 
-    removed = gpusetup(tmp_path, "remove", proven, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", proven, "--yes", "--format", "json")
     assert removed.code in (0, 9), removed.out + removed.err
     assert (installed(host), files_below(host, *PLACES)) == before

@@ -12,11 +12,10 @@ from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/usr/local/lib")
 
@@ -33,38 +32,33 @@ def instances(host: Host) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="h200-x2", network="mirror")
+def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = files_below(host, *PLACES)
 
     def wanted(layout: object) -> Path:
         more = {"gpusetup_driver": "==580.*", "gpusetup_mig": json.dumps(layout)}
-        return lab_inventory([host], stand_ins(lab_repositories, **more))
+        return lab.inventory([host], stand_ins(lab.repositories, **more))
 
-    refused = apply(tmp_path, wanted({"all": {"seven": 7}}))
+    refused = apply(lab.folder, wanted({"all": {"seven": 7}}))
     assert refused.code == 3, refused.out
     assert not host.path("/var/lib/gpusetup/state.json").exists()
 
     # The driver comes with a reboot; the layout is made after it.
     layout = {"0": "all-1g.18gb", "1": ["3g.71gb", {"3g.71gb": ["1c", "2c"]}]}
     first = wanted(layout)
-    done = apply(tmp_path, first)
+    done = apply(lab.folder, first)
     assert done.code == 0, done.out + done.err
     both = [["1g.18gb"] * 7, ["3g.71gb", "1c.3g.71gb", "2c.3g.71gb"]]
     assert [sorted(item) for item in instances(host)] == [sorted(item) for item in both]
-    again = apply(tmp_path, first)
+    again = apply(lab.folder, first)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
 
-    facts = json.loads(gpusetup(tmp_path, "facts", first, "--format", "json").out)["hosts"][host.name]
+    facts = json.loads(gpusetup(lab.folder, "facts", first, "--format", "json").out)["hosts"][host.name]
     assert [len(gpu["slices"]["devices"]) for gpu in facts["gpus"]] == [7, 3]
-    assert "7 x 1g.18gb" in gpusetup(tmp_path, "facts", first).out
+    assert "7 x 1g.18gb" in gpusetup(lab.folder, "facts", first).out
 
-    too_much = apply(tmp_path, wanted({"all": ["4g.71gb", "4g.71gb"]}))
+    too_much = apply(lab.folder, wanted({"all": ["4g.71gb", "4g.71gb"]}))
     assert too_much.code == 5, too_much.out
     (refusal,) = too_much.hosts[host.name]["refusals"]
     assert (refusal["reference"], "what fits: 1 x 4g.71gb" in refusal["hint"]) == ("GS-374", True)
@@ -73,23 +67,23 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(
     host.reboot()
     host.ssh("systemctl", "start", "gpusetup-mig")  # or wait until the boot has done it
     assert [sorted(item) for item in instances(host)] == [sorted(item) for item in both]
-    assert drift(tmp_path, first)[0].code == 0
+    assert drift(lab.folder, first)[0].code == 0
 
     for kind in ("-dci", "-dgi"):
         host.ssh("nvidia-smi", "mig", "-i", "0", kind)
-    answer, found = drift(tmp_path, first)
+    answer, found = drift(lab.folder, first)
     assert (answer.code, found) == (9, {"mig-0000:00:06.0": "on, without instances"}), answer.out
-    assert apply(tmp_path, first).code == 0
+    assert apply(lab.folder, first).code == 0
     assert len(instances(host)[0]) == 7
 
-    other = apply(tmp_path, wanted({"all": "all-3g.71gb"}))
+    other = apply(lab.folder, wanted({"all": "all-3g.71gb"}))
     assert other.code == 0, other.out + other.err
     assert instances(host) == [["3g.71gb"] * 2] * 2
-    back = gpusetup(tmp_path, "rollback", first, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", first, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert [sorted(item) for item in instances(host)] == [sorted(item) for item in both]
 
-    removed = gpusetup(tmp_path, "remove", first, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert files_below(host, *PLACES) == before
     assert host_of(removed)["removal"]["mig"] == ["0000:00:06.0", "0000:00:07.0"]

@@ -9,29 +9,20 @@ from tests.lab.lifecycle import host_of, stand_ins
 from tests.lab.plays import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 
-def test_without_sudo_lspci_curl_and_venv(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_without_sudo_lspci_curl_and_venv(lab: Lab) -> None:
     """Root by key is enough; the GPU is found without lspci, keys are fetched without curl; kernel headers are not offered here."""
-    (host,) = lab_hosts(flavour="debian12-minimal", machine="t4")
+    (host,) = lab.hosts(flavour="debian12-minimal", machine="t4")
     for program in ("sudo", "lspci", "curl", "gpg", "gcc"):
         assert host.ssh("which", program, check=False).returncode == 1, program
     before = packages(host)
-    inventory = lab_inventory([host], stand_ins(lab_repositories, gpusetup_driver="580.*"))
-    seen = gpusetup(tmp_path, "facts", inventory, "--format", "json")
+    inventory = lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver="580.*"))
+    seen = gpusetup(lab.folder, "facts", inventory, "--format", "json")
     assert seen.code == 0, seen.err
     assert [gpu["name"] for gpu in seen.hosts[host.name]["gpus"]], seen.out
-    refused = apply(tmp_path, inventory)
+    refused = apply(lab.folder, inventory)
     assert refused.code == 5, refused.out + refused.err
     assert "linux-headers" in str(host_of(refused)["refusals"])
     assert packages(host) == before

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.host import Host
+    from tests.lab.lifecycle import Lab
     from tests.lab.repository.build import Repositories
 
 BUILD = 3600
@@ -90,13 +91,8 @@ def carry(host: Host, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
+def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
     without_sources(host)
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     before = packages(host)
@@ -104,43 +100,43 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
 
     made = {}
     for version in (OLDER, NEWER):
-        out = tmp_path / f"bundle-{version}"
-        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path, "cupy")
+        out = lab.folder / f"bundle-{version}"
+        made[version] = bundle(out, lab.repositories, version, kernel, lab.folder, "cupy")
         carry(host, out)
     assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
 
     def wanted(version: str, place: str = "") -> Path:
         more = {"gpusetup_components": '["driver", "cupy"]', "gpusetup_driver": f"=={version}"}
-        return lab_inventory([host], {**made[place or version], **more})
+        return lab.inventory([host], {**made[place or version], **more})
 
     swapped = next((host.path(f"/srv/bundle-{OLDER}") / "python").glob("cupy*.whl"))
     swapped.write_bytes((genuine := swapped.read_bytes()) + b"swapped")
-    refused = apply(tmp_path, wanted(OLDER), "--upgrade")
+    refused = apply(lab.folder, wanted(OLDER), "--upgrade")
     assert (refused.code, host_of(refused)["failure"]["reference"]) == (7, "GS-486"), refused.out
     assert "DO NOT MATCH THE HASHES" in refused.out
     swapped.write_bytes(genuine)
 
     for version in (OLDER, NEWER):
         if version == NEWER:
-            fails_and_goes_back(host, version, tmp_path, wanted(version))
-        done = apply(tmp_path, wanted(version), "--upgrade")
+            fails_and_goes_back(host, version, lab.folder, wanted(version))
+        done = apply(lab.folder, wanted(version), "--upgrade")
         assert done.code == 0, done.out + done.err
         assert version in host.ssh("nvidia-smi").stdout
-        again = apply(tmp_path, wanted(version))
+        again = apply(lab.folder, wanted(version))
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-        assert drift(tmp_path, wanted(version))[1] == {}
+        assert drift(lab.folder, wanted(version))[1] == {}
     told = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
 
-    back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--format", "json")
+    back = gpusetup(lab.folder, "rollback", wanted(NEWER), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert OLDER in host.ssh("nvidia-smi").stdout
 
     older, newer = (host.path(f"/srv/bundle-{version}") for version in (OLDER, NEWER))
     shutil.rmtree(older)
     newer.rename(older)
-    fails_and_goes_back(host, NEWER, tmp_path, wanted(NEWER, OLDER))
-    gone = gpusetup(tmp_path, "remove", wanted(OLDER), "--yes", "--format", "json")
+    fails_and_goes_back(host, NEWER, lab.folder, wanted(NEWER, OLDER))
+    gone = gpusetup(lab.folder, "remove", wanted(OLDER), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
@@ -173,14 +169,9 @@ def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(
 
 
 @pytest.mark.slow
-def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab: Lab) -> None:
     """The same inventory for both: components, versions and a named environment are said there alone."""
-    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
+    (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
     without_sources(host)
     asked = asked_by(host)
     wishes = {
@@ -189,32 +180,34 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
         "gpusetup_environments": '{"serve": ["cupy"]}',
         "gpusetup_source": "/srv/site",
     }
-    made = bundle_by(["--inventory", str(lab_inventory([host], wishes))], tmp_path / "site", lab_repositories, tmp_path)
-    carry(host, tmp_path / "site")
+    made = bundle_by(
+        ["--inventory", str(lab.inventory([host], wishes))], lab.folder / "site", lab.repositories, lab.folder
+    )
+    carry(host, lab.folder / "site")
 
-    inventory = lab_inventory([host], {**wishes, **made})
-    done = apply(tmp_path, inventory)
+    inventory = lab.inventory([host], {**wishes, **made})
+    done = apply(lab.folder, inventory)
     assert done.code == 0, done.out + done.err
     assert NEWER in host.ssh("nvidia-smi").stdout
     told = host.ssh("/opt/gpusetup-serve/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
-    again = apply(tmp_path, inventory)
+    again = apply(lab.folder, inventory)
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
 
     there, first = host.path("/srv/site"), host.path("/srv/first")
     there.rename(first)
     other = {**wishes, **made, "gpusetup_driver": f"=={OLDER}"}
-    bundle_by(["--inventory", str(lab_inventory([host], other))], tmp_path / "site", lab_repositories, tmp_path)
-    carry(host, tmp_path / "site")
-    assert apply(tmp_path, lab_inventory([host], other), "--no-way-back").code == 0
+    bundle_by(["--inventory", str(lab.inventory([host], other))], lab.folder / "site", lab.repositories, lab.folder)
+    carry(host, lab.folder / "site")
+    assert apply(lab.folder, lab.inventory([host], other), "--no-way-back").code == 0
     shutil.rmtree(there)
     first.rename(there)  # whoever swaps a bundle for an older one, signed as ever
-    inventory = lab_inventory([host], {**wishes, **made})
-    (refusal,) = apply(tmp_path, inventory, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    inventory = lab.inventory([host], {**wishes, **made})
+    (refusal,) = apply(lab.folder, inventory, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
     assert refusal["reference"] == "GS-427", refusal
     assert "this host has used those of 20" in refusal["message"]
     assert OLDER in host.ssh("nvidia-smi").stdout
-    asked_for = apply(tmp_path, inventory, "--upgrade", "--no-way-back", "--older-source")
+    asked_for = apply(lab.folder, inventory, "--upgrade", "--no-way-back", "--older-source")
     assert asked_for.code == 0, asked_for.out + asked_for.err
     assert asked_by(host) == asked, "the host asked somebody"
 
@@ -233,60 +226,54 @@ def archive(path: Path, repositories: Repositories, flavour: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", RPM_SYSTEMS)
-def test_a_host_with_rpm_lives_on_bundles_alone(
-    flavour: str,
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_a_host_with_rpm_lives_on_bundles_alone(flavour: str, lab: Lab) -> None:
     """Both signatures are checked: that of the list by the bundle's key, those of the packages by their vendors'."""
     machine.prepare({"dnf": "dnf", "zypper": "zypper", "rpmkeys": "rpm"})
     system, definitions, older, newer = RPM_SYSTEMS[flavour]
-    (host,) = lab_hosts(flavour=flavour, machine="t4", network="none")
+    (host,) = lab.hosts(flavour=flavour, machine="t4", network="none")
     host.ssh("rm", "-rf", definitions)
     host.ssh("mkdir", definitions)
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     before = rpms(host)
     asked = asked_by(host)
-    archives = ("--archive", str(archive(tmp_path / "archive.repo", lab_repositories, flavour)))
+    archives = ("--archive", str(archive(lab.folder / "archive.repo", lab.repositories, flavour)))
 
     made = {}
     for version in (older, newer):
-        out = tmp_path / f"bundle-{version}"
-        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path, *archives, system=system)
+        out = lab.folder / f"bundle-{version}"
+        made[version] = bundle(out, lab.repositories, version, kernel, lab.folder, *archives, system=system)
         carry(host, out)
 
     def wanted(version: str) -> Path:
         more = {"gpusetup_components": '["driver"]', "gpusetup_driver": f"=={version}"}
-        return lab_inventory([host], {**made[version], **more})
+        return lab.inventory([host], {**made[version], **more})
 
     for version in (older, newer):
-        done = apply(tmp_path, wanted(version), "--upgrade")
+        done = apply(lab.folder, wanted(version), "--upgrade")
         assert done.code == 0, done.out + done.err
         assert version in host.ssh("nvidia-smi").stdout
         (ours,) = (path for path in host.path(definitions).iterdir() if path.name.startswith("cuda-"))
         checks = dict(line.split("=", 1) for line in ours.read_text().splitlines() if "gpgcheck=" in line)
         assert set(checks.values()) == {"1"}, checks
-        again = apply(tmp_path, wanted(version))
+        again = apply(lab.folder, wanted(version))
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-        assert drift(tmp_path, wanted(version))[1] == {}
+        assert drift(lab.folder, wanted(version))[1] == {}
 
     old, new, aside = (host.path(f"/srv/{name}") for name in (f"bundle-{older}", f"bundle-{newer}", "aside"))
     new.rename(aside)
     old.rename(new)
-    swapped = lab_inventory(
+    swapped = lab.inventory(
         [host], {**made[newer], "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={older}"}
     )
-    (refusal,) = apply(tmp_path, swapped, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    (refusal,) = apply(lab.folder, swapped, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
     assert refusal["reference"] == "GS-427", refusal
     new.rename(old)
     aside.rename(new)
 
-    back = gpusetup(tmp_path, "rollback", wanted(newer), "--format", "json")
+    back = gpusetup(lab.folder, "rollback", wanted(newer), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert older in host.ssh("nvidia-smi").stdout
-    gone = gpusetup(tmp_path, "remove", wanted(older), "--yes", "--format", "json")
+    gone = gpusetup(lab.folder, "remove", wanted(older), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     assert not {name for name in set(rpms(host)) - set(before) if "nvidia" in name}
     assert asked_by(host) == asked, "the host asked somebody"

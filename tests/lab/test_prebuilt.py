@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.host import Host
+    from tests.lab.lifecycle import Lab
     from tests.lab.repository.build import Repositories
 
 VERSION = "580.142"
@@ -46,25 +47,20 @@ def epel(repositories: Repositories) -> str:
 
 
 @pytest.mark.slow
-def test_red_hats_kernel_by_the_stream_with_precompiled_modules(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="rhel9-like", machine="t4")
+def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="rhel9-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
     def wanted(module: str) -> Path:
         wish = stand_ins(
-            lab_repositories,
+            lab.repositories,
             gpusetup_module=module,
             gpusetup_driver=f"=={VERSION}",
-            gpusetup_extra_sources=epel(lab_repositories),
+            gpusetup_extra_sources=epel(lab.repositories),
         )
-        return lab_inventory([host], wish)
+        return lab.inventory([host], wish)
 
-    done = apply(tmp_path, wanted("prebuilt"))
+    done = apply(lab.folder, wanted("prebuilt"))
     assert done.code == 0, done.out + done.err
     now = rpms(host)
     assert now[f"kmod-nvidia-{VERSION}-5.14.0-570.12.1"] == f"{VERSION}-3.el9_6"
@@ -73,57 +69,52 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(
     assert "stream=580\n" in host.path("/etc/dnf/modules.d/nvidia-driver.module").read_text()
     assert signer(host) == "Lab stand-in for NVIDIA"
     works(host)
-    again = apply(tmp_path, wanted("prebuilt"))
+    again = apply(lab.folder, wanted("prebuilt"))
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, wanted("prebuilt"))[1] == {}
+    assert drift(lab.folder, wanted("prebuilt"))[1] == {}
 
-    other = apply(tmp_path, wanted("dkms"))
+    other = apply(lab.folder, wanted("dkms"))
     assert other.code == 0, other.out + other.err
     now = rpms(host)
     assert "kmod-nvidia-latest-dkms" in now or "kmod-nvidia-open-dkms" in now
     assert not [name for name in now if name.startswith("kmod-nvidia-5")]
     assert VERSION in dkms(host)
     works(host)
-    assert drift(tmp_path, wanted("dkms"))[1] == {}
+    assert drift(lab.folder, wanted("dkms"))[1] == {}
 
-    back = gpusetup(tmp_path, "rollback", wanted("dkms"), "--format", "json")
+    back = gpusetup(lab.folder, "rollback", wanted("dkms"), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert f"kmod-nvidia-{VERSION}-5.14.0-570.12.1" in rpms(host)
 
-    removed = gpusetup(tmp_path, "remove", wanted("prebuilt"), "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", wanted("prebuilt"), "--yes", "--format", "json")
     assert removed.code in (0, 9), removed.out + removed.err
     assert (rpms(host), files_below(host, *PLACES)) == before
 
 
 @pytest.mark.slow
-def test_suses_signed_modules(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="leap15-like", machine="t4")
+def test_suses_signed_modules(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="leap15-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
     def wanted(module: str) -> Path:
-        wish = stand_ins(lab_repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}")
-        return lab_inventory([host], wish)
+        wish = stand_ins(lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}")
+        return lab.inventory([host], wish)
 
-    done = apply(tmp_path, wanted("prebuilt"))
+    done = apply(lab.folder, wanted("prebuilt"))
     assert done.code == 0, done.out + done.err
     now = rpms(host)
     assert now["nvidia-open-driver-G06-signed-cuda-kmp-default"] == f"{VERSION}_k6.4.0_150600.23.25-1"
     assert not {"dkms", "kernel-default-devel", "gcc", "nvidia-open-driver-G06"} & set(now)
     assert signer(host) == "Lab stand-in for SUSE"
     works(host)
-    again = apply(tmp_path, wanted("prebuilt"))
+    again = apply(lab.folder, wanted("prebuilt"))
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    other = apply(tmp_path, wanted("dkms"))
+    other = apply(lab.folder, wanted("dkms"))
     assert other.code == 0, other.out + other.err
     assert "nvidia-open-driver-G06" in rpms(host)
     assert "nvidia-open-driver-G06-signed-cuda-kmp-default" not in rpms(host)
     works(host)
-    removed = gpusetup(tmp_path, "remove", wanted("dkms"), "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", wanted("dkms"), "--yes", "--format", "json")
     assert removed.code in (0, 9), removed.out + removed.err
     assert (rpms(host), files_below(host, *PLACES)) == before
 

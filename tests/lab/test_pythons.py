@@ -13,11 +13,9 @@ from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import play
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 TINY = "gpusetup_lab_tiny"
 
@@ -36,34 +34,29 @@ def tiny_wheel(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(lab: Lab) -> None:
     """The package is called python3.12; what it brings is Debian's own Python under that name."""
-    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+    (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {
         "name": "epel",
-        "urls": [f"{lab_repositories.rocky}/epel"],
-        "fingerprints": [lab_repositories.fingerprint],
-        "key": f"{lab_repositories.base}/lab-key.asc",
+        "urls": [f"{lab.repositories.rocky}/epel"],
+        "fingerprints": [lab.repositories.fingerprint],
+        "key": f"{lab.repositories.base}/lab-key.asc",
     }
     components = '["driver", "torch"]'
-    wish = stand_ins(lab_repositories, gpusetup_extra_sources=json.dumps([epel]), gpusetup_components=components)
-    inventory = lab_inventory([host], wish)
+    wish = stand_ins(lab.repositories, gpusetup_extra_sources=json.dumps([epel]), gpusetup_components=components)
+    inventory = lab.inventory([host], wish)
     before = host.ssh("rpm", "-qa").stdout
     assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1
 
     words = ("-w", "python==3.12", "--format", "json")
-    plan = gpusetup(tmp_path, "plan", inventory, *words).hosts[host.name]
+    plan = gpusetup(lab.folder, "plan", inventory, *words).hosts[host.name]
     assert plan["state"] == "change", plan
     (action,) = [action for action in plan["actions"] if action["id"] == "install-python"]
     assert action["what"].split()[0] == "python3.12"
     variables = plan["variables"]
     assert variables["gpu_python_interpreter"] == "/usr/bin/python3.12"
-    nowhere = gpusetup(tmp_path, "plan", inventory, "-w", "python==3.13", "--format", "json")
+    nowhere = gpusetup(lab.folder, "plan", inventory, "-w", "python==3.13", "--format", "json")
     assert nowhere.code == 5, nowhere.out
     assert nowhere.hosts[host.name]["refusals"][0]["reference"] == "GS-334"
 
@@ -80,12 +73,12 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(
     again = play("apply", inventory, variables)
     assert again.changed == {host.name: 0}, again.text
     host.ssh("rpm", "-e", "--nodeps", "python3.12")
-    drift = gpusetup(tmp_path, "drift", inventory, "--format", "json")
+    drift = gpusetup(lab.folder, "drift", inventory, "--format", "json")
     assert "python3.12" in drift.out, drift.out + drift.err
     assert play("apply", inventory, variables).code == 0
     assert host.ssh("/opt/gpusetup/bin/python", "-c", f"import {TINY}").returncode == 0
 
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert removed.code in {0, 9}, removed.out + removed.err
     assert sorted(host.ssh("rpm", "-qa").stdout.split()) == sorted(before.split())
     assert host.ssh("test", "-e", "/opt/gpusetup", check=False).returncode == 1

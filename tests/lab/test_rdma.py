@@ -12,11 +12,9 @@ from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 PLACES = ("/etc/security", "/etc/modules-load.d", "/etc/systemd/system.conf.d", "/etc/modprobe.d")
 LIMITS = "/etc/security/limits.d/gpusetup-rdma.conf"
@@ -24,50 +22,45 @@ MODULES = "/etc/modules-load.d/gpusetup-rdma.conf"
 
 
 @pytest.mark.slow
-def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="h200-x2", network="mirror")
+def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = packages(host), files_below(host, *PLACES)
 
     def wanted(**more: str) -> Path:
-        return lab_inventory([host], stand_ins(lab_repositories, gpusetup_driver="==580.*", **more))
+        return lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver="==580.*", **more))
 
-    refused = apply(tmp_path, wanted(gpusetup_rdma="inbox", gpusetup_gpudirect="nvidia-peermem"))
+    refused = apply(lab.folder, wanted(gpusetup_rdma="inbox", gpusetup_gpudirect="nvidia-peermem"))
     assert (refused.code, host_of(refused)["refusals"][0]["reference"]) == (5, "GS-382"), refused.out
-    nowhere = apply(tmp_path, wanted(gpusetup_rdma="doca"))
+    nowhere = apply(lab.folder, wanted(gpusetup_rdma="doca"))
     assert "gpusetup_extra_sources" in host_of(nowhere)["refusals"][0]["hint"], nowhere.out
     assert packages(host) == before[0]
 
     first = wanted(gpusetup_rdma="inbox", gpusetup_ipoib="true")
-    done = apply(tmp_path, first)
+    done = apply(lab.folder, first)
     assert done.code == 0, done.out + done.err
     assert host.ssh("ib_write_bw", "--version", check=False).stdout.startswith("Version: ")
     login = host.ssh("sh", "-c", "ulimit -l; journalctl -b --no-pager | grep memlock", check=False).stdout
     # A machine that may not raise limits itself cannot give its hosts more; then the login says that it tried.
     assert "unlimited" in login.splitlines()[0] or "Could not set limit for 'memlock'" in login, login
     assert "ib_ipoib" in host.path(MODULES).read_text()
-    again = apply(tmp_path, first)
+    again = apply(lab.folder, first)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
 
     host.ssh("sh", "-c", f"echo '* - memlock 64' >>{LIMITS}")
-    answer, found = drift(tmp_path, first)
+    answer, found = drift(lab.folder, first)
     assert (answer.code, list(found)) == (9, [f"file-{LIMITS}"]), answer.out
-    assert apply(tmp_path, first).code == 0
-    assert drift(tmp_path, first)[0].code == 0
+    assert apply(lab.folder, first).code == 0
+    assert drift(lab.folder, first)[0].code == 0
 
-    alone = apply(tmp_path, wanted())
+    alone = apply(lab.folder, wanted())
     assert alone.code == 0, alone.out + alone.err
     assert not {"perftest", "rdma-core"} & set(packages(host))
     assert not host.path(LIMITS).exists()
-    back = gpusetup(tmp_path, "rollback", first, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", first, "--format", "json")
     assert back.code == 0, back.out + back.err
     assert "perftest" in packages(host)
     assert host.path(MODULES).exists()
 
-    removed = gpusetup(tmp_path, "remove", first, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
     assert removed.code in {0, 9}, removed.out
     assert (packages(host), files_below(host, *PLACES)) == before

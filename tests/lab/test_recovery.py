@@ -10,12 +10,9 @@ import pytest
 from tests.lab.applying import gpusetup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.lab.applying import Answer
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 FIGURES = "/var/lib/gpusetup-lab/simulated/lab/figures.json"
 VOLATILE = "/run/gpusetup-lab-mig.json"
@@ -51,23 +48,18 @@ def record(host: Host) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x2")
-    host.path("/usr/share/keyrings/cuda.asc").write_text(lab_repositories.armored)
+def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x2")
+    host.path("/usr/share/keyrings/cuda.asc").write_text(lab.repositories.armored)
     host.path("/etc/apt/sources.list.d/cuda.list").write_text(
-        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {lab_repositories.url('ubuntu2404')} /\n"
+        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {lab.repositories.url('ubuntu2404')} /\n"
     )
     host.ssh("sh", "-c", INSTALL, timeout=300)
     host.reboot()
-    inventory = lab_inventory([host])
+    inventory = lab.inventory([host])
 
     def doctor(*words: str) -> Answer:
-        return gpusetup(tmp_path, "doctor", inventory, "--format", "json", *words)
+        return gpusetup(lab.folder, "doctor", inventory, "--format", "json", *words)
 
     # Nothing to do, and a need that is only shown.
     asks(host)

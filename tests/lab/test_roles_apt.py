@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 CONFIGURATION = (
     "/etc/apt",
@@ -38,11 +38,9 @@ def state(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_from_nothing_up_down_and_back(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
+def test_from_nothing_up_down_and_back(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
     cuda = {
         "gpu_cuda_packages": [
             package("cuda-toolkit-12-9", "12.9.*"),
@@ -55,12 +53,12 @@ def test_from_nothing_up_down_and_back(
     }
     packages_before, files_before = packages(host), files_below(host, *CONFIGURATION)
 
-    check = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda), "--check", "--diff")
+    check = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda), "--check", "--diff")
     assert check.code == 0, check.text
     assert packages(host) == packages_before
     assert files_below(host, *CONFIGURATION) == files_before
 
-    first = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    first = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
     assert first.code == 0, first.text
     assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
     assert host.ssh("modprobe", "-n", "-v", "-b", "nouveau", check=False).stdout == ""
@@ -70,7 +68,7 @@ def test_from_nothing_up_down_and_back(
         .endswith("/usr/local/cuda-12.9")
     )
     assert host.ssh("systemctl", "is-active", "nvidia-persistenced").stdout == "active\n"
-    again = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    again = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
     assert again.changed == {host.name: 0}, again.text
     assert again.operations <= 5
 
@@ -80,7 +78,7 @@ def test_from_nothing_up_down_and_back(
     assert not [line for line in moved.splitlines() if line.startswith("Inst ") and line.split()[1] in held]
 
     for version, flavour in (("580.178.04", "open"), ("570.211.01", "proprietary"), ("580.159.04", "open")):
-        wanted = nvidia_on_debian(lab_repositories, version, flavour, **cuda)
+        wanted = nvidia_on_debian(lab.repositories, version, flavour, **cuda)
         step = play("apply", inventory, wanted)
         assert step.code == 0, step.text
         assert version in host.ssh("nvidia-smi").stdout
@@ -90,7 +88,7 @@ def test_from_nothing_up_down_and_back(
         assert again.changed == {host.name: 0}, again.text
 
     host.path("/etc/modprobe.d/gpusetup-nouveau.conf").write_text("# edited\n")
-    mended = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    mended = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
     assert mended.code == 0, mended.text
     assert "blacklist nouveau" in host.path("/etc/modprobe.d/gpusetup-nouveau.conf").read_text()
 
@@ -104,12 +102,10 @@ def test_from_nothing_up_down_and_back(
     assert play("remove", inventory, {"gpu_package_manager": "apt"}).changed == {host.name: 0}
 
 
-def test_a_first_apply_needs_few_operations(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
-    wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
+def test_a_first_apply_needs_few_operations(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
+    wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
     first = play("apply", inventory, wanted)
     assert first.code == 0, first.text
     assert "reboot pending: nouveau is loaded" in first.text
@@ -121,13 +117,11 @@ def test_a_first_apply_needs_few_operations(
     assert play("apply", inventory, wanted).changed == {host.name: 0}
 
 
-def test_what_is_wrong_is_refused_before_anything_changes(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
+def test_what_is_wrong_is_refused_before_anything_changes(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
-    good = nvidia_on_debian(lab_repositories)
+    good = nvidia_on_debian(lab.repositories)
     (source,) = good["gpu_repo_sources"]
 
     def refused(*says: str, **changes: Any) -> None:
@@ -138,12 +132,12 @@ def test_what_is_wrong_is_refused_before_anything_changes(
         assert packages(host) == before
         assert files_below(host, *CONFIGURATION) == files_before
 
-    wrong = {**source["key"], "fingerprints": [lab_repositories.wrong_fingerprint]}
-    refused("GS-445", lab_repositories.fingerprint, gpu_repo_sources=[{**source, "key": wrong}])
+    wrong = {**source["key"], "fingerprints": [lab.repositories.wrong_fingerprint]}
+    refused("GS-445", lab.repositories.fingerprint, gpu_repo_sources=[{**source, "key": wrong}])
 
-    other = lab_repositories.with_fault("roleswrongkey", "wrong-key", "index")
+    other = lab.repositories.with_fault("roleswrongkey", "wrong-key", "index")
     refused("GS-448", gpu_repo_sources=[{**source, "uris": [other.url("debian12") + "/"]}])
-    gone = lab_repositories.with_fault("rolesgone", "404", "index")
+    gone = lab.repositories.with_fault("rolesgone", "404", "index")
     refused("GS-449", gpu_repo_sources=[{**source, "uris": [gone.url("debian12") + "/"]}])
     refused("GS-466", "offered: 580.178.04-1", gpu_driver_packages=[package("nvidia-driver-cuda", "580.178.99-*")])
     refused("GS-461", gpu_driver_packages=[package("nvidia-driver;reboot", "1")])
@@ -170,30 +164,26 @@ def test_a_transitional_package_is_caught(
     assert packages(host) == before
 
 
-def test_a_build_that_fails_leaves_the_host_as_it_was(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
+def test_a_build_that_fails_leaves_the_host_as_it_was(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
     host.break_packages("dkms-build", "fail")
-    done = play("apply", inventory, nvidia_on_debian(lab_repositories))
+    done = play("apply", inventory, nvidia_on_debian(lab.repositories))
     assert done.code == 2
     assert "the host has its previous packages" in done.text
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
     host.break_packages("dkms-build", "")
-    assert play("apply", inventory, nvidia_on_debian(lab_repositories)).code == 0, (
+    assert play("apply", inventory, nvidia_on_debian(lab.repositories)).code == 0, (
         "the same command works once the cause is gone"
     )
 
 
-def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
-    wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
+def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
+    wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
     host.break_packages("nvidia-smi", "sleep 12")
     controller = subprocess.Popen(
         [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)],
@@ -220,13 +210,11 @@ play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
 
 
-def test_a_lock_is_waited_for_and_its_holder_named(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4")
-    inventory = lab_inventory([host])
+def test_a_lock_is_waited_for_and_its_holder_named(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4")
+    inventory = lab.inventory([host])
     with packages_locked(host):
-        done = play("apply", inventory, nvidia_on_debian(lab_repositories, gpu_packages_lock_timeout=3))
+        done = play("apply", inventory, nvidia_on_debian(lab.repositories, gpu_packages_lock_timeout=3))
         assert done.code == 2
         assert "GS-453" in done.text
         assert "another-apt" in done.text

@@ -11,11 +11,7 @@ from tests.lab.lifecycle import rpms
 from tests.lab.plays import nvidia_on_el, play
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 
 @pytest.mark.parametrize(
@@ -25,20 +21,14 @@ if TYPE_CHECKING:
         pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long),
     ],
 )
-def test_apply_upgrade_downgrade_remove(
-    flavour: str,
-    holds_itself: bool,
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-) -> None:
-    (host,) = lab_hosts(flavour=flavour, machine="t4")
-    inventory = lab_inventory([host])
+def test_apply_upgrade_downgrade_remove(flavour: str, holds_itself: bool, lab: Lab) -> None:
+    (host,) = lab.hosts(flavour=flavour, machine="t4")
+    inventory = lab.inventory([host])
     before = rpms(host)
     able = host.ssh("dnf", "versionlock", "list", check=False).returncode == 0
     assert able == holds_itself, "dnf 4's plugin is a package of its own, dnf 5 has it built in"
     for version in ("580.159.04", "580.178.04", "570.211.01"):
-        wanted = nvidia_on_el(lab_repositories, version)
+        wanted = nvidia_on_el(lab.repositories, version)
         done = play("apply", inventory, wanted)
         assert done.code == 0, done.text
         assert rpms(host)["nvidia-driver-cuda"] == f"{version}-1.el9"
@@ -55,21 +45,19 @@ def test_apply_upgrade_downgrade_remove(
     assert "modprobe.blacklist=nouveau" not in host.ssh("grubby", "--info=ALL").stdout
 
 
-def test_a_wrong_key_is_refused(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
-) -> None:
-    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
-    inventory = lab_inventory([host])
+def test_a_wrong_key_is_refused(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
+    inventory = lab.inventory([host])
     before = rpms(host)
-    wanted = nvidia_on_el(lab_repositories)
+    wanted = nvidia_on_el(lab.repositories)
     for source in wanted["gpu_repo_sources"]:
-        source["key"] = {**source["key"], "fingerprints": [lab_repositories.wrong_fingerprint]}
+        source["key"] = {**source["key"], "fingerprints": [lab.repositories.wrong_fingerprint]}
     done = play("apply", inventory, wanted)
     assert done.code == 2
     assert "GS-445" in done.text
     assert rpms(host) == before
 
-    faulty = lab_repositories.with_fault("roleselkey", "wrong-key", "index")
+    faulty = lab.repositories.with_fault("roleselkey", "wrong-key", "index")
     done = play("apply", inventory, nvidia_on_el(faulty))
     assert done.code == 2
     assert "GS-448" in done.text or "GS-449" in done.text

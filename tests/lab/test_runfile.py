@@ -13,11 +13,10 @@ from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 OLDER, NEWER = "580.142", "580.159.04"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/usr/src", "/usr/bin", "/etc/systemd/system")
@@ -28,58 +27,53 @@ def loaded(host: Host) -> str:
 
 
 @pytest.mark.slow
-def test_from_a_file_to_another_to_packages_and_away(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+def test_from_a_file_to_another_to_packages_and_away(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     before = packages(host), {path for path in files_below(host, *PLACES) if "nvidia" in path}
     older, newer = (runfile.write(host.path("/root"), version) for version in (OLDER, NEWER))
 
     def wanted(file: Path, **more: str) -> Path:
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more}
-        return lab_inventory([host], source)
+        return lab.inventory([host], source)
 
-    wrong = apply(tmp_path, wanted(older, gpusetup_source_sha256="ab" * 32))
+    wrong = apply(lab.folder, wanted(older, gpusetup_source_sha256="ab" * 32))
     assert (wrong.code, host_of(wrong)["refusals"][0]["reference"]) == (5, "GS-475"), wrong.out
     older.chmod(0o666)
-    loose = apply(tmp_path, wanted(older))
+    loose = apply(lab.folder, wanted(older))
     assert "others than root" in host_of(loose)["refusals"][0]["message"], loose.out
     older.chmod(0o644)
     assert packages(host) == before[0]
 
     digest = hashlib.sha256(older.read_bytes()).hexdigest()
     first = wanted(older, gpusetup_source_sha256=digest)
-    done = apply(tmp_path, first)
+    done = apply(lab.folder, first)
     assert done.code == 0, done.out + done.err
     assert OLDER in loaded(host)
     assert f"nvidia/{OLDER}" in host.ssh("dkms", "status").stdout.replace(", ", "/", 1)
     assert "--kernel-module-type=open" in host.path("/var/log/nvidia-installer.log").read_text()
     assert not list(host.path("/var/lib/gpusetup").glob("runfile-*")), "what was unpacked is gone"
-    again = apply(tmp_path, first)
+    again = apply(lab.folder, first)
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, first)[1] == {}
+    assert drift(lab.folder, first)[1] == {}
 
-    up = apply(tmp_path, wanted(newer))
+    up = apply(lab.folder, wanted(newer))
     assert up.code == 0, up.out + up.err
     assert NEWER in loaded(host)
     assert f"only its owner vouches for {newer.name}" not in up.out
 
-    wish = stand_ins(lab_repositories, gpusetup_driver="570.*")
-    by_packages = apply(tmp_path, lab_inventory([host], wish))
+    wish = stand_ins(lab.repositories, gpusetup_driver="570.*")
+    by_packages = apply(lab.folder, lab.inventory([host], wish))
     assert by_packages.code == 0, by_packages.out + by_packages.err
     assert "570.211.01" in loaded(host)
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
 
-    removed = gpusetup(tmp_path, "remove", first, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
     assert removed.code in (0, 9), removed.out + removed.err
     assert packages(host) == before[0]
 
     host.reboot()
-    assert apply(tmp_path, first).code == 0
-    gone = gpusetup(tmp_path, "remove", first, "--yes", "--format", "json")
+    assert apply(lab.folder, first).code == 0
+    gone = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
     left = {path for path in files_below(host, *PLACES) if "nvidia" in path}

@@ -11,11 +11,10 @@ from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 PLACES = ("/etc/lmod", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
 
@@ -27,47 +26,42 @@ def nvcc(host: Host, before: str = "true") -> str:
 
 
 @pytest.mark.slow
-def test_two_toolkits_one_less_and_none(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+def test_two_toolkits_one_less_and_none(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     host.ssh("sh", "-c", "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y lmod")
     untouched = packages(host), files_below(host, *PLACES)
 
     def wanted(toolkits: str) -> Path:
-        wish = stand_ins(lab_repositories, gpusetup_components='["driver", "cuda"]', gpusetup_cuda=toolkits)
-        return lab_inventory([host], wish)
+        wish = stand_ins(lab.repositories, gpusetup_components='["driver", "cuda"]', gpusetup_cuda=toolkits)
+        return lab.inventory([host], wish)
 
     both = wanted('["12.9", "13.0"]')
-    done = apply(tmp_path, both)
+    done = apply(lab.folder, both)
     assert done.code == 0, done.out + done.err
     assert nvcc(host) == "12.9"
     assert nvcc(host, "module load cuda/13.0") == "13.0"
     assert nvcc(host, "module load cuda/13.0 && module load cuda/12.9") == "12.9"
     assert "manual" in host.ssh("update-alternatives", "--query", "cuda").stdout
-    again = apply(tmp_path, both)
+    again = apply(lab.folder, both)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
 
     host.ssh("update-alternatives", "--set", "cuda", "/usr/local/cuda-13.0")
-    drift = gpusetup(tmp_path, "drift", both, "--format", "json")
+    drift = gpusetup(lab.folder, "drift", both, "--format", "json")
     assert "cuda-default" in drift.out, drift.out
-    assert apply(tmp_path, both).code == 0
+    assert apply(lab.folder, both).code == 0
     assert nvcc(host) == "12.9"
 
     kept = host.path("/etc/lmod/modules/cuda/12.9.lua").stat().st_mtime_ns
     one = wanted('["12.9"]')
-    less = apply(tmp_path, one)
+    less = apply(lab.folder, one)
     assert less.code == 0, less.out + less.err
     assert not [name for name in packages(host) if name.endswith("-13-0")]
     assert nvcc(host) == "12.9"
-    more = apply(tmp_path, wanted('["12.9", "13.0"]'))
+    more = apply(lab.folder, wanted('["12.9", "13.0"]'))
     assert more.code == 0, more.out + more.err
     assert nvcc(host, "module load cuda/13.0") == "13.0"
     assert host.path("/etc/lmod/modules/cuda/12.9.lua").stat().st_mtime_ns == kept
 
-    removed = gpusetup(tmp_path, "remove", both, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", both, "--yes", "--format", "json")
     assert removed.code in (0, 9), removed.out
     assert (packages(host), files_below(host, *PLACES)) == untouched

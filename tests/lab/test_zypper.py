@@ -9,12 +9,9 @@ from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.lab.applying import Answer
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+    from tests.lab.lifecycle import Lab
 
 OLDER, NEWER = "580.142", "595.91.07"
 CONFIGURATION = ("/etc/zypp", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
@@ -46,19 +43,14 @@ def stands(host: Host, version: str) -> None:
     assert version in host.ssh("nvidia-smi").stdout
 
 
-def test_one_hosts_whole_life(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
+def test_one_hosts_whole_life(lab: Lab) -> None:
     """Looked at, applied, again, up, down where a script fails, rolled back, mended, updated by others, removed."""
-    (host,) = lab_hosts(flavour="leap15-like", machine="t4")
-    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    (host,) = lab.hosts(flavour="leap15-like", machine="t4")
+    inventory = lab.inventory([host], stand_ins(lab.repositories))
     untouched = rpms(host), files_below(host, *CONFIGURATION), arguments(host)
 
     def asked(version: str, *words: str) -> Answer:
-        return apply(tmp_path, inventory, "-w", f"driver=={version}", *words)
+        return apply(lab.folder, inventory, "-w", f"driver=={version}", *words)
 
     looked = asked(OLDER, "--check")
     assert (rpms(host), files_below(host, *CONFIGURATION), arguments(host)) == untouched, "a look changes nothing"
@@ -73,7 +65,7 @@ def test_one_hosts_whole_life(
         assert word in arguments(host), "one is ours, one is of the driver's own package"
     again = asked(OLDER)
     assert (again.code, host_of(again)["state"], host_of(again)["changed"]) == (0, "unchanged", 0), again.out
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
 
     up = asked(NEWER)
     assert up.code == 0, up.out + up.err
@@ -88,19 +80,19 @@ def test_one_hosts_whole_life(
     assert "zypper ended with" in told["note"], told
     assert "the host has its previous packages" in told["note"], told
     assert (rpms(host), locked(host)) == (newer, held)
-    assert drift(tmp_path, inventory)[1] == {}, "it stands on what was applied before, whole"
+    assert drift(lab.folder, inventory)[1] == {}, "it stands on what was applied before, whole"
     host.break_packages("nvidia-compute-utils-G06", "")
 
-    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
     assert back.code == 0, back.out + back.err
     stands(host, OLDER)
     assert rpms(host) == first, "down again is the same set as before"
 
     host.ssh("zypper", "removelock", "nvidia-persistenced")
     host.ssh("rpm", "-e", "--nodeps", "nvidia-persistenced")
-    lost, found = drift(tmp_path, inventory)
+    lost, found = drift(lab.folder, inventory)
     assert (lost.code, found["package-nvidia-persistenced"]) == (9, "not installed"), found
-    mended = gpusetup(tmp_path, *host_of(lost)["mend"].split()[1:])
+    mended = gpusetup(lab.folder, *host_of(lost)["mend"].split()[1:])
     assert mended.code == 0, mended.out + mended.err
     stands(host, OLDER)
 
@@ -108,30 +100,25 @@ def test_one_hosts_whole_life(
     stands(host, OLDER)
     side_by_side = {f"kernel-default-devel-{version}" for version in (HEADERS, NEXT_HEADERS)}
     assert side_by_side <= set(rpms(host)), "zypper keeps both, and the module is still built for the old one"
-    assert drift(tmp_path, inventory)[1] == {}
+    assert drift(lab.folder, inventory)[1] == {}
 
-    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert (removed.code, host_of(removed)["state"]) == (9, "pending-reboot"), removed.out + removed.err
     assert host_of(removed)["left_over"] == {}, removed.out
     assert (rpms(host), files_below(host, *CONFIGURATION), arguments(host)) == untouched
     assert not host.path("/var/lib/gpusetup").exists()
 
 
-def test_what_somebody_else_locked_is_not_moved(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> None:
-    (host,) = lab_hosts(flavour="leap15-like", machine="t4")
-    inventory = lab_inventory([host], stand_ins(lab_repositories, gpusetup_driver=f"=={OLDER}"))
-    url = lab_repositories.url("opensuse15")
+def test_what_somebody_else_locked_is_not_moved(lab: Lab) -> None:
+    (host,) = lab.hosts(flavour="leap15-like", machine="t4")
+    inventory = lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver=f"=={OLDER}"))
+    url = lab.repositories.url("opensuse15")
     host.ssh(
         "zypper", "-n", "--no-gpg-checks", "--plus-repo", url, "install", "--oldpackage", "nvidia-modprobe=580.159.04-1"
     )
     host.ssh("zypper", "addlock", "nvidia-modprobe")
     before = rpms(host)
-    refused = apply(tmp_path, inventory)
+    refused = apply(lab.folder, inventory)
     assert refused.code == 5, refused.out + refused.err
     (refusal,) = host_of(refused)["refusals"]
     assert refusal["reference"] == "GS-469"
