@@ -1,0 +1,109 @@
+"""A site's policy: each key against each command, and what is wrong with its table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from gpusetup.cli.main import main
+from gpusetup.facts import fleet
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Facts
+from gpusetup.model.facts_software import Cuda, LoadedModule, Toolkit
+from gpusetup.model.request import Policy
+from gpusetup.model.settings import Settings
+from gpusetup.plan.host import Planner
+from gpusetup.resolve.api import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLD = "550.144.03"
+KEYS = {
+    "newest_driver_branch = 535": "R550 is newer than R535",
+    'oldest_driver = "570.86.15"': "it is older than 570.86.15",
+    'forbid_end_of_life = ["driver"]': "the support of R550 ended on 2025-04-17",
+    "forbid_cvss_from = 7": "550.163.01 ends what is known",
+}
+
+
+def host(driver: str = OLD, *toolkits: str, name: str = "ubuntu22.04-a100-mismatch") -> Any:
+    facts: Any = captured(Path(__file__).parents[2] / "hosts" / name / "root", matrix_lookup(matrix()))
+    loaded = LoadedModule(version=driver, flavour="open")
+    there = replace(facts.driver, version=driver, library=driver, module=driver, loaded=loaded, mismatch=False)
+    found = [Toolkit(version=text, path=f"/usr/local/cuda-{text[:4]}", nvcc=True) for text in toolkits]
+    return replace(facts, driver=there, cuda=Cuda(toolkits=tuple(found)))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """An inventory of one host beside a gpusetup.toml, in the current folder."""
+
+    def make(text: str, facts: Any = None) -> str:
+        (tmp_path / "gpusetup.toml").write_text(text, encoding="utf-8")
+        (tmp_path / "hosts.ini").write_text("a\n", encoding="utf-8")
+        track = SimpleNamespace(hosts={"a": SimpleNamespace(problem="", variables={}, connection={})})
+        looked = SimpleNamespace(facts=Facts(hosts={"a": facts or host()}), run=SimpleNamespace(track=track))
+        monkeypatch.setattr(fleet, "look", lambda *_, **__: looked)
+        monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+        monkeypatch.chdir(tmp_path)
+        return str(tmp_path / "hosts.ini")
+
+    return make
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("command", ["resolve", "plan", "apply", "drift"])
+def test_a_breach_is_refused_with_its_line_and_a_command(site: Any, capsys: Any, command: str, key: str) -> None:
+    inventory = site(f'driver = "=={OLD}"\n\n[policy]\n{key}\n')
+    words = [f"driver=={OLD}", "--gpu", "a100"] if command == "resolve" else [inventory]
+    assert main([command, *words, "--format", "json"]) == 5
+    text = capsys.readouterr().out
+    name, value = key.split(" = ")
+    mend = f"gpusetup apply {inventory} --limit a" if command == "drift" else "gpusetup resolve driver --gpu "
+    why = KEYS[key] if command == "drift" else f"driver=={OLD} was asked for"
+    for said in (f"{name} = " + value.strip('[]"') + " in ", "gpusetup.toml:4", why, mend):
+        assert said in text
+
+
+def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan() -> None:
+    planner = Planner(matrix(), resolve)
+    here, there = (Settings(policy=Policy(oldest_driver="570.86.15", places=(("oldest_driver", at),))) for at in "ab")
+    draft = planner.first(host(), here)
+    assert (draft.stage, draft.plan.refusals) == ("offers", ())
+    assert planner.key(host(), here) == planner.key(host(), there) != planner.key(host(), Settings())
+
+
+@pytest.mark.parametrize("command", ["plan", "drift"])
+def test_a_toolkit_that_would_stay_is_refused_too(site: Any, capsys: Any, command: str) -> None:
+    facts = host("580.178.04", "12.4.1", "13.0.2", name="ubuntu24.04-h200-keep")
+    inventory = site('components = ["driver"]\n[policy]\nforbid_end_of_life = ["cuda"]\n', facts)
+    assert main([command, inventory, "--format", "json"]) == 5
+    (refusal,) = json.loads(capsys.readouterr().out)["hosts"]["a"]["refusals"]
+    assert refusal["message"].startswith("CUDA toolkit 12.4.1 breaks the policy: forbid_end_of_life = cuda in ")
+    assert refusal["hint"] == "sudo /usr/local/cuda-12.4/bin/cuda-uninstaller"
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "said"),
+    [("[policy]\nnewest_branch = 580", 2, "newest_branch is not valid in [policy]: Object contains unknown field"),
+     ("# x\n[policy]\n\noldest_driver = 570.86", 4, "oldest_driver is not valid in [policy]: Expected `str | null`"),
+     ('[policy]\noldest_driver = "new"', 2, "matching regex"),
+     ("[policy]\nnewest_driver_branch = 5", 2, "Expected `int` >= 100"),
+     ('[policy]\nforbid_end_of_life = ["nccl"]', 2, "Invalid enum value 'nccl'"),
+     ("policy.forbid_cvss_from = 11", 1, "Expected `float` <= 10.0"), ("\npolicy = 3", 2, "Expected `object`, got `int`")],
+)  # fmt: skip
+def test_a_wrong_table_is_bad_input_with_its_line(site: Any, capsys: Any, table: str, line: int, said: str) -> None:
+    inventory = site(table)
+    for words in (["resolve"], ["plan", inventory], ["drift", inventory]):
+        assert main(words) == 3
+        text = capsys.readouterr().err
+        for part in (f"gpusetup.toml:{line}: ", said, "it takes: newest_driver_branch = 580"):
+            assert part in text
