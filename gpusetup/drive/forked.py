@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,11 @@ _ALWAYS_USED = (
 _ALL_OF = ("connection", "shell", "become", "callback")
 """Kinds of plugins of which Ansible loads all before each playbook; those for variables it keeps in the order in which
 they were asked for, so that order stays its own."""
-_ONE_OF = (("strategy", "linear"), ("action", "normal"), ("inventory", "ini"), ("inventory", "yaml"))
+_ONE_OF = {
+    "strategy": ("linear",),
+    "action": ("normal", "include_role", "validate_argument_spec", "gpusetup.stack.gpu_facts"),
+    "inventory": ("host_list", "script", "auto", "yaml", "ini", "toml"),
+}
 
 
 def main() -> None:
@@ -61,10 +66,15 @@ def _load_plugins() -> None:
     from ansible.plugins import loader
 
     with suppress(Exception):  # it is only done earlier here; what is wrong with a plugin is told where it is used
+        loader.init_plugin_loader()
+        warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
+        for name in ("ansible.builtin", "gpusetup.stack"):
+            importlib.import_module(f"ansible_collections.{name}")  # it reads where their plugins have moved
         for kind in _ALL_OF:
             list(getattr(loader, f"{kind}_loader").all(class_only=True))
-        for kind, name in _ONE_OF:
-            getattr(loader, f"{kind}_loader").get(name, class_only=True)
+        for kind, names in _ONE_OF.items():
+            for name in names:
+                getattr(loader, f"{kind}_loader").get(name, class_only=True)
 
 
 def _serve(control: socket.socket) -> tuple[int, ...] | None:

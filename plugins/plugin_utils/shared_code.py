@@ -59,7 +59,8 @@ class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
         later = bool(self._task.async_val) and not self._connection.has_native_async
         kept = {"program": program.encode()} if program else {}
         wanted = {"code": DIGEST, "program": digest(kept) if program else ""}
-        sent: dict[str, str] = {}
+        # A host that has just booted keeps nothing: it need not say so.
+        sent = {DIGEST: programs.archive(code())} if arguments.get("after_reboot") else {}
         for _attempt in () if later else range(2):
             request = {"module": name, "arguments": arguments, "sent": sent, **wanted}
             answer: dict[str, Any] = self._execute_module(f"{OURS}.gpu_shared_code", request, task_vars=task_vars)

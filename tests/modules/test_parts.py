@@ -158,3 +158,20 @@ def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(
     assert run(wanted=wanted)["state"] == "done"
     assert asked == [({"NVreg_A": 1}, [])] * 3
     assert run(wanted=wanted) == "unchanged"
+
+
+@pytest.mark.parametrize(("brought", "back"), [({}, "ours"), ({"nvidia-driver": "580"}, "of a cut apply")])
+def test_another_wish_after_a_cut_goes_back_to_what_the_cut_one_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brought: dict[str, str], back: str
+) -> None:
+    source = tmp_path / "cuda.list"
+    source.write_text("ours")
+    cut = run.begin()
+    Ledger(run.folder).write(str(source), "of a cut apply")
+    monkeypatch.setattr(Host, "installed", lambda _: {"bash": "5", **brought})  # whether its packages came
+    owner.release(run.folder, cut["owner"])
+    run.begin(wanted={"driver": ["570.1", "open", []]})
+    other = Ledger(run.folder)
+    other.write(str(source), "of another")
+    other.revert_apply()
+    assert source.read_text() == back

@@ -313,6 +313,13 @@ class Ledger(Journal):
         for name in sorted(set(os.listdir(folder)) - used) if os.path.isdir(folder) else ():
             os.unlink(os.path.join(folder, name))
 
+    def hand_on(self, identity: str) -> None:
+        """The apply under way was cut before it changed a package: the next one goes back to what that one found."""
+        found = [entry for entry in self.state["files"].values() if "previous" in entry]
+        for entry in (*found, self.state["previous"]):
+            if self.under_way and entry.get("apply") == self.state["apply"]["id"]:
+                entry["apply"] = identity
+
     def forget_apply(self) -> None:
         """The apply under way failed and everything is back: the host stands on the last finished one again, if there
         is one.

@@ -112,7 +112,10 @@ class Lifecycle:
             if not resumed:
                 before = {"packages": host.installed(), "held": host.held()}
                 last = state["apply"] if state["apply"].get("finished") else state["apply"].get("last")
-                files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
+                path = os.path.join(self.ledger.folder, "before.json")
+                if (files.read_json(path) or {}).get("packages") == before["packages"]:
+                    self.ledger.hand_on(identity)
+                files.write_json(path, before)
                 self.ledger.tell(
                     apply={
                         "id": identity,

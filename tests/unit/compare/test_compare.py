@@ -40,7 +40,7 @@ def changed(host, index, **values):
 
 
 def copy_rate(*rates):
-    items = tuple(Item(f"GPU {index}", "pass", measured=rate) for index, rate in enumerate(rates))
+    items = tuple(Item(subject=f"GPU {index}", verdict="pass", measured=rate) for index, rate in enumerate(rates))
     return Result(id="memory.copy", level="full", verdict="pass", text="", unit="GB/s", items=items, seconds=1.0)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def copy(value: float, verdict: Any = "pass") -> Result:
-    item = Item("GPU 0", verdict, measured=value)
+    item = Item(subject="GPU 0", verdict=verdict, measured=value)
     return Result(id="memory.copy", level="full", verdict=verdict, text="", unit="GB/s", items=(item,))
 
 

@@ -44,7 +44,7 @@ def awkward():
         expected=0,
         limit=0,
         unit="errors",
-        items=(Item(AWKWARD, "fail", AWKWARD),),
+        items=(Item(subject=AWKWARD, verdict="fail", text=AWKWARD),),
         figures=(
             Grid(title=AWKWARD, unit="GB/s", rows=(AWKWARD,), columns=("b",), values=((None,),)),
             Curves(title=AWKWARD, x_label="x", y_label="y", lines=(Curve(name=AWKWARD, points=((1.0, 2.0),)),)),

@@ -15,7 +15,7 @@ from tests.unit.verify.verify_documents import FIXTURES, captured
 
 
 def reduced(*sizes):
-    items = tuple(Item(subject, "pass", measured=value) for subject, value in sizes)
+    items = tuple(Item(subject=subject, verdict="pass", measured=value) for subject, value in sizes)
     return Result(id="nccl.all-reduce", level="full", verdict="pass", text="", unit="GB/s", items=items)
 
 
