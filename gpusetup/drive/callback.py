@@ -209,11 +209,19 @@ def _task_document(task: Any) -> dict[str, Any]:
     }
 
 
+_KILLED = (
+    "something on the host killed the program of this step: the kernel does when memory runs out "
+    "(journalctl -k | grep -i 'out of memory'); the same command goes on from there"
+)
+
+
 def _failure_text(data: dict[str, Any]) -> str:
     """Return why it failed: the module's own words, of a loop those of the items that failed."""
     items = [item for item in data.get("results") or [] if isinstance(item, dict) and item.get("failed")]
     if items:
         return "\n".join(dict.fromkeys(_failure_text(item) for item in items))[:_TEXT_LIMIT]
+    if _text(data.get("module_stderr") or "").strip().endswith("Killed"):
+        return _KILLED
     parts = [data.get("msg"), data.get("module_stderr"), data.get("stderr"), data.get("reason")]
     texts = [_text(part).strip() for part in parts if part]
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -77,11 +78,13 @@ def killed_on_the_host(program: str, code: int) -> Callable[[Row], None]:
 
 
 def _running(lab: Lab, program: str) -> list[int]:
-    """The processes of the host by that name, the oldest first."""
+    """The processes of the host by that name, the oldest first; of Python the job, not a task that waits for news."""
     found = []
     for pid in network.processes(lab.host.name):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == program:
+            name, parent = re.findall(r"\((.*)\) . (\d+)", Path(f"/proc/{pid}/stat").read_text())[0]
+            left = Path(f"/proc/{parent}/comm").read_text().strip() == "systemd"
+            if name == program and (left or program != "python3"):
                 found.append(pid)
     return sorted(found)
 

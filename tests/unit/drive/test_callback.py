@@ -91,3 +91,10 @@ def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer: Any, 
     writer(0.001).v2_runner_on_unreachable(result)
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == "connect to host g1 port 22: Connection refused"
+
+
+def test_a_program_that_the_host_killed_is_no_json_that_does_not_start(writer: Any, tmp_path: Path) -> None:
+    said = {"msg": "Module result deserialization failed: No start of json char found", "module_stderr": "Killed\n"}
+    writer(0.001).v2_runner_on_failed(SimpleNamespace(host=AGAIN.host, task=TASK, result=said))
+    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert "when memory runs out" in json.loads(line)["message"]
