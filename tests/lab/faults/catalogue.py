@@ -52,7 +52,7 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "controller killed (SIGKILL) once the host has rebooted": killed_in_the_reboot,
     "dpkg killed in the package step": killed_on_the_host("dpkg", 7),
     "apt-get killed in the package step": killed_on_the_host("apt-get", 7),
-    "the job's Python killed in the package step": killed_on_the_host("python3", 0),
+    "the job's Python killed in the package step": killed_on_the_host("python3", 7),
     "one host of twenty hanging in the middle of dpkg": one_hangs,
     "a host on which the look never ends": never_answers,
     "disk full: /": full("/", 2500, "GS-332"),
