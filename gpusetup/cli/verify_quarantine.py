@@ -245,7 +245,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
         place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
         full = _full(arguments, place) if leaves else ""  # others may have left in the same moment
         if full:
-            place.settle(place.seen(), "", "", iso(now))
+            place.give_back(place.seen())
     if full:
         said = f"{node} is bad ({look.bad}) and stays in service: {full}"
         after = replace(before, bad=after.bad, good=0, level=after.level)

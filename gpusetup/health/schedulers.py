@@ -53,6 +53,9 @@ class Place(Protocol):
         `since`: when that changed, empty when it never did.
         """
 
+    def give_back(self, seen: Seen) -> None:
+        """Put the machine back in service, whatever its health."""
+
 
 def limit_of(text: str, machines: int) -> int:
     """Return how many machines may be out at once: a number, or a share of all, but one at least."""
@@ -101,7 +104,12 @@ class Slurm:
         text = f"{HEALTH_MARK}: {plain(reason)}"
         if reason and seen.reason != text:
             self._told("update", f"NodeName={self.node}", "State=DRAIN", f"Reason={text}")
-        elif not reason and seen.ours:
+        elif not reason:
+            self.give_back(seen)
+
+    def give_back(self, seen: Seen) -> None:
+        """Resume a node that we drained."""
+        if seen.ours:
             self._told("update", f"NodeName={self.node}", "State=RESUME")
 
     def _told(self, *words: str) -> str:
@@ -131,10 +139,15 @@ class Kubernetes:
         """Set or take the taint, then say the condition, which each look confirms."""
         if reason and not seen.ours:
             self._told("taint", "node", self.node, f"{TAINT}:NoSchedule")
-        elif not reason and seen.ours:
-            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule-")
+        elif not reason:
+            self.give_back(seen)
         patch = json.dumps(condition_patch(reason, since, now))
         self._told("patch", "node", self.node, "--subresource=status", "--type=strategic", f"--patch={patch}")
+
+    def give_back(self, seen: Seen) -> None:
+        """Remove our taint; the condition still says what is bad."""
+        if seen.ours:
+            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule-")
 
     def _told(self, *words: str) -> str:
         return self.call.told("kubectl", *words, seconds=_SECONDS)

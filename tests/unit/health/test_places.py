@@ -137,7 +137,9 @@ def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
     assert seen.ours
     place.settle(seen, "gpu.ecc: 3 errors", day, day)
     assert len(api.asked) == 3, "the taint is there; the condition is confirmed"
-    place.settle(seen, "", day, day)
+    place.give_back(seen)
+    assert (place.seen().ours, api.node["status"]["conditions"][0]["status"]) == (False, "True")
+    place.settle(place.seen(), "", day, day)
     assert not place.seen().ours
     assert api.node["status"]["conditions"][0]["status"] == "False"
 
@@ -191,6 +193,9 @@ class Fleet:
 
             def settle(self, _seen: Seen, reason: str, _since: str, _now: str) -> None:
                 (fleet.out.add if reason else fleet.out.discard)(number)
+
+            def give_back(self, _seen: Seen) -> None:
+                fleet.out.discard(number)
 
         return OfOne()
 
