@@ -196,6 +196,9 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="take a repository or bundle that is older than the one before it",
     )
+    group.add_argument(
+        "--despite-maintenance", action="store_true", help="change a host that its cloud is about to stop or reboot"
+    )
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
@@ -210,6 +213,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         replace=arguments.replace,
         no_way_back=arguments.no_way_back,
         older_source=arguments.older_source,
+        despite_maintenance=arguments.despite_maintenance,
         upgrade=arguments.upgrade,
         allow_vulnerable=arguments.allow_vulnerable,
     )

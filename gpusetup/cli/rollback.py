@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             output.say(f"{name}: back to {target.id}")
             return target.lock
 
-        asked = {name: getattr(arguments, name) for name in ("reboot", "no_way_back", "older_source")}
+        names = ("reboot", "no_way_back", "older_source", "despite_maintenance")
+        asked = {name: getattr(arguments, name) for name in names}
         how = Planning(wishes=Wishes(**asked), recorded=recorded)
         rollout = plan_hosts(how, session, matrix(), Progress())
         applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)

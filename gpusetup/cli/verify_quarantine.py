@@ -175,6 +175,9 @@ def act(arguments: argparse.Namespace, report: Report) -> None:
     for host in report.hosts:
         if not _counts(arguments, host):
             continue
+        if host.maintenance and host.verdict == "fail":
+            output.warn(f"{host.name}: checks failed, which counts for nothing: the cloud announces {host.maintenance}")
+            continue
         kept = _kept(arguments, host.name)
         try:
             with service.alone(kept.path) as mine:

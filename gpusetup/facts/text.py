@@ -54,6 +54,8 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
         yield "simulated", "GPUs, virtualisation and kernel come from a captured machine"
     yield "system", f"{host.os.name}, {host.arch}, glibc {host.os.glibc or 'unknown'}"
     yield "machine", _machine(host)
+    if host.virtualisation.events:
+        yield "cloud", "announces " + "; ".join(map(str, host.virtualisation.events))
     if host.virtualisation.driver_refused:
         yield "refused", f"do not install a driver here: this is {_refusal(host)}"
     yield "kernel", _kernel(host)
@@ -99,7 +101,7 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
 def _machine(host: HostFacts) -> str:
     kind = host.virtualisation
     words = "bare metal" if kind.kind == "none" else f"{kind.kind} guest"
-    named = " ".join(part for part in (kind.vendor, kind.product) if part)
+    named = " ".join(dict.fromkeys(part for part in (kind.vendor, kind.product, kind.machine_type) if part))
     return words + (f" on {kind.cloud}" if kind.cloud else "") + (f": {named}" if named else "")
 
 

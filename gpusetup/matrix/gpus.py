@@ -257,12 +257,21 @@ def taken_for(kind: GpuKind, name: str) -> str:
     return f"{kind.arch}{f' on {kind.only_cpu}' if kind.only_cpu else ''}, compute capability {kind.cc}{products}"
 
 
+def instances(matrix: Matrix) -> dict[str, Instance]:
+    """Return the machine types of clouds by their names as `plain_type` writes them."""
+    return {plain_type(item.name): item for item in matrix.instances.instances}
+
+
+def plain_type(name: str | None) -> str:
+    """Return a machine type's name without what clouds and people write in several ways."""
+    return (name or "").strip().lower().removeprefix("standard_")
+
+
 def instance_named(matrix: Matrix, name: str) -> Instance:
     """Return the machine type of a cloud with this name."""
     from difflib import get_close_matches
 
-    known = {item.name.lower().removeprefix("standard_"): item for item in matrix.instances.instances}
-    asked = name.strip().lower().removeprefix("standard_")
+    known, asked = instances(matrix), plain_type(name)
     if asked in known:
         return known[asked]
     close = [known[near].name for near in get_close_matches(asked, known, n=3)]

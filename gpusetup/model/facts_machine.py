@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from msgspec import Struct, field
@@ -301,11 +303,36 @@ class Firmware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file with the one-time password of an enrolment that waits for somebody at the console."""
 
 
+class CloudEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a cloud is about to do to a machine, in its words; `at`: not before, empty where that is any moment."""
+
+    what: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        """Return what and when."""
+        return f"{self.what} " + (f"from {self.at}" if self.at else "at any moment")
+
+    def near(self, now: datetime) -> bool:
+        """Whether it may begin within the hour."""
+        try:
+            begins = datetime.fromisoformat(self.at.replace("Z", "+00:00"))
+        except ValueError:
+            try:
+                begins = parsedate_to_datetime(self.at)
+            except (ValueError, TypeError):
+                return True
+        return begins.replace(tzinfo=begins.tzinfo or timezone.utc) <= now + timedelta(hours=1)
+
+
 class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What kind of machine this is; `driver_refused` says why no driver may be installed."""
 
     kind: str
     cloud: str | None
+    machine_type: str | None = None
+    """As the cloud's metadata service has it."""
+    events: tuple[CloudEvent, ...] = ()
     vendor: str | None
     product: str | None
     laptop: bool

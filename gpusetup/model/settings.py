@@ -218,6 +218,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     no_way_back: bool = False
     """Change a host whose installed packages can no longer be had, should the transaction fail."""
     older_source: bool = False
+    despite_maintenance: bool = False
     """Take repositories whose package lists are older than those that the host has used."""
     module: ModuleWay = "auto"
     """Kernel modules that come built, or that DKMS builds on the host; auto: whatever fits the host."""

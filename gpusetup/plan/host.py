@@ -32,12 +32,14 @@ from gpusetup.plan.actions import actions, missing, removals
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
+    cloud_notes,
     driver_refusals,
     elsewhere,
     findings,
     guest_refusal,
     homeless_refusal,
     host_refusals,
+    maintenance_refusal,
     policy_refusals,
     refusal_of,
 )
@@ -272,6 +274,7 @@ class Planner:
                 settings,
                 reboot=None,
                 upgrade=False,
+                despite_maintenance=False,
                 containers_restart="idle",
                 reload="idle",
                 policy=settings.policy and msgspec.structs.replace(settings.policy, places=()),
@@ -310,13 +313,17 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     facts = host.facts
     wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
     todo = tuple(actions(host, wanted))
+    if todo and facts.virtualisation.events and not wanted.settings.despite_maintenance:
+        return _refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts),)).plan
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
     rooms = rooms_of(wanted, todo, facts.arch, matrix.wheels)
     room = together(rooms.values())
-    warnings = (*(_display_warnings(facts, wanted) if todo else ()), *unmeasured(room))
+    warnings = (
+        *(_display_warnings(facts, wanted) if todo else ()), *unmeasured(room), *cloud_notes(facts, matrix)
+    )  # fmt: skip
     if megabytes := {path: -(-item.peak >> 20) for path, item in rooms.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
     plan = _replace(

@@ -10,6 +10,7 @@ from gpusetup.components.base import working_driver
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
 from gpusetup.errors import Exit, NoStackError
+from gpusetup.matrix.gpus import instances, plain_type
 from gpusetup.model.plan import Refusal
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.stack import Stack
@@ -132,6 +133,25 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
                 hint="free some space, for example: apt-get clean; journalctl --vacuum-size=100M",
             )
             return
+
+
+def maintenance_refusal(facts: HostFacts) -> Refusal:
+    """Return why a host that its cloud is about to stop does not change."""
+    return Refusal(
+        reference="GS-359",
+        message="the cloud announces " + "; ".join(map(str, facts.virtualisation.events)),
+        note="it could cut the installation; nothing was changed",
+        hint="run this command again when the maintenance is over; or now, all the same: add --despite-maintenance",
+    )
+
+
+def cloud_notes(facts: HostFacts, matrix: Matrix) -> Iterator[str]:
+    """Yield what the cloud is about to do to a host, and that it has fewer GPUs than its machine type."""
+    if facts.virtualisation.events:
+        yield "the cloud announces " + "; ".join(map(str, facts.virtualisation.events))
+    found = instances(matrix).get(plain_type(facts.virtualisation.machine_type))
+    if found is not None and len(facts.gpus) < found.count and not facts.simulated:
+        yield f"a {found.name} has {found.count} GPUs, here it has {len(facts.gpus)}"
 
 
 def elsewhere(facts: HostFacts) -> Refusal | None:

@@ -236,6 +236,7 @@ _GENERAL: dict[str, Callable[[Any, str], Any]] = {
     "replace": yes,
     "no_way_back": yes,
     "older_source": yes,
+    "despite_maintenance": yes,
     "upgrade": yes,
 }
 _ALL = _GENERAL | {name: read for component in COMPONENTS for name, read in component.settings.items()}

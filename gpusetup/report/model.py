@@ -49,6 +49,8 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Figures over time."""
     seconds: float = 0.0
     simulated: bool = False
+    maintenance: str = ""
+    """What the cloud does to it now or within the hour: until that is over, a failed check is not its GPUs' fault."""
     level: str = ""
     """The level that was reached, where it is another one than the report's: a GPU was in use."""
 

@@ -6,6 +6,8 @@ from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpusetup import __version__
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import topology_of
@@ -40,6 +42,8 @@ def describe(machine: Machine) -> tuple[Row, ...]:
     interpreter = machine.sections.get("interpreter")
     if isinstance(interpreter, dict) and interpreter.get("path"):
         rows.append(Row(label="python", text=str(interpreter["path"])))
+    if machine.announced:
+        rows.append(Row(label="cloud", text="announces " + "; ".join(map(str, machine.announced))))
     left = machine.document.get("left_alone") or ()
     if left:
         rows.append(Row(label="not measured", text="; ".join(map(str, left))))
@@ -70,6 +74,9 @@ def host_report(
     results = (*results, *results_of(machine, results))
     if is_strict:
         results = strict(results, machine)
+    near = [str(event) for event in machine.announced if event.near(datetime.now(timezone.utc))]
+    if near:
+        results = tuple(replace(one, blame="host") if one.blame == "gpu" else one for one in results)
     own = baseline.hosts.get(name) if baseline is not None else None
     return HostReport(
         name=name,
@@ -78,6 +85,7 @@ def host_report(
         results=compare(results, own) if own is not None else results,
         seconds=round(float(machine.document.get("seconds", 0.0)), 3),
         simulated=machine.simulated,
+        maintenance="; ".join(near),
         level=machine.level,
     )
 

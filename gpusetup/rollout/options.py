@@ -31,6 +31,7 @@ class Wishes:
     replace: bool = False
     no_way_back: bool = False
     older_source: bool = False
+    despite_maintenance: bool = False
     upgrade: bool = False
     allow_vulnerable: bool = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,7 @@ def settings_of_hosts(
 
     A wrong or unknown setting is bad input before anything is done.
     """
-    names = ("source", "reboot", "replace", "no_way_back", "older_source", "upgrade", "allow_vulnerable")
-    said = {name: getattr(wishes, name) for name in names}
+    said = {field.name: getattr(wishes, field.name) for field in fields(wishes) if field.name != "requirements"}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     path = beside(inventory)
     document = dict(read_toml(path)) if path.is_file() else {}

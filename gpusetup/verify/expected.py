@@ -190,6 +190,16 @@ def _by_size(table: dict[str, float], size: int) -> float:
 
 
 @cache
+def gpus_of_type(name: str) -> int | None:
+    """Return how many GPUs a cloud's machine type has, None when the matrix does not list it."""
+    from gpusetup.matrix.gpus import instances, plain_type
+    from gpusetup.matrix.load import matrix
+
+    found = instances(matrix()).get(plain_type(name))
+    return found.count if found else None
+
+
+@cache
 def product(device_id: str) -> GpuKind | None:
     """Return the product with this PCI device id, None when the matrix does not list it."""
     from gpusetup.errors import GpuSetupError

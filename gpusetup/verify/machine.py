@@ -6,11 +6,15 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpusetup.components.record import read_applied
 from gpusetup.errors import BadInputError
 from gpusetup.model.applied import NO_LOCK
+from gpusetup.model.facts_machine import CloudEvent
 from gpusetup.model.stack import Stack
 from gpusetup.verify import smi
+from gpusetup.verify.expected import gpus_of_type
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -144,6 +148,31 @@ class Machine:
         """NVIDIA display and 3D controllers on the PCI bus."""
         found = self.facts.get("gpus")
         return tuple(found) if isinstance(found, list) else ()
+
+    @cached_property
+    def machine_type(self) -> str:
+        """The cloud's name for what this machine is; empty where no cloud said it."""
+        return str((self.facts.get("virtualisation") or {}).get("machine_type") or "")
+
+    @property
+    def gpus_wanted(self) -> int | None:
+        """How many GPUs somebody expects here, or the machine type has."""
+        return self.wanted.gpus or gpus_of_type(self.machine_type)
+
+    @property
+    def gpu_expected(self) -> str:
+        """Say what expects a GPU here; empty: nothing does."""
+        number = gpus_of_type(self.machine_type)
+        return self.wanted.gpu_expected or (f"a {self.machine_type} has {number}" if number else "")
+
+    @cached_property
+    def announced(self) -> tuple[CloudEvent, ...]:
+        """What the cloud is about to do to this machine."""
+        told = (self.facts.get("virtualisation") or {}).get("events")
+        try:
+            return msgspec.convert(told or (), tuple[CloudEvent, ...])
+        except msgspec.ValidationError:
+            return ()
 
     @property
     def has_gpu(self) -> bool:

@@ -213,7 +213,7 @@ def _expected(machine: Machine) -> Finding | None:
     """A machine without a GPU passes for one that needs none, unless something says that it has them."""
     lacking = _gpu(machine)
     missing_one = lacking is not None and lacking.verdict == "skip" and not machine.simulated
-    return None if missing_one and machine.wanted.gpu_expected else lacking
+    return None if missing_one and machine.gpu_expected else lacking
 
 
 def _smi(machine: Machine) -> Finding | None:

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import (
     candidates,
+    cloud,
     containers,
     driver_state,
     drivers,
@@ -62,6 +63,7 @@ def collect(
     waiting.start("rdma", lambda: rdma.collect(host, machine, managers))
     waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     kind = virtualisation.collect(machine)
+    waiting.start("cloud", lambda: cloud.collect(machine, kind["cloud"]))
     more = {
         "os": os_release,
         "arch": arch,
@@ -100,6 +102,7 @@ def collect(
     document["nouveau"] = answers["nouveau"]
     document["services"] = answers["services"]
     document["rdma"] = answers["rdma"]
+    document["virtualisation"].update(answers["cloud"])
     document["smi"] = answers["smi"]
     document["gpus"] = [
         dict(gpu, way=settings.way_to(machine, gpu["address"]), nvlinks=answers["nvlinks"].get(gpu["uuid"]))

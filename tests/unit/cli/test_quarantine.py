@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -17,6 +18,7 @@ from gpusetup.errors import VerifyFailedError
 from gpusetup.health import history, service
 from gpusetup.health import hooks as hook_files
 from gpusetup.health.schedulers import condition_patch
+from gpusetup.report.verification import verification_report
 from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Ask, Observed, deadline
 from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.unit.cli.conftest import Machine
 
+NOW = datetime.now(timezone.utc)
 SLURM = ("--quarantine", "slurm", "--return-after", "2")
 
 
@@ -52,6 +55,18 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> Non
     assert "slurm: left service: gpu.recovery" in (machine.folder / "page.html").read_text()
     assert main(["fleet", "history", "--format", "json"]) == 0
     assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
+
+
+def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine: Machine) -> None:
+    machine.slurm()
+    event = {"what": "Redeploy", "at": ""}
+    machine.bad["facts"]["virtualisation"] = {"events": [event]}
+    assert "counts for nothing: the cloud announces Redeploy at any moment" in machine.look(True, *SLURM)
+    (host,) = verification_report({"n1": machine.bad}, level="quick", started=NOW, seconds=1).hosts
+    assert ("cloud", "announces Redeploy at any moment") in [(row.label, row.text) for row in host.rows]
+    assert [one.blame for one in host.results if one.verdict == "fail"] == ["host"]
+    event["at"] = "Fri, 21 Jan 2050 09:00:43 GMT"
+    assert "1 of 2 verifications in a row" in machine.look(True, *SLURM)
 
 
 @pytest.mark.parametrize("reason", ["bad fan", "gpusetup"])

@@ -15,6 +15,7 @@ from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord
 from gpusetup.model.facts import Facts, Failure
+from gpusetup.model.facts_machine import CloudEvent
 from tests.records import lock_of
 
 HOSTS = Path(__file__).parents[2] / "hosts"
@@ -248,6 +249,13 @@ def test_text_says_what_is_wrong():
     text = " ".join(describe(Facts(hosts={"x": host("ubuntu22.04-a100-mismatch")})).split())
     assert "550.144.03 open from distribution, but 550.127.08 is loaded; libraries are 550.144.03: reboot" in text
     assert "upgrades itself, NVIDIA packages included" in text
+
+
+def test_text_says_what_the_cloud_says():
+    kind = CloudEvent(what="system-reboot", at="21 Jan 2027 09:00:43 GMT")
+    one = replace(host().virtualisation, cloud="gcp", machine_type="a3-ultragpu-8g", events=(kind,))
+    text = " ".join(describe(Facts(hosts={"x": replace(host(), virtualisation=one)})).split())
+    assert "a3-ultragpu-8g cloud announces system-reboot from 21 Jan 2027 09:00:43 GMT" in text
 
 
 def test_the_os_label_is_what_the_command_line_takes():

@@ -216,7 +216,14 @@ def test_what_all_have_at_once_empties_no_fleet(
         results = [SimpleNamespace(verdict=verdict, id="driver.loaded", text="no driver", level="quick")]
         hosts = [
             SimpleNamespace(
-                name=str(number), problem="", simulated=False, state="", verdict=verdict, level="quick", results=results
+                name=str(number),
+                problem="",
+                simulated=False,
+                state="",
+                verdict=verdict,
+                level="quick",
+                results=results,
+                maintenance="",
             )
             for number in range(40)
         ]

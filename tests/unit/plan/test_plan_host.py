@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord
+from gpusetup.model.facts_machine import CloudEvent
 from gpusetup.model.facts_software import Source
 from gpusetup.model.plan import Offer, Package, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
@@ -44,6 +45,23 @@ def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
     assert draft.plan.stack.driver.installed
     assert draft.plan.state == "unchanged"
     assert draft.plan.variables.gpu_driver_packages is UNSET
+
+
+def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked(planner, host, debian12_archive):
+    facts = host("debian12-t4-open", driver=None)
+    cloud = msgspec.structs.replace(
+        facts.virtualisation, machine_type="g4dn.metal", events=(CloudEvent(what="reboot"),)
+    )
+    facts = msgspec.structs.replace(facts, virtualisation=cloud, simulated=False)
+    refused = planned(planner, facts, DISTRO, debian12_archive)
+    assert (refused.state, [one.reference for one in refused.refusals], refused.actions) == ("refused", ["GS-359"], ())
+    assert refused.refusals[0].message == "the cloud announces reboot at any moment"
+    asked = planned(planner, facts, msgspec.structs.replace(DISTRO, despite_maintenance=True), debian12_archive)
+    assert (asked.state, kinds(asked) == kinds(planned(planner, host("debian12-t4-open", driver=None), DISTRO,
+                                                       debian12_archive))) == ("change", True)  # fmt: skip
+    assert {refused.refusals[0].message, "a g4dn.metal has 8 GPUs, here it has 1"} <= {*asked.warnings}
+    kept = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), virtualisation=cloud)
+    assert planner.first(kept, DRIVER).plan.state == "unchanged"
 
 
 def test_debians_candidates_decide_the_flavour(planner, host, debian12_archive):

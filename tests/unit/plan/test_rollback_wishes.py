@@ -92,7 +92,7 @@ ELSEWHERE = {
 }  # fmt: skip
 """Settings that are on record as what became of them."""
 OF_TODAY = {
-    "vgpu_host", "reboot", "reload", "replace", "no_way_back", "older_source", "allow_vulnerable", "secure_boot", "signing_key", "signing_certificate", "containers_restart", "proxy", "policy",
+    "vgpu_host", "reboot", "reload", "replace", "no_way_back", "older_source", "despite_maintenance", "allow_vulnerable", "secure_boot", "signing_key", "signing_certificate", "containers_restart", "proxy", "policy",
 }  # fmt: skip
 """How and when, not what: whoever rolls back says it."""
 

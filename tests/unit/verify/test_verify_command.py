@@ -63,6 +63,8 @@ RECORD = {
     [
         ({}, ["--gpus", "8"], None, "8 expected"),
         ({}, [], {"schema": "gpusetup/stack/1", "stack": stack_document(driver="595.91.07")}, "the lock is for one"),
+        ({"virtualisation": {"machine_type": "p5.48xlarge"}}, [], None, "a p5.48xlarge has 8"),
+        ({"virtualisation": {"machine_type": "n2-standard-8", "events": 7}}, [], None, None),
         ({"state": RECORD}, [], None, "what was applied here is for one"),
         ({}, [], None, None),
         ({"state": {"lock": {"schema": "gpusetup/host-lock/1", "wanted": {}, "stack": {}}}}, [], None, None),

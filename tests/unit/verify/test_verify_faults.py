@@ -36,6 +36,10 @@ def test_a_gpu_missing_from_pci_is_known_from_the_expected_number():
     del broken["facts"]["gpus"][7]
     assert results(broken)["gpu.count"].verdict == "pass"
     assert results(broken, Wanted(gpus=8))["gpu.count"].verdict == "fail"
+    broken["facts"]["virtualisation"] = {"machine_type": "p5e.48xlarge"}
+    assert "1 missing from PCI" in (text := results(broken)["gpu.count"].text)
+    assert text.endswith("a p5e.48xlarge has 8")
+    assert results(broken, Wanted(gpus=7))["gpu.count"].verdict == "pass"
 
 
 def test_a_link_that_is_down():

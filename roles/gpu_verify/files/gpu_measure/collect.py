@@ -41,6 +41,7 @@ FACTS = (
     "containers",
     "services",
     "unreadable",
+    "virtualisation",
 )
 _SUPPORTED_CLOCKS = re.compile(r"\s*<supported_clocks>.*?</supported_clocks>", re.DOTALL)
 

@@ -1,0 +1,148 @@
+"""What clouds say of a machine: a real HTTP server stands for the metadata service, well-behaved and hostile."""
+
+import json
+import threading
+import time
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from gpusetup.facts import probe
+from gpusetup.model.facts_machine import CloudEvent
+
+cloud = probe.load("cloud")
+AWS, GCP, AZURE = "/latest/meta-data/", "/computeMetadata/v1/instance/", "/metadata/instance/compute/"
+AZURE_LEAF, TOKEN = "?api-version=2021-02-01&format=text", {"PUT /latest/api/token": "abc=="}
+REBOOT = {"Code": "system-reboot", "NotBefore": "21 Jan 2027 09:00:43 GMT", "State": "active", "EventId": "i-1"}
+OURS = {"EventType": "Redeploy", "NotBefore": "Mon, 19 Sep 2026 18:29:47 GMT", "Resources": ["vm_0"]}
+WINDOW = {"maintenance_status": "PENDING", "type": "SCHEDULED", "window_start_time": "2027-01-01T19:00:01Z"}
+NEEDED = {
+    "/latest/meta": ("X-aws-ec2-metadata-token", "abc=="), "/latest/api": ("X-aws-ec2-metadata-token-ttl-seconds", "60"),
+    "/computeMetadata": ("Metadata-Flavor", "Google"), "/metadata": ("Metadata", "true"),
+    "/opc/v2": ("Authorization", "Bearer Oracle"),
+}  # fmt: skip
+"""What the services of the clouds demand in a question's header."""
+
+
+@pytest.fixture
+def service_stand_in(monkeypatch):
+    """A server on a port of this machine instead of 169.254.169.254; `pages`: by path what it answers."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            question = self.path if self.command == "GET" else f"{self.command} {self.path}"
+            server.asked.append(question)
+            name, value = next((need for start, need in NEEDED.items() if self.path.startswith(start)), ("", ""))
+            page = server.pages.get(question, 404)
+            if name and not server.first_generation and self.headers.get(name) != value:
+                page = 401
+            self.send_response(page if isinstance(page, int) else 200)
+            self.send_header("Location", f"http://127.0.0.1:{server.server_port}/stolen")
+            self.end_headers()
+            for piece in () if isinstance(page, int) else page.split("|"):  # "|": half a second passes
+                self.wfile.write(piece.encode("latin-1"))
+                time.sleep(0.5 * ("|" in page))
+
+        do_PUT = do_GET  # noqa: N815 - the name that the server calls
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.pages, server.asked, server.first_generation = {}, [], False
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setattr(cloud, "ADDRESS", server.server_address)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def told(name):
+    host = probe.load("host").LiveHost()
+    answer = cloud.collect(host, name)
+    return answer["machine_type"], [(one["what"], one["at"]) for one in answer["events"]], sorted(host.unreadable)
+
+
+SAID = {
+    "aws": ({**TOKEN, AWS + "instance-type": "p5.48xlarge\n"}, "p5.48xlarge", []),
+    "aws scheduled": (
+        {**TOKEN, AWS + "instance-type": "p5.48xlarge", AWS + "events/maintenance/scheduled": json.dumps([REBOOT]),
+         AWS + "spot/instance-action": '{"action": "terminate", "time": "2026-11-27T08:22:00Z"}'},
+        "p5.48xlarge", [("system-reboot", REBOOT["NotBefore"]), ("spot-terminate", "2026-11-27T08:22:00Z")],
+    ),
+    "gcp": (
+        {GCP + "machine-type": "projects/1/machineTypes/a3-highgpu-8g", GCP + "maintenance-event": "NONE",
+         GCP + "upcoming-maintenance?alt=json": json.dumps({"error": "no notifications have been received yet"})},
+        "a3-highgpu-8g", [],
+    ),
+    "gcp now": (
+        {GCP + "machine-type": "projects/1/machineTypes/a3-highgpu-8g",
+         GCP + "maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
+         GCP + "upcoming-maintenance?alt=json": json.dumps({"Upcoming maintenance": WINDOW})},
+        "a3-highgpu-8g",
+        [("TERMINATE_ON_HOST_MAINTENANCE", ""), ("SCHEDULED-maintenance", WINDOW["window_start_time"])],
+    ),
+    "azure, of which another machine's": (
+        {AZURE + "vmSize" + AZURE_LEAF: "Standard_ND96isr_H100_v5", AZURE + "name" + AZURE_LEAF: "vm_0",
+         "/metadata/scheduledevents?api-version=2020-07-01": json.dumps(
+             {"Events": [OURS, {**OURS, "Resources": ["vm_1"]}, {**OURS, "Resources": None}, 7]})},
+        "Standard_ND96isr_H100_v5", [("Redeploy", OURS["NotBefore"])],
+    ),
+    "oracle": ({"/opc/v2/instance/shape": "BM.GPU.H100.8", "/opc/v1/instance/shape": "old"}, "BM.GPU.H100.8", []),
+    "oracle, the first generation": ({"/opc/v1/instance/shape": "BM.GPU4.8"}, "BM.GPU4.8", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_what_each_cloud_says(service_stand_in, case):
+    service_stand_in.pages, name, events = SAID[case]
+    assert told(case.split()[0].strip(",")) == (name, events, [])
+
+
+def test_the_first_generation_of_aws_is_asked_only_where_there_is_no_second(service_stand_in):
+    service_stand_in.pages = {"PUT /latest/api/token": 403, AWS + "instance-type": "p3.2xlarge"}
+    assert told("aws") == (None, [], ["virtualisation.machine_type"])
+    assert service_stand_in.asked == ["PUT /latest/api/token"]
+    service_stand_in.first_generation, service_stand_in.pages["PUT /latest/api/token"] = True, 404
+    assert told("aws") == ("p3.2xlarge", [], [])
+
+
+HOSTILE = {
+    "slow": "p|5|.|4|8|x|large", "redirecting": 302, "wrong token": 401, "binary": "\xff\x00\xfe", "empty": "",
+    "huge": "p" * (1 << 22), "markup": "<html>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize(("name", "path"), [("aws", AWS + "instance-type"), ("oracle", "/opc/v2/instance/shape")])
+def test_a_hostile_service_says_nothing_and_holds_nobody_up(service_stand_in, name, path, case):
+    events = '[[{"Code": 1}], {"State": "active"}, "x"]'
+    service_stand_in.pages = {**TOKEN, path: HOSTILE[case], AWS + "events/maintenance/scheduled": events}
+    before = time.monotonic()
+    assert told(name) == (None, [], ["virtualisation.machine_type"])
+    assert time.monotonic() - before < 2
+    assert "/stolen" not in service_stand_in.asked
+
+
+@pytest.mark.parametrize("name", [None, "openstack", "hetzner"])
+def test_other_machines_are_not_asked(service_stand_in, name):
+    assert told(name) == (None, [], [])
+    assert service_stand_in.asked == []
+
+
+def test_words_of_a_cloud_are_one_plain_line(service_stand_in):
+    bad = {**REBOOT, "Code": "a\n\x1b[31m`reboot`", "NotBefore": ["x"] * 99}
+    service_stand_in.pages = {**TOKEN, AWS + "events/maintenance/scheduled": json.dumps([bad])}
+    ((what, at),) = told("aws")[1]
+    assert (what, len(at), CloudEvent(what=what, at=at).near(datetime.now(timezone.utc))) == ("a31mreboot", 64, True)
+
+
+@pytest.mark.parametrize(
+    ("at", "near"),
+    [("", True), ("soon", True), ("21 Jan 2027 09:00:43 GMT", True), ("2027-01-21T09:40:00Z", True),
+     ("2027-01-21T13:00:00+02:00", False), ("2027-01-21T10:30:00", False), ("Fri, 22 Jan 2027 09:00:43 GMT", False)],
+)  # fmt: skip
+def test_an_event_is_near_within_the_hour(at, near):
+    assert CloudEvent(what="x", at=at).near(datetime(2027, 1, 21, 9, tzinfo=timezone.utc)) is near
