@@ -5,14 +5,14 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import holders
-from . import process, smi
+from . import process
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
     """Return the processes on these GPUs: who holds their device files open, and whom nvidia-smi names."""
     found = dict(_holders(_minors(gpus, proc), proc))
     query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
-    for line in process.output(query, env, smi.SECONDS)[1].splitlines():
+    for line in process.output(query, env)[1].splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
         if len(cells) == 3 and cells[1].isdigit() and mine:

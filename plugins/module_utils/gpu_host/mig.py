@@ -12,9 +12,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from ..gpu_judge import holders
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
+from . import process
 from .failure import HostFailure
 from .gpu_users import who
-from .smi import asks
 from .systemd import Stopped
 
 Env = Dict[str, str]
@@ -47,7 +47,7 @@ def _alone() -> Iterator[None]:
 
 
 def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str, Any]:
-    run = asks(env)
+    run = process.smi(env)
     gpus = _gpus(run, wishes)
     found = {address: layout_of(gpu) for address, gpu in gpus.items()}
     wanted = {address: _wanted(run, gpus[address], wish) for address, wish in sorted(wishes.items())}

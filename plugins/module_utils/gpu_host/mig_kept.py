@@ -6,11 +6,10 @@ import sys
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_probe import mig as probe
-from . import cdi, mig, programs, services, systemd
+from . import cdi, mig, process, programs, services, systemd
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
-from .smi import asks
 
 LAYOUT = "/etc/gpusetup/mig.json"
 FOLDER = "/usr/local/lib/gpusetup/mig"
@@ -76,7 +75,7 @@ class Layouts(Thing):
 
     def look(self) -> Dict[str, Any]:
         """Ask nvidia-smi; without a driver that answers, the unit lays them out at the next boot."""
-        if probe.look(asks(self.env)) is None:
+        if probe.look(process.smi(self.env)) is None:
             self.result = {"changed": False, "found": {}, "made": dict(self.everything), "reboot": []}
         else:
             self.result = mig.lay(self.everything, self.env, check=True)

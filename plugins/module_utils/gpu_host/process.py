@@ -122,6 +122,16 @@ def raw(
     return MISSING, b"", _why_not(argv, found.error == "missing", found.err.decode()).encode()
 
 
+def smi(env: Dict[str, str]) -> Callable[[List[str]], Dict[str, Any]]:
+    """Return what asks nvidia-smi, in the form that the probe has it."""
+
+    def run(arguments: List[str]) -> Dict[str, Any]:
+        code, out, error = output(["nvidia-smi", *arguments], env)
+        return {"rc": code, "out": out, "err": error}
+
+    return run
+
+
 def _why_not(argv: Sequence[str], missing: bool, why: Optional[str]) -> str:
     return f"{argv[0]}: " + ("this program is not installed" if missing else why or "")
 

@@ -17,7 +17,6 @@ from . import files, process
 from .failure import HostFailure
 from .gpu_users import who
 from .ledger import Ledger
-from .smi import asks
 from .systemd import Stopped
 
 Env = Dict[str, str]
@@ -30,7 +29,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
     """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}: what the driver asks for
     afterwards, and why a service that watches the GPUs does not run again.
     """
-    run = asks(env)
+    run = process.smi(env)
     gpus = _gpus(env)
     for address in addresses:
         if address not in {gpu["address"] for gpu in gpus}:
@@ -66,7 +65,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
 
 def _gpus(env: Env) -> List[Dict[str, Any]]:
     """Return what counts about each GPU that answers."""
-    run = asks(env)
+    run = process.smi(env)
     told = mig_probe.look(run)
     if told is None:
         raise HostFailure("GS-421", "nvidia-smi does not answer, so no GPU can be reset",

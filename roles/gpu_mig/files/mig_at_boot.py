@@ -9,7 +9,6 @@ import time
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.smi import asks
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import mig as judge
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
@@ -23,7 +22,7 @@ def main(path: str) -> int:
     with open(path) as stream:
         layouts = json.load(stream)
     until = time.monotonic() + _PATIENCE
-    while probe.look(asks(env)) is None and time.monotonic() < until:
+    while probe.look(process.smi(env)) is None and time.monotonic() < until:
         time.sleep(2)
     try:
         result = mig.lay(layouts, env, boot=True)
