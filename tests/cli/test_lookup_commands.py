@@ -19,6 +19,7 @@ import pytest
 
 from gpusetup.matrix.load import Matrix
 from tests.property.test_command_line import run
+from tests.stored import stored_rows
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 
@@ -33,31 +34,8 @@ def document(*argv: str) -> tuple[int, Any]:
 
 @pytest.mark.parametrize(
     ("argv", "code", "reference"),
-    [
-        (("resolve", "pandas"), 3, "GS-110"),
-        (("resolve", "torch="), 3, "GS-111"),
-        (("resolve", "torch===foo"), 3, "GS-111"),
-        (("resolve", "cuda==12.4+cu118"), 3, "GS-112"),
-        (("resolve", "torch==2.7.1+cu128", "torch==2.7.1+cu126"), 3, "GS-113"),
-        (("resolve", "--gpu", "rtx 9999"), 3, "GS-120"),
-        (("resolve", "--gpu", "sm_13"), 3, "GS-121"),
-        (("resolve", "--gpu", "quadro"), 3, "GS-122"),
-        (("resolve", "--os", "ubunto22.04"), 3, "GS-123"),
-        (("resolve", "--driver", "390.157"), 3, "GS-124"),
-        (("resolve", "--driver", "abc"), 3, "GS-125"),
-        (("resolve", "--driver", "566.03"), 3, "GS-126"),
-        (("why-not", "cuda"), 3, "GS-129"),
-        (("resolve", "--out", "/proc/absent/file"), 3, "GS-103"),
-        (("resolve", "--from", "{absent}"), 3, "GS-305"),
-        (("resolve", "driver==535.154.02"), 4, None),
-        (("matrix", "torch==9.*"), 4, None),
-        (("why-not", "cuda=13.1", "--gpu", "v100"), 4, None),
-        (("resolve", "--gpu", "gh200", "--arch", "x86_64"), 4, None),
-        (("resolve",), 0, None),
-        (("matrix",), 0, None),
-        (("why-not", "cuda=12.4", "--gpu", "v100"), 0, None),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    stored_rows("lookup-exits.json"),
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: str | None, tmp_path: Path) -> None:
     found, told = document(*(word.replace("{absent}", str(tmp_path / "absent")) for word in argv))

@@ -10,6 +10,7 @@ import platform
 import re
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
@@ -19,17 +20,7 @@ from gpusetup.drive.scheduler.slurm import Slurm
 if TYPE_CHECKING:
     from gpusetup.errors import GpuSetupError
 
-HOLD = b"""#!/bin/sh
-# Holds this node for gpusetup and does nothing. SIGUSR2 ends it well.
-PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin
-trap 'exit 0' USR2
-sleep 300 & wait $!
-# Who asked for the node drains it once it is his. Nobody did: he is gone.
-if command -v scontrol >/dev/null; then
-    scontrol --oneliner show node "$SLURMD_NODENAME" | grep -q ' State=[^ ]*DRAIN' || exit 0
-fi
-while :; do sleep 3600 & wait $!; done
-"""
+HOLD = Path(__file__).with_name("slurm_hold").read_bytes()
 _SBATCH = (
     "sbatch", "--parsable", f"--job-name={MARK}", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue",
     "--export=NIL", "--chdir=/", "--input=/dev/null", "--output=/dev/null", "--error=/dev/null",

@@ -1,16 +1,7 @@
 """What a cloud's metadata service says of this machine: its type, and what the cloud is about to do to it.
 
-Asked only where the firmware names the cloud, without a proxy, and never for credentials or user data. Each path is
-documented by its cloud:
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/viewing_scheduled_events.html
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
-https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
-https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
-https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice
-https://docs.cloud.google.com/ai-hypercomputer/docs/manage/host-events
-https://docs.oracle.com/iaas/Content/Compute/Tasks/gettingmetadata.htm
+Asked only where the firmware names the cloud, without a proxy, and never for credentials or user data. The guide about
+clouds names the document of each path.
 """
 
 import json

@@ -10,13 +10,11 @@ import pytest
 
 from gpusetup.facts import probe
 from gpusetup.model.facts_machine import CloudEvent
+from tests.stored import stored_rows
 
 cloud = probe.load("cloud")
-AWS, GCP, AZURE = "/latest/meta-data/", "/computeMetadata/v1/instance/", "/metadata/instance/compute/"
-AZURE_LEAF, TOKEN = "?api-version=2021-02-01&format=text", {"PUT /latest/api/token": "abc=="}
+AWS, TOKEN = "/latest/meta-data/", {"PUT /latest/api/token": "abc=="}
 REBOOT = {"Code": "system-reboot", "NotBefore": "21 Jan 2027 09:00:43 GMT", "State": "active", "EventId": "i-1"}
-OURS = {"EventType": "Redeploy", "NotBefore": "Mon, 19 Sep 2026 18:29:47 GMT", "Resources": ["vm_0"]}
-WINDOW = {"maintenance_status": "PENDING", "type": "SCHEDULED", "window_start_time": "2027-01-01T19:00:01Z"}
 NEEDED = {
     "/latest/meta": ("X-aws-ec2-metadata-token", "abc=="), "/latest/api": ("X-aws-ec2-metadata-token-ttl-seconds", "60"),
     "/computeMetadata": ("Metadata-Flavor", "Google"), "/metadata": ("Metadata", "true"),
@@ -65,40 +63,10 @@ def told(name):
     return answer["machine_type"], [(one["what"], one["at"]) for one in answer["events"]], sorted(host.unreadable)
 
 
-SAID = {
-    "aws": ({**TOKEN, AWS + "instance-type": "p5.48xlarge\n"}, "p5.48xlarge", []),
-    "aws scheduled": (
-        {**TOKEN, AWS + "instance-type": "p5.48xlarge", AWS + "events/maintenance/scheduled": json.dumps([REBOOT]),
-         AWS + "spot/instance-action": '{"action": "terminate", "time": "2026-11-27T08:22:00Z"}'},
-        "p5.48xlarge", [("system-reboot", REBOOT["NotBefore"]), ("spot-terminate", "2026-11-27T08:22:00Z")],
-    ),
-    "gcp": (
-        {GCP + "machine-type": "projects/1/machineTypes/a3-highgpu-8g", GCP + "maintenance-event": "NONE",
-         GCP + "upcoming-maintenance?alt=json": json.dumps({"error": "no notifications have been received yet"})},
-        "a3-highgpu-8g", [],
-    ),
-    "gcp now": (
-        {GCP + "machine-type": "projects/1/machineTypes/a3-highgpu-8g",
-         GCP + "maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
-         GCP + "upcoming-maintenance?alt=json": json.dumps({"Upcoming maintenance": WINDOW})},
-        "a3-highgpu-8g",
-        [("TERMINATE_ON_HOST_MAINTENANCE", ""), ("SCHEDULED-maintenance", WINDOW["window_start_time"])],
-    ),
-    "azure, of which another machine's": (
-        {AZURE + "vmSize" + AZURE_LEAF: "Standard_ND96isr_H100_v5", AZURE + "name" + AZURE_LEAF: "vm_0",
-         "/metadata/scheduledevents?api-version=2020-07-01": json.dumps(
-             {"Events": [OURS, {**OURS, "Resources": ["vm_1"]}, {**OURS, "Resources": None}, 7]})},
-        "Standard_ND96isr_H100_v5", [("Redeploy", OURS["NotBefore"])],
-    ),
-    "oracle": ({"/opc/v2/instance/shape": "BM.GPU.H100.8", "/opc/v1/instance/shape": "old"}, "BM.GPU.H100.8", []),
-    "oracle, the first generation": ({"/opc/v1/instance/shape": "BM.GPU4.8"}, "BM.GPU4.8", []),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", SAID)
-def test_what_each_cloud_says(service_stand_in, case):
-    service_stand_in.pages, name, events = SAID[case]
-    assert told(case.split()[0].strip(",")) == (name, events, [])
+@pytest.mark.parametrize(("case", "pages", "name", "events"), stored_rows("cloud-metadata.json"))
+def test_what_each_cloud_says(service_stand_in, case, pages, name, events):
+    service_stand_in.pages = pages
+    assert told(case.split()[0].strip(",")) == (name, [tuple(event) for event in events], [])
 
 
 def test_the_first_generation_of_aws_is_asked_only_where_there_is_no_second(service_stand_in):

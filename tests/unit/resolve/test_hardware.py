@@ -9,6 +9,7 @@ import pytest
 from gpusetup.model.release import ArchCode
 from gpusetup.resolve.rules import code_for, compiles_for, way_of
 from gpusetup.versions import nv
+from tests.stored import stored_rows
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
@@ -76,36 +77,12 @@ def test_volta_beside_hopper_takes_what_both_take(ask: Any) -> None:
 
 @pytest.mark.parametrize(
     ("targets", "ptx", "cc", "way"),
-    [
-        (("6.1",), (), "6.0", None),
-        (("6.0",), (), "6.1", "sass"),
-        (("8.0",), (), "8.6", "sass"),
-        (("8.6",), (), "8.9", "sass"),
-        (("8.9",), (), "8.6", None),
-        (("12.0",), (), "12.1", "sass"),
-        (("12.1",), (), "12.0", None),
-        (("7.0",), (), "7.5", "sass"),
-        (("7.5",), (), "7.0", None),
-        (("9.0",), (), "10.0", None),
-        (("9.0",), ("9.0",), "10.0", "ptx"),
-        (("9.0",), ("9.0",), "8.0", None),
-        (("8.0",), ("10.0",), "9.0", None),
-        ((), ("8.0",), "12.0", "ptx"),
-        ((), (), "9.0", None),
-        (("9.0a",), (), "9.0", "sass"),
-        (("9.0a",), ("9.0a",), "10.0", None),
-        (("10.0a",), (), "10.3", None),
-        (("10.0f",), (), "10.3", "sass"),
-        (("10.3f",), (), "10.0", None),
-        (("10.0f",), ("10.0f",), "12.0", None),
-        ((), ("9.0a",), "9.0", "ptx"),
-        ((), ("10.0f",), "10.3", "ptx"),
-    ],
+    stored_rows("code-for-gpus.json"),
 )
 def test_a_cubin_runs_upwards_within_its_major_and_ptx_upwards(
     targets: Any, ptx: Any, cc: str, way: str | None
 ) -> None:
-    assert code_for(ArchCode(targets=targets, ptx=ptx), cc) == way
+    assert code_for(ArchCode(targets=tuple(targets), ptx=tuple(ptx)), cc) == way
 
 
 def test_ptx_is_a_bridge_only_where_the_driver_compiles_it() -> None:

@@ -11,6 +11,7 @@ from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
 from gpusetup.resolve.requests import joined_words, parse_requirement, parse_requirements
+from tests.stored import stored_rows
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
@@ -18,31 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [
-        (["torch=2.6"], ["torch==2.6.*"]),
-        (["torch", "2.6"], ["torch==2.6.*"]),
-        (["torch 2.6"], ["torch==2.6.*"]),
-        (["torch2.6"], ["torch==2.6.*"]),
-        (["torch=2.6.0"], ["torch==2.6.0"]),
-        (["torch=2.6+cu124"], ["torch==2.6.*+cu124"]),
-        (["torch=>2.5"], ["torch>=2.5"]),
-        (["torch", ">=", "2.4"], ["torch>=2.4"]),
-        (["torch>=2.4, <2.6"], ["torch<2.6,>=2.4"]),
-        (["torch", "2.6", "cuda", "12.4"], ["torch==2.6.*", "cuda==12.4.*"]),
-        (["torch", "cu124"], ["torch+cu124"]),
-        (["cu118", "pytorch"], ["torch+cu118"]),
-        (["cu124"], ["cuda==12.4.*"]),
-        (["cu12"], ["cuda==12.*"]),
-        (["cuda12.4"], ["cuda==12.4.*"]),
-        (["cudnn8"], ["cudnn==8.*"]),
-        (["R580"], ["driver==580.*"]),
-        (["driver", "580"], ["driver==580.*"]),
-        (["pytorch"], ["torch"]),
-        (["tensorflow-gpu"], ["tensorflow"]),
-        (["tensorflow[and-cuda]==2.16.1"], ["tensorflow==2.16.1"]),
-        (["cupy-cuda12x"], ["cupy"]),
-        (["python3.12"], ["python==3.12.*"]),
-    ],
+    stored_rows("typed-requirements.json"),
     ids=" ".join,
 )
 def test_a_requirement_means_what_it_says(words: list[str], meant: list[str]) -> None:
@@ -72,28 +49,7 @@ def test_words_stay_apart_where_no_version_follows() -> None:
 
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [
-        ("ubuntu 24.04", "ubuntu24.04"),
-        ("Ubuntu 24.04 LTS", "ubuntu24.04"),
-        ("ubuntu2404", "ubuntu24.04"),
-        ("ubuntu-22.04", "ubuntu22.04"),
-        ("jammy", "ubuntu22.04"),
-        ("noble", "ubuntu24.04"),
-        ("bookworm", "debian12"),
-        ("Debian 12.5", "debian12"),
-        ("RHEL 8", "rhel8"),
-        ("rhel8.10", "rhel8"),
-        ("el9", "rhel9"),
-        ("Red Hat Enterprise Linux 9", "rhel9"),
-        ("Rocky Linux 9.4", "rocky9"),
-        ("centos stream 9", "centos9"),
-        ("Amazon Linux 2023", "amzn2023"),
-        ("al2023", "amzn2023"),
-        ("SLES 15 SP6", "sles15"),
-        ("openSUSE Leap 15.6", "opensuse-leap15"),
-        ("azl3", "azurelinux3"),
-        ("oracle linux 9", "ol9"),
-    ],
+    stored_rows("typed-distributions.json"),
 )
 def test_a_distribution_by_its_usual_names(text: str, meant: str) -> None:
     assert find_system(matrix(), text).id == meant
@@ -121,23 +77,7 @@ def test_where_no_driver_is_installed_it_is_said_what_to_do(text: str, hint: str
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [
-        ("nvidia-cudnn-cu12", "cudnn"),
-        ("nvidia-cudnn-cu12==9.10.2.21", "cudnn==9.10.2.21"),
-        ("libcudnn9", "cudnn==9.*"),
-        ("libcudnn9-cuda-12", "cudnn==9.*"),
-        ("libnccl2", "nccl"),
-        ("nvidia-nccl-cu13==2.30.7", "nccl==2.30.7"),
-        ("cuda-toolkit-12-4", "cuda==12.4.*"),
-        ("cuda-12-4", "cuda==12.4.*"),
-        ("pytorch-cuda=12.4", "cuda==12.4.*"),
-        ("nvidia-cuda-runtime-cu12", "cuda==12.*"),
-        ("nvidia-driver-580-server-open", "driver==580.*"),
-        ("nvidia-open-580", "driver==580.*"),
-        ("cuda-drivers", "driver"),
-        ("python3-torch", "torch"),
-        ("jax[cuda12]==0.6.2", "jax==0.6.2"),
-    ],
+    stored_rows("typed-packages.json"),
 )
 def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed: str, meant: str) -> None:
     assert str(parse_requirement(typed)) == meant
