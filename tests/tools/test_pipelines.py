@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+
+from gpusetup.cli.main import command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +70,17 @@ def test_the_action_fails_with_the_reason(
     summary = (tmp_path / "github_step_summary").read_text()
     assert (done.returncode, [text for text in said if text not in summary]) == (code, []), done.stdout + done.stderr
     assert done.stdout.count("::error file=") == summary.count("does not fit")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_every_step_of_a_workflow_is_bash_that_gpusetup_understands(path: Path) -> None:
+    jobs = yaml.safe_load(path.read_text())["jobs"]
+    for text in [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]:
+        read = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (read.returncode, read.stderr) == (0, ""), text
+        for line in re.findall(r"^ *gpusetup (.*)", text, re.MULTILINE):
+            name, *words = shlex.split(line.replace("$LEVEL", "full"))
+            assert command_parser(name).parse_args(words).inventory == "inventory.ini"
 
 
 @pytest.mark.long
