@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.model.run import VERIFICATION
@@ -18,19 +19,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
-WORDS = {
-    "done": "done",
-    "unchanged": "nothing to change",
-    "nothing-to-do": "nothing to do",
-    "pending-reboot": "installed; a reboot is pending",
-    "refused": "refused; nothing was changed",
-    "unreachable": "could not be reached",
-    "failed": "FAILED part-way",
-    "verify-failed": "installed, but verification FAILED",
-    "interrupted": "stopped",
-    "postponed": "postponed, it is busy; nothing was changed",
-    "not-started": "not started: too many failed before it; run the same command to continue here",
-}
+WORDS: dict[str, str] = tables()["outcomes"]
 
 
 def applied_text(applied: Applied) -> str:

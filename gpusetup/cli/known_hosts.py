@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
+from gpusetup.cli.grammar import tables
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -29,16 +30,7 @@ if TYPE_CHECKING:
 _EXITS = {
     "unconfirmed": Exit.PENDING, "changed": Exit.REFUSED, "another-key": Exit.REFUSED, "unreachable": Exit.UNREACHABLE,
 }  # fmt: skip
-_WORDS = {
-    "known": "known",
-    "confirmed": "confirmed and kept",
-    "replaced": "another key than before, confirmed by the list; kept",
-    "accepted": "kept unproven, as you asked",
-    "unconfirmed": "not kept: no list confirms it",
-    "changed": "REFUSED: it shows another key than the one that is kept",
-    "another-key": "REFUSED: it shows a key that the list does not have for it",
-    "unreachable": "could not be asked",
-}
+_WORDS: dict[str, str] = tables()["host keys"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from gpusetup.cli.output import json_text, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
+from gpusetup.model.answers import MatrixRelease
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +61,7 @@ def run_diff(arguments: argparse.Namespace) -> Exit:
     return Exit.PENDING if found and arguments.exit_code else Exit.DONE
 
 
-def named(word: str) -> kept.MatrixRelease:
+def named(word: str) -> MatrixRelease:
     """Return the matrix that a word means."""
     days = {"": matrix, "shipped": Matrix}
     if word in days:

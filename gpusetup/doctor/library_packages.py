@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from functools import cache
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -16,24 +18,7 @@ from gpusetup.versions import cuda_minor, nv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-WHEEL = {
-    "cudart": "cuda-runtime",
-    "nvrtc": "cuda-nvrtc",
-    "cupti": "cuda-cupti",
-    "cublas": "cublas",
-    "cublasLt": "cublas",
-    "nvblas": "cublas",
-    "cufft": "cufft",
-    "cufftw": "cufft",
-    "curand": "curand",
-    "cusolver": "cusolver",
-    "cusolverMg": "cusolver",
-    "cusparse": "cusparse",
-    "cusparseLt": "cusparselt",
-    "nvJitLink": "nvjitlink",
-    "nvjpeg": "nvjpeg",
-    "nvshmem": "nvshmem",
-}
+WHEEL: dict[str, str] = json.loads(Path(__file__).with_name("data").joinpath("library_wheels.json").read_bytes())
 """Name in the file → wheel. The number of a wheel's version is the number in the names of its files."""
 _INSTALL = {"apt": "apt-get install", "dnf": "dnf install", "zypper": "zypper install"}
 _FORM = {"apt": "deb", "dnf": "rpm", "zypper": "rpm"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.references import page_of
@@ -16,36 +18,8 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
 
-CLEAN = "healthy: no line of this log is an error.\n"
-
-NOT_RECOGNISED = """\
-not recognised: none of this matches a cause that the doctor knows.
-
-If it is an error of the GPU stack, tell us, with:
-  - the complete message, and twenty lines before it
-  - gpusetup facts --format json
-  - on the machine itself: gpusetup doctor --bundle support.tar.gz
-Without a message, `gpusetup doctor` checks this machine.
-"""
-
-NO_LINE_KNOWN = """\
-not recognised: no line of this text is known. Nothing in it sounds like
-trouble, and no line names a GPU, its driver or CUDA, so it proves nothing.
-
-Give the log of the program that failed, or of the kernel:
-  sudo dmesg | gpusetup doctor --text -
-"""
-
-NO_TEXT = """\
-not recognised: this is not text (it contains zero bytes).
-
-Give a log as text, or one that gzip compressed.
-"""
-
-NO_WORD_OF_IT = """\
-No line of it names a GPU, its driver or CUDA: begin with the program or the
-service that printed it.
-"""
+_UNKNOWN = json.loads(Path(__file__).with_name("data").joinpath("unknown.json").read_bytes())
+CLEAN, NOT_RECOGNISED, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT = ("\n".join([*text, ""]) for text in _UNKNOWN.values())
 
 
 def _wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:

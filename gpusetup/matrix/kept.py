@@ -23,24 +23,6 @@ from gpusetup.model.answers import Change, MatrixRelease
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "KEPT",
-    "Change",
-    "MatrixRelease",
-    "all_kept",
-    "changes",
-    "check_order",
-    "digest",
-    "examined",
-    "exported",
-    "opened",
-    "put_in_force",
-    "release_of",
-    "texts_of",
-    "written",
-]
-
-
 _NAMED_BY = (
     "id", "name", "package", "version", "branch", "variant", "extra", "minor", "major", "cuda", "vgpu", "guest",
     "directory", "family", "component", "format", "kind", "source", "wheel", "pin", "arch", "driver", "dcgm",

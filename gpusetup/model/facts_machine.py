@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Literal
@@ -315,14 +316,11 @@ class CloudEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def near(self, now: datetime) -> bool:
         """Whether it may begin within the hour."""
-        try:
-            begins = datetime.fromisoformat(self.at.replace("Z", "+00:00"))
-        except ValueError:
-            try:
-                begins = parsedate_to_datetime(self.at)
-            except (ValueError, TypeError):
-                return True
-        return begins.replace(tzinfo=begins.tzinfo or timezone.utc) <= now + timedelta(hours=1)
+        for read in (datetime.fromisoformat, parsedate_to_datetime):
+            with suppress(ValueError, TypeError):
+                begins = read(self.at.replace("Z", "+00:00"))
+                return begins.replace(tzinfo=begins.tzinfo or timezone.utc) <= now + timedelta(hours=1)
+        return True
 
 
 class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

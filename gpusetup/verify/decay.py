@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -126,17 +127,10 @@ def _item(series: Series, decay: Decay | None) -> Item:
 def decay_page() -> str:
     """Return the page about the finding."""
     rules = (__doc__ or "").strip().partition("\n\n")[2]
-    return _PAGE.format(name=CHECK, rules=rules)
-
-
-_PAGE = """# `{name}`: No figure falls steadily
-
-Compares the figures of this run and of those in the history of the host.
-
-{rules}
-
-To do: `gpusetup fleet history` shows the figures. Check cooling (`gpu.throttle`), the PCI Express link (`pcie.link`),
-memory repairs (`gpu.memory-repair`) and corrected errors (`gpu.ecc`); a part that goes on falling is to be replaced.
-
-Level: `full`. Needs: at least twelve runs in the history.
-"""
+    return (
+        Path(__file__)
+        .with_name("data")
+        .joinpath("decay.txt")
+        .read_text(encoding="utf-8")
+        .format(name=CHECK, rules=rules)
+    )

@@ -22,6 +22,7 @@ import msgspec
 
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, canonical, struct_of
+from gpusetup.model.answers import MatrixRelease
 from tools.refresh.asking import Contradiction
 from tools.refresh.judging import changed, new_breaches
 from tools.refresh.sources import PLACES, SOURCES, gather
@@ -100,8 +101,8 @@ def _printed(name: str, document: dict[str, Any]) -> str:
     return canonical(msgspec.convert(document, struct_of(name))).decode()
 
 
-def _release(files: dict[str, str]) -> kept.MatrixRelease:
-    return kept.MatrixRelease(date=json.loads(files["driver"])["date"], sha256=kept.digest(files), files=files)
+def _release(files: dict[str, str]) -> MatrixRelease:
+    return MatrixRelease(date=json.loads(files["driver"])["date"], sha256=kept.digest(files), files=files)
 
 
 def _report(found: tuple[Change, ...], answers: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ it, so that nothing follows. The job does nothing: work on a host must not end w
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import threading
@@ -26,17 +27,7 @@ _SBATCH = (
     "--export=NIL", "--chdir=/", "--input=/dev/null", "--output=/dev/null", "--error=/dev/null",
 )  # fmt: skip
 _WAITS = ("PENDING", "CONFIGURING")
-_HOPELESS = {
-    "JobHeld": ("someone held it", "ask who held it (scontrol show job {job}), then run the same command again"),
-    "ReqNodeNotAvail": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
-    "Nodes required for job are DOWN": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
-    "Partition": ("the partition does not take it", "name another one, or less time: --engine-option time=MINUTES"),
-    "BadConstraints": ("no node matches the job", "see what it asks for: scontrol show job {job}"),
-    "Invalid": ("the account or the QOS is not valid", "name another one: --engine-option account=NAME or qos=NAME"),
-    "AccountNotAllowed": ("the partition does not take this account", "name another one: --engine-option account=NAME"),
-    "QOSNotAllowed": ("the partition does not take this QOS", "name another one: --engine-option qos=NAME"),
-    "ReservationDeleted": ("the reservation has ended", "name another one: --engine-option reservation=NAME"),
-}  # fmt: skip
+_HOPELESS: dict[str, list[str]] = json.loads(Path(__file__).with_name("slurm_waits.json").read_bytes())
 """Why a job waits that will not start by waiting, by how Slurm's reason begins."""
 _END_SECONDS = 10.0
 _SEEN_TWICE = 2

@@ -13,6 +13,7 @@ from gpusetup.cli.main import main
 from gpusetup.cli.matrix_eol import ends
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, matrix, shipped_date
+from gpusetup.model.answers import MatrixRelease
 
 TOMORROW = (dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=1)).isoformat()
 NEW = "999.10.01"
@@ -39,7 +40,7 @@ def release(path, day=TOMORROW, change=lambda driver: None):
     driver["date"] = day
     change(driver)
     files["driver"] = json.dumps(driver)
-    made = kept.MatrixRelease(date=day, sha256=kept.digest(files), files=files)
+    made = MatrixRelease(date=day, sha256=kept.digest(files), files=files)
     path.write_bytes(msgspec.json.encode(made))
     return path
 

@@ -17,6 +17,7 @@ from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import _with_care
 from gpusetup.rollout.options import Wishes
 from gpusetup.rollout.wishes import settings_of_hosts
+from tests.stored import stored_rows
 from tests.unit.doctor.test_machines import HEALTHY, look_at
 
 if TYPE_CHECKING:
@@ -33,28 +34,7 @@ def asked(words: list[str], inventory: str | None = None, **variables: Any) -> t
 
 @pytest.mark.parametrize(
     ("wish", "variables", "said"),
-    [
-        (
-            "torch==2.6.*",
-            {"gpusetup_torch": "2.7.*"},
-            (
-                "-w 'torch==2.6.*' on the command line has no effect: gpusetup_torch = 2.7.* in the inventory wins; "
-                "change that, or give -e 'gpusetup_torch=2.6.*'"
-            ),
-        ),
-        ("torch", {"gpusetup_torch": "none"}, "gpusetup_torch = none in the inventory wins"),
-        ("driver==580.*", {"gpusetup_driver": "latest"}, "gpusetup_driver = latest in the inventory wins"),
-        ("torch==latest", {"gpusetup_torch": True}, "gpusetup_torch = any in the inventory wins"),
-        (
-            "torch",
-            {"gpusetup_components": ["cupy", "cuda"]},
-            (
-                "-w torch on the command line has no effect: gpusetup_components = cupy, cuda in the inventory wins; "
-                "add torch there"
-            ),
-        ),
-        ("torch==2.7.1", {"gpusetup_torch": "2.7.*"}, "-w torch==2.7.1 on the command line has no effect"),
-    ],
+    stored_rows("lost-wishes.json"),
 )
 def test_a_wish_that_loses_is_named_with_what_wins(wish: str, variables: dict[str, Any], said: str) -> None:
     (text,) = asked([wish], **variables)[1]

@@ -21,6 +21,7 @@ from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix
+from gpusetup.model.answers import MatrixRelease
 from gpusetup.model.pull import Offer
 from gpusetup.model.request import Request
 from gpusetup.plan.lock import lock_of, read_lock
@@ -226,7 +227,7 @@ def test_broken_offers(cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_broken_releases_of_the_matrix(cases: int) -> None:
     source = random.Random(37)
     files = {"driver": "{}", "cuda": "{}"}
-    whole = msgspec.json.encode(kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files))
+    whole = msgspec.json.encode(MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files))
     for number in range(cases):
         raw = altered(whole, source)
         if number % 2:
@@ -246,7 +247,7 @@ def test_releases_that_are_broken_behind_their_digest(cases: int) -> None:
     for _ in range(cases):
         name = source.choice(sorted(whole.files))
         files = {**whole.files, name: json.dumps(changed(json.loads(whole.files[name]), source))}
-        release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+        release = MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
         try:
             kept.examined(kept.opened(msgspec.json.encode(release), "here"))
         except GpuSetupError:
@@ -265,7 +266,7 @@ def test_deep_documents_are_refused(tmp_path: Path) -> None:
         with pytest.raises(GpuSetupError):
             offers.opened(raw.encode(), "here", tmp_path / "signers", "h100")
     files = {**kept.release_of(Matrix()).files, "cuda": NESTED}
-    release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+    release = MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
     with pytest.raises(GpuSetupError):
         kept.examined(kept.opened(msgspec.json.encode(release), "here"))
 
@@ -274,7 +275,7 @@ def test_a_release_that_lacks_a_components_file_is_refused_whole() -> None:
     files = dict(kept.release_of(Matrix()).files)
     for name in sorted(files):
         fewer = {other: text for other, text in files.items() if other != name}
-        release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(fewer), files=fewer)
+        release = MatrixRelease(date="2030-01-01", sha256=kept.digest(fewer), files=fewer)
         with pytest.raises(GpuSetupError, match=f"lacks {name}"):
             kept.examined(release)
 
