@@ -126,11 +126,5 @@ def _item(series: Series, decay: Decay | None) -> Item:
 
 def decay_page() -> str:
     """Return the page about the finding."""
-    rules = (__doc__ or "").strip().partition("\n\n")[2]
-    return (
-        Path(__file__)
-        .with_name("data")
-        .joinpath("decay.txt")
-        .read_text(encoding="utf-8")
-        .format(name=CHECK, rules=rules)
-    )
+    page = Path(__file__).with_name("data").joinpath("decay.txt").read_text(encoding="utf-8")
+    return page.format(name=CHECK, rules=(__doc__ or "").strip().partition("\n\n")[2])

@@ -7,11 +7,10 @@ clouds names the document of each path.
 import json
 import re
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .host import LiveHost
 
-Ask = Callable[..., Tuple[int, str]]
 ADDRESS = ("169.254.169.254", 80)
 _SECONDS = 1.0
 _LARGEST = 64 << 10
