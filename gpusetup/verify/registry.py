@@ -2,6 +2,9 @@
 
 A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
 and is skipped: a check that did not run is never a pass.
+
+What was wished for or is on record fails the host. What merely lies in somebody's environment, or runs out of memory
+beside a job, is a warning: it never takes a node out of service.
 """
 
 from __future__ import annotations
@@ -14,14 +17,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from gpusetup.model.verdict import Finding, Item, Level, Result, levels_up_to, worst
-from gpusetup.verify.blame import blamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpusetup.model.verdict import Curves, Grid
+    from gpusetup.model.verdict import Blame, Curves, Grid, Verdict
     from gpusetup.verify.machine import Machine
+
 
 _TO_DO = "To do:"
 """What every page has, and no other docstring."""
@@ -279,3 +284,45 @@ def _result(check: Check, machine: Machine) -> Result:
     except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
         text = f"could not be evaluated: {type(error).__name__}: {error}"
         return Result(id=check.id, level=check.level, verdict="fail", text=text)
+
+
+_FAMILIES: dict[str, Blame] = {
+    "cuda": "driver", "device": "driver", "driver": "driver", "fabric": "driver", "kernel": "driver",
+    "nouveau": "driver", "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
+    "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
+}  # fmt: skip
+"""What the checks of a family look at; of all others, the GPU."""
+_WHY = {
+    "environment": "not installed by gpusetup: a warning for its owner",
+    "job": "a running job is the cause: a warning",
+}
+
+
+def blamed(identity: str, finding: Finding, *, asked: bool | None) -> Finding:
+    """Return a finding with whose fault it is; a failure that is not the host's becomes a warning that says so.
+
+    `asked`: whether somebody asked for what the check looks at; None where that does not matter.
+    """
+    if finding.verdict not in ("fail", "warn"):
+        return finding
+    usual: Blame = finding.blame or _FAMILIES.get(identity.partition(".")[0], "gpu")
+    if asked is not None and not finding.blame:
+        usual = "stack" if asked else "environment"
+    items = tuple(_judged(item, usual) for item in finding.items)
+    causes = [item for item, before in zip(items, finding.items, strict=True) if before.verdict == finding.verdict]
+    grave = [item for item in causes if item.verdict == finding.verdict] or causes
+    blame: Blame = grave[0].blame if grave else usual
+    verdict = _lenient(finding.verdict, blame)
+    text = f"{finding.text} ({_WHY[blame]})" if verdict != finding.verdict else finding.text
+    return msgspec.structs.replace(finding, verdict=verdict, blame=blame, items=items, text=text)
+
+
+def _judged(item: Item, usual: Blame) -> Item:
+    if item.verdict not in ("fail", "warn"):
+        return item
+    blame = item.blame or usual
+    return msgspec.structs.replace(item, verdict=_lenient(item.verdict, blame), blame=blame)
+
+
+def _lenient(verdict: Verdict, blame: Blame) -> Verdict:
+    return "warn" if verdict == "fail" and blame in _WHY else verdict

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.drive.family import end_all
+from gpusetup.drive.runner import end_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

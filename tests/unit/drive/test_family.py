@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpusetup.drive.family import descendants, end_all
+from gpusetup.drive.runner import descendants, end_all
 
 BREEDER = """
 import os, sys, time

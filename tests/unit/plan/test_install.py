@@ -11,8 +11,8 @@ import pytest
 from packaging.requirements import Requirement as Pin
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.cli.install_text import WAYS, ending
 from gpusetup.cli.main import main
+from gpusetup.cli.resolve import WAYS, ending
 from gpusetup.components.python.requirements import compiler_caps
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import matrix
