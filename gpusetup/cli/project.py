@@ -35,7 +35,9 @@ PYPROJECT = "pyproject.toml"
 _FRAMEWORKS = ("torch", "tensorflow", "jax")
 _CUPY = re.compile(r"cupy(?:-cuda(\d+)x)?")
 _INDEX = re.compile(r"download\.pytorch\.org/whl/(?:\w+/)?(cu\d+|cpu)\b")
-_CONDA = re.compile(r"(?:[^\s:]+::)?([\w.-]+)\s*(={0,2}[\d.*]+|[<>!~]\S*)?(?:=.*)?")
+_WHEEL = re.compile(r"(?:[^@\s]*/)?([\w.]+)-[^/\s]+\.whl\b")
+_NAME = re.compile(r"(?:[^\s:]+::)?([\w.-]+)")
+_CONDA = re.compile(_NAME.pattern + r"\s*(={0,2}[\d.*]+|[<>!~][^\s|]*)?(?:[=\s][^|]*)?")
 _OF_CONDA = {
     "pytorch": "torch", "pytorch-gpu": "torch", "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow",
     "jax": "jax", "cupy": "cupy", "cuda-version": "cuda", "cudatoolkit": "cuda", "cuda-toolkit": "cuda",
@@ -49,9 +51,9 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     level = _take_machine(arguments, path.with_name(PYPROJECT), required=path.name == PYPROJECT)
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
     named = level.get("versions", {})
-    wishes = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix).wishes()
-    found = parse_requirements([*wishes, *(str(wish) for wish in named.values() if wish), *level.get("components", ())])
     without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
+    wishes = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix, without).wishes()
+    found = parse_requirements([*wishes, *(str(wish) for wish in named.values() if wish), *level.get("components", ())])
     kept = [str(wish) for wish in found if wish.component not in without]
     if not {text for text in (*kept, *map(str, said)) if not text.startswith("python")}:
         raise BadInputError("GS-132", f"{path} names no package that uses a GPU", path=str(path))
@@ -104,34 +106,40 @@ _MACHINE = {
 class _Pins:
     """What one project's file asks for, in the words of the command line."""
 
-    def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix) -> None:
-        self.path, self.arch, self.python, self.matrix = path, arch, python, matrix
+    def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix, without: set[str]) -> None:
+        self.path, self.arch, self.python, self.matrix, self.without = path, arch, python, matrix, without
         self.seen: set[Path] = set()
+        self.builds: set[str] = set()
 
     def wishes(self) -> Iterator[str]:
         """Yield every wish."""
         if self.path.suffix in {".yml", ".yaml"}:
             return self._conda()
         if self.path.suffix not in {".toml", ".lock"}:
-            text = self._text(self.path)
-            return self._pip(self._lines(self.path), text)
+            return self._pip(self._lines(self.path))
         document = read_toml(self.path)
         locked = document.get("package") or document.get("packages")
         if locked is not None:
             return chain(self._python(document.get("requires-python")), self._locked(locked))
+        self._text(self.path)
         project = document.get("project")
         listed = project if isinstance(project, dict) else {}
-        text = self._text(self.path)
-        return chain(self._python(listed.get("requires-python")), self._pip(_strings(listed.get("dependencies")), text))
+        return chain(self._python(listed.get("requires-python")), self._pip(_strings(listed.get("dependencies"))))
+
+    def _unreadable(self, line: str, name: str) -> BadInputError:
+        return BadInputError(
+            "GS-131", f"{self.path} asks for {name} in a way that gpusetup cannot read: {line!r}", path=str(self.path),
+            hint=f"correct it, or say which: gpusetup resolve '{name}==VERSION' --from {self.path}",
+        )  # fmt: skip
 
     def _text(self, path: Path) -> str:
         try:
-            return path.read_text(encoding="utf-8-sig")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-            raise BadInputError(
-                "GS-131", f"cannot read {path}: {reason}", path=str(path), hint="give the file that pins the packages"
-            ) from error
+            raise BadInputError("GS-131", f"cannot read {path}: {reason}", path=str(path)) from error
+        self.builds.update(_INDEX.findall(text))
+        return text
 
     def _python(self, range_: Any) -> Iterator[str]:
         """Take the project's Pythons: markers are judged by the oldest of them."""
@@ -154,37 +162,53 @@ class _Pins:
 
     def _lines(self, path: Path) -> Iterator[str]:
         """Yield the requirements of a file and of those that it includes."""
-        if path.resolve() in self.seen:
-            return
-        self.seen.add(path.resolve())
-        for line in re.sub(r"\\\r?\n", " ", self._text(path)).splitlines():
+        if path.resolve() not in self.seen:
+            self.seen.add(path.resolve())
+            yield from self._each(re.sub(r"\\\r?\n", " ", self._text(path)).splitlines(), path.parent)
+
+    def _each(self, lines: Iterable[str], folder: Path) -> Iterator[str]:
+        for line in lines:
             words = re.sub(r"(^|\s)#.*", "", line).strip()
             if include := re.fullmatch(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", words):
-                yield from self._lines(path.parent / include[1])
+                if "://" in include[1]:
+                    warn(f"{include[1]} is left out of the question: gpusetup fetches no requirements")
+                else:
+                    yield from self._lines(folder / include[1])
             elif words and not words.startswith("-"):
                 yield re.split(r"\s--", words)[0]
 
-    def _pip(self, lines: Iterable[str], text: str) -> Iterator[str]:
-        """Yield wishes for lines of requirements; `text` is where they stand, with the indexes."""
-        builds = {*_INDEX.findall(text)}
-        for line in lines:
+    def _pip(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield wishes for lines of requirements."""
+        for line in list(lines):  # all of them first: an index may stand below the package that it has
+            wheel = _WHEEL.match(line)
+            named = wheel or _NAME.match(line)
+            name = canonicalize_name(named[1]) if named else ""
+            if not (name in _FRAMEWORKS or name in PACKAGES or _CUPY.fullmatch(name)) or name in self.without:
+                continue
             try:
-                told = Requirement(line)
+                told = Requirement(f"{name} @ {line}" if wheel else line)
                 version = str(parse_wheel_filename(unquote(told.url).rpartition("/")[2])[1]) if told.url else ""
-            except (InvalidRequirement, InvalidWheelFilename):
+            except InvalidWheelFilename:
                 continue  # a path, a repository: whatever it is, it names no release
+            except InvalidRequirement as error:
+                if re.match(r"[\w.-]+/", line):
+                    continue
+                raise self._unreadable(line, name) from error
             if self._applies(str(told.marker) if told.marker else None):
                 exact = re.fullmatch(r"==([^*,]+)", str(told.specifier))
                 version = version or (exact[1] if exact else "")
-                build = next(iter(builds)) if len(builds) == 1 else None if builds else "index"
+                build = next(iter(self.builds)) if len(self.builds) == 1 else None if self.builds else "index"
                 yield from self._wish(told.name, f"=={version}" if version else str(told.specifier), version, build)
+                if name == "jax":
+                    extras = (re.match(r"cuda(\d+)", extra) for extra in sorted(told.extras))
+                    yield from (f"cuda=={extra[1]}.*" for extra in extras if extra)
 
     def _locked(self, packages: Any) -> Iterator[str]:
         """Yield wishes for the packages of uv.lock, pylock.toml or poetry.lock that the machine gets."""
         found: dict[str, set[str]] = {}
         for item in packages if isinstance(packages, list) else ():
             name, version = (item.get(key) for key in ("name", "version")) if isinstance(item, dict) else ("", "")
-            if not (isinstance(name, str) and isinstance(version, str)):
+            if not (isinstance(name, str) and isinstance(version, str)) or name in self.without:
                 continue
             if self._applies(*_strings(item.get("resolution-markers")), item.get("marker"), item.get("markers")):
                 found.setdefault(name, set()).add(version)
@@ -202,7 +226,7 @@ class _Pins:
 
         try:
             document = yaml.safe_load(self._text(self.path))
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has is a ValueError
             raise BadInputError(
                 "GS-131", f"{self.path} is not valid YAML: {' '.join(str(error).split())}", path=str(self.path),
                 hint="check it with: conda env create --dry-run --file " + self.path.name,
@@ -210,11 +234,20 @@ class _Pins:
         listed = document.get("dependencies") if isinstance(document, dict) else None
         for item in listed if isinstance(listed, list) else ():
             if isinstance(item, dict):
-                lines = _strings(item.get("pip"))
-                yield from self._pip(lines, "\n".join(lines))
-            elif (match := _CONDA.fullmatch(str(item))) and (component := _OF_CONDA.get(match[1].lower())):
-                number = (match[2] or "").lstrip("=")
-                yield "cu" + number.replace(".", "") if component == "cu" else component + (match[2] or "")
+                yield from self._pip(self._each(_strings(item.get("pip")), self.path.parent))
+                continue
+            line = re.sub(r"\[.*?version\s*=\s*['\"]?([^'\"\]]*).*", r" \1", str(item))
+            line = re.sub(r"\s*,\s*|(?<=[<>=!~])\s+", lambda found: found[0].strip(), line)
+            named, match = _NAME.match(line), _CONDA.fullmatch(line.strip())
+            component = _OF_CONDA.get(named[1].lower()) if named else None
+            if component is None or component in self.without:
+                continue
+            if match is None:
+                raise self._unreadable(str(item), component)
+            version = match[2] or ""
+            number = version.lstrip("=")
+            wanted = "==" + number if version == number and number[:1].isdigit() else version
+            yield "cu" + number.replace(".", "") if component == "cu" else component + wanted
 
     def _wish(self, name: str, specifier: str, version: str, build: str | None) -> Iterator[str]:
         """Yield what one package of the Python index asks for; `build` is the index that it comes from."""

@@ -121,9 +121,9 @@ def read_toml(path: Path) -> Mapping[str, Any]:
     else:
         import tomli as tomllib
     try:
-        document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError("GS-316", f"{path} is not valid TOML: {error}", path=str(path)) from error
+        document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError("GS-316", f"{path} is not valid TOML: {error}", path=str(path)) from error
     return document
