@@ -119,6 +119,9 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-512", "evidence needs two options: --observations with --sign, or --evidence with --signers",
             path="--evidence", hint="gpusetup verify --help has an example of both",
         )  # fmt: skip
+    written, key = (Path(name.removesuffix(".pub")) for name in (arguments.observations or "", arguments.sign or ""))
+    if arguments.sign and written.resolve() == key.resolve():
+        raise options.not_together("--observations", "--sign", "the observations would replace the key")
     if arguments.source and arguments.evidence:
         raise options.not_together("--from", "--evidence", "each names the observations to judge")
     arguments.source = arguments.source or arguments.evidence
@@ -216,12 +219,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
             raise BadInputError("GS-506", f"--only takes indexes such as 0,1, not {arguments.only!r}", path="--only")
         only = tuple(int(part) for part in parts)
     if arguments.python is not None and not Path(arguments.python).is_absolute():
-        raise BadInputError(
-            "GS-507",
-            f"--python takes an absolute path, not {arguments.python!r}",
-            path="--python",
-            hint="PATH differs between a login and a service",
-        )
+        raise BadInputError("GS-507", f"--python takes an absolute path, not {arguments.python!r}", path="--python")
     if not 0 <= arguments.budget < math.inf:
         raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
     if arguments.minutes <= 0:
@@ -299,12 +297,12 @@ def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, A
         found = json.loads(raw)
     except OSError as error:
         raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError("GS-509", f"{path} is not valid JSON: {error}", path=str(path)) from error
     if isinstance(found, dict) and "schema" in found and "hosts" not in found:
         return {LOCAL_NAME: found}
     hosts = found.get("hosts") if isinstance(found, dict) else None
-    if not isinstance(hosts, dict) or not all(isinstance(document, dict) for document in hosts.values()):
+    if not isinstance(hosts, dict) or not hosts or not all(isinstance(document, dict) for document in hosts.values()):
         raise BadInputError("GS-509", f"{path} contains no observations", path=str(path))
     return hosts
 

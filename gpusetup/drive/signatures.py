@@ -33,6 +33,9 @@ def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
 
 def check(content: bytes, signature: Path, signers: Path, source: str, use: str = NAMESPACE) -> str:
     """Return who signed a file; refuse a signature (it came from `source`) that no known signer made for this use."""
+    for path in (signers, signature):
+        if not path.is_file():
+            raise BadInputError("GS-221", f"cannot read {path}: there is no such file", path=source)
     who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
     names = who.out.split()
     if who.code or not names:

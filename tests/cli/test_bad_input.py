@@ -73,6 +73,8 @@ FILES = {
     "empty.log": b"",
     "zero.log": b"a\0b",
     "file": b"",
+    "none.json": b'{"hosts": {}}',
+    "deep.json": b"[" * 100_000,
     "host.ini": b"[gpus]\ngpu01\n",
 }
 ROWS = stored_rows("bad_input_rows.json")
