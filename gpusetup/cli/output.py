@@ -162,9 +162,11 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines += ["", f"hint: {error.hint}"]
     if error.link:
         lines.append(f"more: {error.link}")
+    # What a file or an option says commands no terminal.
+    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], "\n".join(lines))
     if coloured(sys.stderr):
-        lines[0] = f"\x1b[1;31merror:\x1b[0m{lines[0].removeprefix('error:')}"
-    print("\n".join(lines), file=sys.stderr)
+        text = f"\x1b[1;31merror:\x1b[0m{text.removeprefix('error:')}"
+    print(text, file=sys.stderr)
     sys.stdout.write(as_json)
 
 

@@ -195,11 +195,8 @@ def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Broug
     installed = [name for name in (row.packages if row is not None else ()) if name in context.facts.packages.installed]
     if row is not None and installed and installed[0] not in record.brought:
         if not row.folder:
-            raise PreflightError(
-                "GS-365",
-                f"{installed[0]} is installed here already, and where it reads textfiles is not known",
-                hint="say it: gpusetup_monitoring_textfile=/FOLDER (its --collector.textfile.directory)",
-            )
+            told = f"{installed[0]} is installed here already, and where it reads textfiles is not known"
+            raise PreflightError("GS-365", told)
         return Brought(replace(theirs, folder=row.folder), notes=note)
     package = _offered(context, row, "textfile")
     folder = row.folder if row is not None and row.folder else _FOLDER

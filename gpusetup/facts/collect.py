@@ -106,27 +106,17 @@ def read_facts(path: Path) -> Facts:
     try:
         document = msgspec.json.decode(raw)
         if isinstance(document, dict) and document.get("schema") != SCHEMA:
-            raise BadInputError(
-                "GS-306",
-                f"{path} is not a facts document: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
-                path=f"{path}:$.schema",
-                hint=f"write one with: gpusetup facts --format json --out {path.name}",
-            )
+            told = f"its schema is {document.get('schema')!r}, not {SCHEMA!r}"
+            raise BadInputError("GS-306", f"{path} is not a facts document: {told}", path=f"{path}:$.schema")
         facts = _with_records(document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message, where = wrong_field(error)
-        raise BadInputError(
-            "GS-306",
-            f"the facts in {path} cannot be used: {message}",
-            path=f"{path}:{where}",
-            hint=f"write them again with: gpusetup facts --format json --out {path.name}",
-        ) from error
+        text = f"the facts in {path} cannot be used: {message}"
+        raise BadInputError("GS-306", text, path=f"{path}:{where}") from error
     for name in (*facts.hosts, *facts.failures):
         if problem := check_host_name(name):
-            raise BadInputError(
-                "GS-306", f"the facts in {path} are of no host: {name!r}", path=f"{path}:$.hosts", note=problem,
-                hint=f"write them again with: gpusetup facts --format json --out {path.name}",
-            )  # fmt: skip
+            text = f"the facts in {path} are of no host: {name!r}"
+            raise BadInputError("GS-306", text, path=f"{path}:$.hosts", note=problem)
     return facts
 
 

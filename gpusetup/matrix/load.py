@@ -147,11 +147,17 @@ class Matrix:
     instances: InstancesFile
 
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
-        if overlay is not None and not isdir(overlay):
-            raise BadInputError("GS-204", f"GPUSETUP_MATRIX names {overlay}, which is not a folder")
+        if overlay is not None and not any(self._files(overlay)):
+            wrong = "a folder without a file of the matrix" if isdir(overlay) else "which is not a folder"
+            raise BadInputError("GS-204", f"GPUSETUP_MATRIX names {overlay}, {wrong}")
         self.overlay = overlay
         self._examined = examined
         self._packages: dict[str, PackageFile] = {}
+
+    @staticmethod
+    def _files(folder: str | Path) -> Iterator[bool]:
+        for name in (*_STRUCTS, *package_files()):
+            yield exists(join(folder, f"{name}.json")) or exists(join(folder, f"{name}.more.json"))
 
     def path(self, name: str) -> str:
         """Return the file that serves this component: the overlay's when it has one."""

@@ -9,7 +9,6 @@ from gpusetup.components.base import (
     PINNING,
     Context,
     DriverPackages,
-    Family,
     archive_sources,
     candidates,
     driver_candidates,
@@ -37,8 +36,8 @@ _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 _NCCL = "libnccl2"
 
 
-class DebianArchive(Family):
-    """Debian 11 to 13 with contrib and non-free: the driver's modules as source alone."""
+class DebianArchive:
+    """Debian 11 to 13 with contrib and non-free."""
 
     key = "debian-archive"
     manager: Literal["apt"] = "apt"
@@ -89,6 +88,10 @@ class DebianArchive(Family):
             notes=(*_flavour_note(context, row, choice), *unknown_kernel_note(context)),
             persistence=persistence,
         )
+
+    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
+        """Debian has the driver's modules as source alone."""
+        return False
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Debian's toolkit and NCCL, when they are asked for as packages."""

@@ -116,7 +116,6 @@ class Caller:
                 f"{argv[0]}: {'it did not answer' if done.timed_out else why}",
                 context=" ".join(done.argv),
                 note="the node is unchanged",
-                hint="try the command by hand; --drain-via adds a prefix, such as 'ssh head'",
             )
         return done.out
 

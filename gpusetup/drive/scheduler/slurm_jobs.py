@@ -161,13 +161,8 @@ class SlurmJobs(Slurm):
         found = re.search(r"^RebootProgram\s*=\s*(.*)$", self.call.told("scontrol", "show", "config"), re.MULTILINE)
         if found and found.group(1).strip() not in ("", "(null)"):
             return None
-        return SchedulerError(
-            "GS-818",
-            "Slurm cannot reboot nodes: slurm.conf has no RebootProgram",
-            note="the nodes are unchanged",
-            hint="add RebootProgram=/sbin/reboot to slurm.conf on all nodes, then scontrol reconfigure; or leave the"
-            " reboot for later: --reboot never",
-        )
+        told = "Slurm cannot reboot nodes: slurm.conf has no RebootProgram"
+        return SchedulerError("GS-818", told, note="the nodes are unchanged")
 
     def reboot(self, node: str) -> Reboot:
         """By scontrol on the node; one that somebody else drained is still drained by him afterwards."""

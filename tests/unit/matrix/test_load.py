@@ -110,15 +110,17 @@ def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path: Path) ->
 
 
 def test_the_environment_names_the_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _copy(tmp_path, "vgpu")
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
     assert matrix().overlay == str(tmp_path)
     monkeypatch.delenv("GPUSETUP_MATRIX")
     assert matrix().overlay is None
 
 
-def test_an_overlay_that_is_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["gone", "."])
+def test_an_overlay_that_is_no_folder_or_an_empty_one(place: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError) as raised:
-        Matrix(tmp_path / "gone")
+        Matrix(tmp_path / place)
     assert raised.value.reference == "GS-204"
 
 
