@@ -125,10 +125,10 @@ def page(record: Record) -> str:
 
 
 def _steps(record: Record) -> str:
-    """Return where the seconds of each first run went, of those that wrote it down."""
+    """Return where the seconds of the first run went, of gpusetup and of the role that DeepOps calls too."""
     told = [
         f"{who.name}:\n\n{steps_table(who.runs[0].steps)}"
-        for who in record.contenders
+        for who in record.contenders[:2]
         if who.runs and who.runs[0].steps
     ]
     return "\n## Where the seconds of the first run go\n\n" + "\n".join(told) if told else ""
@@ -166,7 +166,7 @@ connection; the run after that may reboot.
 {versions}
 gpusetup sets up the package source, reads what the host is and refuses what cannot work within these runs; for the
 others the source was set up before. It also simulates the transaction before it changes anything, and rebuilds and
-reads the initramfs. That is why its first run takes longer. Nothing of theirs is part of gpusetup:
+reads the initramfs. Nothing of theirs is part of gpusetup:
 `./dev bench peers` prints how to fetch it, then runs all of them again. This page is made from
 `bench/results/peers.json` by `python -m tools.pictures`.
 """

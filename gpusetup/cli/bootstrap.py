@@ -124,6 +124,8 @@ def _read(path: str) -> Status:
     import msgspec
     from msgspec.structs import replace
 
+    from gpusetup.bootstrap.effects import boot_id
+
     try:
         status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
     except FileNotFoundError as error:
@@ -133,11 +135,7 @@ def _read(path: str) -> Status:
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
-    if status.state == "sealed" and status.boot != _boot_id():
+    if status.state == "sealed" and status.boot != boot_id():
         # What the image was sealed with: this copy of it has yet to begin.
         return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")
     return status
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

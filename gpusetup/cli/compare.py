@@ -73,7 +73,9 @@ def _facts(arguments: argparse.Namespace) -> Facts:
             path="--from" if arguments.facts else "",
         )
     if arguments.inventory:
-        return _look(arguments)
+        from gpusetup.cli.session import facts_of_hosts
+
+        return facts_of_hosts(arguments)
     from gpusetup.facts.collect import read_facts
 
     hosts: dict[str, HostFacts] = {}
@@ -87,17 +89,6 @@ def _facts(arguments: argparse.Namespace) -> Facts:
         failures |= found.failures
     failures = {name: failure for name, failure in failures.items() if name not in hosts}
     return Facts(ok=not failures, hosts=hosts, failures=failures)
-
-
-def _look(arguments: argparse.Namespace) -> Facts:
-    from gpusetup.cli.session import open_session
-    from gpusetup.drive.progress import watch
-    from gpusetup.facts import fleet
-    from gpusetup.facts.products import matrix_lookup
-    from gpusetup.matrix.load import matrix
-
-    with watch(output.aside(), phase="facts") as observer:
-        return fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
 
 
 def _last_known(names: Iterable[str]) -> dict[str, tuple[Result, ...]]:

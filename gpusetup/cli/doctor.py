@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.look import Look
-    from gpusetup.facts.products import Lookup
     from gpusetup.model.diagnosis import Diagnosis, Finding
     from gpusetup.monitoring.tables import Alert
 
@@ -100,7 +99,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     doctor_apply.refuse_without_apply(arguments)
     if arguments.apply:
         doctor_apply.refuse_beside(arguments, [name for name in chosen if name != "an inventory"])
-        return doctor_apply.run(arguments, _lookup())
+        from gpusetup.cli.facts import names_of_gpus
+
+        return doctor_apply.run(arguments, names_of_gpus())
     if arguments.explain is not None:
         return _explain(arguments)
     if asked or arguments.text is not None:
@@ -277,9 +278,10 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     failures = {}
     exits = []
     if inventory is not None:
+        from gpusetup.cli.facts import names_of_gpus
         from gpusetup.cli.session import open_session
 
-        looks, told, _track = doctor_hosts.hosts(open_session(arguments), _lookup())
+        looks, told, _track = doctor_hosts.hosts(open_session(arguments), names_of_gpus())
         failures = {name: str(failure) for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
@@ -329,18 +331,13 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     return Exit.DONE
 
 
-def _lookup() -> Lookup:
-    from gpusetup.facts.products import matrix_lookup
-    from gpusetup.matrix.load import matrix
-
-    return matrix_lookup(matrix())
-
-
 def _look(root: str | None = None) -> Look:
     """Look at this machine, or at a captured one."""
     from gpusetup.cli import doctor_hosts
+    from gpusetup.cli.facts import names_of_gpus
 
-    return doctor_hosts.this_machine(_lookup()) if root is None else doctor_hosts.captured(Path(root), _lookup())
+    gpus = names_of_gpus()
+    return doctor_hosts.this_machine(gpus) if root is None else doctor_hosts.captured(Path(root), gpus)
 
 
 def _probed(look: Look) -> Look:

@@ -40,17 +40,13 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _timer(arguments)
     from msgspec.structs import replace
 
-    from gpusetup.cli.session import open_session
-    from gpusetup.drive.progress import watch
-    from gpusetup.facts import fleet
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.cli.session import facts_of_hosts
     from gpusetup.matrix.load import matrix
     from gpusetup.model.lifecycle import Drift
     from gpusetup.plan.preflight import policy_refusals
     from gpusetup.rollout.wishes import policy_beside
 
-    with watch(output.aside(), phase="facts") as observer:
-        facts = fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
+    facts = facts_of_hosts(arguments)
     hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}
     policy = policy_beside(arguments.inventory)
     for name, host in facts.hosts.items() if policy is not None else ():

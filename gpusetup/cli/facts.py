@@ -73,7 +73,7 @@ def collected(arguments: argparse.Namespace) -> Facts:
     from gpusetup.facts import collect
     from gpusetup.model.facts import Facts
 
-    lookup = _lookup()
+    lookup = names_of_gpus()
     if arguments.root is not None:
         if arguments.inventory or arguments.capture:
             other = "an inventory" if arguments.inventory else "--capture"
@@ -104,7 +104,7 @@ def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
     return looked.facts
 
 
-def _lookup() -> Lookup:
+def names_of_gpus() -> Lookup:
     """Return the matrix's names of GPUs."""
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix

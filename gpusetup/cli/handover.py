@@ -121,15 +121,9 @@ def _facts(arguments: argparse.Namespace) -> Facts:
         from gpusetup.facts.collect import read_facts
 
         return read_facts(Path(arguments.facts))
-    from gpusetup.cli.session import open_session
-    from gpusetup.drive.progress import watch
-    from gpusetup.facts import fleet
-    from gpusetup.facts.products import matrix_lookup
-    from gpusetup.matrix.load import matrix
+    from gpusetup.cli.session import facts_of_hosts
 
-    with watch(output.aside(), phase="facts") as observer:
-        session = open_session(arguments)
-        return fleet.look(session, matrix_lookup(matrix()), candidates=False, observer=observer).facts
+    return facts_of_hosts(arguments)
 
 
 def _text(document: object) -> str:

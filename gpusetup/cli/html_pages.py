@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli.apply_text import WORDS
-from gpusetup.cli.plan_text import download_text, groups_of, size_text, stack_line, summary, told_of
+from gpusetup.cli.plan_text import download_text, groups_of, recorded_stack, size_text, stack_line, summary, told_of
 from gpusetup.components import judge
 from gpusetup.drive.causes import counted, in_short
 from gpusetup.report.html import to_html
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gpusetup.cli.plan_text import Row as Batch
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan, Plan
+    from gpusetup.model.plan import Plan
     from gpusetup.model.run import Applied, HostOutcome
     from gpusetup.model.verdict import Verdict
 
@@ -58,17 +58,13 @@ def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batche
         short=in_short,
         size=size_text,
         download=download_text,
-        stack=_stack,
+        stack=recorded_stack,
         picture=lambda name: _picture(facts.get(name)),
     )
 
 
 def _picture(host: HostFacts | None) -> str:
     return picture(topology_of(judge.probed(host))) if host is not None else ""
-
-
-def _stack(host: HostPlan) -> str:
-    return stack_line(host.stack) if host.stack is not None else ""
 
 
 def applied_html(applied: Applied, made: datetime) -> str:

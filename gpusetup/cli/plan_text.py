@@ -166,9 +166,9 @@ def stack_line(stack: Stack) -> str:
     return ", ".join(parts)
 
 
-def recorded_stack(lock: Applied) -> str:
-    """Return the stack in a host's record on one line, nothing when there is none."""
-    return stack_line(lock.stack) if lock.stack is not None else ""
+def recorded_stack(host: Applied | HostPlan) -> str:
+    """Return the stack in a host's record or plan on one line, nothing when there is none."""
+    return stack_line(host.stack) if host.stack is not None else ""
 
 
 def size_text(size: int | None) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpusetup.drive.playbook import Observer, Session
+    from gpusetup.model.facts import Facts
     from gpusetup.model.plan import HostPlan
 
 
@@ -60,6 +61,15 @@ def open_session(arguments: argparse.Namespace) -> Session:
     )
     session.expect_playbooks()
     return session
+
+
+def facts_of_hosts(arguments: argparse.Namespace) -> Facts:
+    """Look at the hosts that the command line names, without asking repositories what they offer."""
+    from gpusetup.cli.facts import names_of_gpus
+    from gpusetup.facts import fleet
+
+    with watch(aside(), phase="facts") as observer:
+        return fleet.look(open_session(arguments), names_of_gpus(), candidates=False, observer=observer).facts
 
 
 def _changes(arguments: argparse.Namespace) -> bool:

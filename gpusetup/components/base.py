@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from gpusetup.components.judge import versions
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Origins, Package, Source
+from gpusetup.model.package import Libraries, Origins, Package, Source
 from gpusetup.model.plan import Action
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
 from gpusetup.versions import nv
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Runfile, Stream
+    from gpusetup.model.package import Built, Installer, Key, Manager, Runfile, Stream
     from gpusetup.model.plan import ActionKind, Offer, PackageSet, Refusal
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
@@ -241,7 +241,7 @@ class DriverPackages:
 
 
 class Family(Protocol):
-    """One way in which a distribution's packages are named and selected."""
+    """One way in which a distribution's packages are named and selected; its libraries come as wheels."""
 
     @property
     def key(self) -> str:
@@ -263,14 +263,17 @@ class Family(Protocol):
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Return the packages of a driver."""
 
-    def has_prebuilt(self, context: Context) -> bool:
+    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
         """Tell whether anybody makes prebuilt modules for this system, for whatever kernel."""
+        return False
 
-    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
         """Return what is offered of each library that is to come as a package; nothing of one means no limit."""
+        return ()
 
-    def libraries(self, context: Context, stack: Stack) -> Libraries:
+    def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
         """Return toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
+        return Libraries()
 
 
 def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightError:

@@ -9,6 +9,7 @@ from gpusetup.components.base import (
     PINNING,
     Context,
     DriverPackages,
+    Family,
     archive_sources,
     candidates,
     driver_candidates,
@@ -36,8 +37,8 @@ _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 _NCCL = "libnccl2"
 
 
-class DebianArchive:
-    """Debian 11 to 13 with contrib and non-free."""
+class DebianArchive(Family):
+    """Debian 11 to 13 with contrib and non-free: the driver's modules as source alone."""
 
     key = "debian-archive"
     manager: Literal["apt"] = "apt"
@@ -88,10 +89,6 @@ class DebianArchive:
             notes=(*_flavour_note(context, row, choice), *unknown_kernel_note(context)),
             persistence=persistence,
         )
-
-    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
-        """Debian has the driver's modules as source alone."""
-        return False
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Debian's toolkit and NCCL, when they are asked for as packages."""

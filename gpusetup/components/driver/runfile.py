@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.components.base import DriverPackages, covering
+from gpusetup.components.base import DriverPackages, Family, covering
 from gpusetup.components.driver.kernel import header_patterns, headers, unknown_kernel_note
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_notes
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Libraries, Origins, Package, Runfile
+from gpusetup.model.package import Origins, Package, Runfile
 from gpusetup.model.request import DriverCandidate
 
 if TYPE_CHECKING:
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from gpusetup.components.values import Given
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
-    from gpusetup.model.request import LibraryCandidates
-    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.model.stack import DriverChoice
 
 _BUILDER = "dkms"
 
 
-class RunfileInstaller:
+class RunfileInstaller(Family):
     """NVIDIA-Linux-x86_64-580.95.05.run, on the host."""
 
     key = "runfile"
@@ -67,18 +66,6 @@ class RunfileInstaller:
             why="a .run installer builds them on the host",
             runfile=Runfile(path=self.file.path, version=choice.version, sha256=context.settings.source_sha256),
         )
-
-    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
-        """It brings source."""
-        return False
-
-    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface
-        """None of them is in it."""
-        return ()
-
-    def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
-        """They come as wheels."""
-        return Libraries()
 
 
 def packaged_drivers(facts: HostFacts) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from gpusetup.components.base import (
     PINNING,
     Context,
     DriverPackages,
+    Family,
     archive_sources,
     driver_candidates,
     glob,
@@ -19,15 +20,15 @@ from gpusetup.components.desktops import graphics_of
 from gpusetup.components.driver.built import Prebuilt, Ways, choose, only_trusted
 from gpusetup.components.driver.fabric import fabric_globs, fabric_of, held
 from gpusetup.components.driver.kernel import flavour_of, header_patterns, headers
-from gpusetup.model.package import Libraries, Package
+from gpusetup.model.package import Package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.model.package import Built, Origins
     from gpusetup.model.repos import DistroDriver
-    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
-    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.model.request import DriverCandidate, ModuleFlavour
+    from gpusetup.model.stack import DriverChoice
 
 _GRAPHICS = (
     "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",
@@ -70,8 +71,8 @@ def _installed_graphics(context: Context) -> tuple[str, ...]:
     return tuple(stem for stem in _GRAPHICS if stem in found)
 
 
-class UbuntuArchive:
-    """Ubuntu 20.04 to 26.04, restricted."""
+class UbuntuArchive(Family):
+    """Ubuntu 20.04 to 26.04, restricted; its toolkit is years old."""
 
     key = "ubuntu-archive"
     manager: Literal["apt"] = "apt"
@@ -151,14 +152,6 @@ class UbuntuArchive:
     def has_prebuilt(self, context: Context) -> bool:
         """Canonical makes them for every kernel of the archive."""
         return any(True for _row in _rows(context))
-
-    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
-        """None of them comes from here."""
-        return ()
-
-    def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
-        """The archive's toolkit is years old: libraries come as wheels."""
-        return Libraries()
 
 
 def _rows(context: Context) -> Iterator[DistroDriver]:

@@ -44,10 +44,10 @@ def kept() -> list[Row]:
     text = PAGE.read_text() if PAGE.exists() else ""
     usual = "".join(re.findall(r"^\*\*Commit (\S+),", text, re.MULTILINE))
     rows = []
-    for line in re.findall(r"^\| (.* \| (?:not )?as wanted.*) \|$", text, re.MULTILINE):
+    for line in re.findall(r"^\| (.* \| (?:yes|not: ).*) \|$", text, re.MULTILINE):
         *cells, verdict = (cell.replace("\\|", "|") for cell in re.split(r" ?(?<!\\)\| ?", line))
-        problems, at = re.findall(r"as wanted(.*?)(?: \((\w{7,})\))?$", verdict)[0]
-        rows.append(Row(*cells, problems=[problems[2:]] if problems else [], commit=at or usual))
+        problems, at = re.findall(r"^(?:yes|not: )(.*?)(?: \((\w{7,})\))?$", verdict)[0]
+        rows.append(Row(*cells, problems=[problems] if problems else [], commit=at or usual))
     return rows
 
 
@@ -70,11 +70,11 @@ def page(rows: list[Row]) -> str:
         "",
         f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
         "",
-        "| fault | exit | what a person saw | on the host then | the same command again | verdict |",
+        "| fault | exit | what a person saw | on the host then | the same command again | as wanted |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
+        verdict = "not: " + "; ".join(row.problems) if row.problems else "yes"
         verdict += f" ({row.commit})" if row.commit != usual else ""
         cells = (row.fault, row.exit, row.saw, row.after, row.again, verdict)
         lines.append("| " + " | ".join(clean(cell) for cell in cells) + " |")
