@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
+from gpusetup.cli import plan_text as words
 from gpusetup.cli.apply_text import WORDS
-from gpusetup.cli.plan_text import download_text, groups_of, recorded_stack, size_text, stack_line, summary, told_of
 from gpusetup.components import judge
 from gpusetup.drive.causes import counted, in_short
 from gpusetup.report.html import to_html
@@ -50,15 +50,17 @@ def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batche
         title=f"Plan for {counted(len(plan.hosts), 'host')}",
         made=stamp(made),
         told=["nothing was changed"],
-        summary=summary(plan),
+        summary=words.summary(plan),
         batches=batches,
-        groups=[(names, told_of(names, plan)) for names, _ in groups_of(plan)],
+        groups=[(names, words.told_of(names, plan)) for names, _ in words.groups_of(plan)],
         words=_STATES,
         colours={state: _COLOURS.get(state, "fail") for state in _STATES},
         short=in_short,
-        size=size_text,
-        download=download_text,
-        stack=recorded_stack,
+        size=words.size_text,
+        download=words.download_text,
+        away=words.away_text,
+        jobs=words.jobs_text,
+        stack=words.recorded_stack,
         picture=lambda name: _picture(facts.get(name)),
     )
 
@@ -103,7 +105,7 @@ def _problem(outcome: HostOutcome) -> str:
 
 
 def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
-    yield "machine", stack_line(outcome.stack) if outcome.stack is not None else ""
+    yield "machine", words.stack_line(outcome.stack) if outcome.stack is not None else ""
     yield "before", outcome.now
     for action in outcome.actions:
         yield action.kind, f"{action.what}: {action.why}"

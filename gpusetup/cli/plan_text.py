@@ -124,11 +124,42 @@ def _host(host: HostPlan, *, verbose: bool = False) -> str:
 def _facts(host: HostPlan) -> list[str]:
     reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
     lines = _wrap(f"reboot   {reboot}", "  ", " " * 11)
+    lines += _wrap(f"away     {away_text(host)}", "  ", " " * 11)
+    if host.jobs:
+        lines += _wrap(f"jobs     {jobs_text(host)}", "  ", " " * 11)
     lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
     if host.holds:
         lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
     lines.append(f"  download {download_text(host)}")
     return lines
+
+
+_MEASURED = {
+    "host": "as this host's earlier changes took",
+    "fleet": "as changes of other hosts here took",
+    "bench": "our measurement without downloads and firmware; no change on record here is like it",
+}
+
+
+def away_text(host: HostPlan) -> str:
+    """Return how long a host will be away; rounded, so that hosts are told alike."""
+    away = host.away
+    if away is None:
+        return "not known"
+    reboot = f", {_about(away.reboot_seconds)} of it its reboot" if host.reboot else ", without a reboot"
+    return (
+        f"{'more than' if away.source == 'bench' else 'about'} {_about(away.seconds)}{reboot}: {_MEASURED[away.source]}"
+    )
+
+
+def _about(seconds: float) -> str:
+    return f"{max(10, round(seconds, -1)):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def jobs_text(host: HostPlan) -> str:
+    """Return which programs must end first."""
+    names = in_short(sorted(set(host.jobs.values())))
+    return f"apply waits for what uses the GPU and stops none: {names}"
 
 
 def download_text(host: HostPlan) -> str:

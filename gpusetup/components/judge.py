@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         drift,
         driver,
         gpudirect,
+        holders,
         licence,
         mig,
         names,
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, gpudirect, licence, mig, names, nouveau, record_form, requirements, versions = (
+    drift, driver, gpudirect, holders, licence, mig, names, nouveau, record_form, requirements, versions = (
         host_code(f"gpu_judge.{part}")
         for part in (
             "drift",
             "driver",
             "gpudirect",
+            "holders",
             "licence",
             "mig",
             "names",
@@ -50,6 +52,7 @@ __all__ = [
     "driver",
     "firmware",
     "gpudirect",
+    "holders",
     "judged",
     "licence",
     "mig",

@@ -43,6 +43,18 @@ class Refusal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     exit: int = 5
 
 
+class Away(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a change keeps a host from its work, as earlier ones took."""
+
+    seconds: float
+    """The whole change, its reboot too; downloads as they were then."""
+    reboot_seconds: float
+    source: Literal["host", "fleet", "bench"]
+    """Who was measured: this host, other hosts of this machine's runs, or stand-ins without firmware and downloads."""
+    runs: int
+    """How many changes the figures are the median of."""
+
+
 class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One host: now, then, and every step between."""
 
@@ -57,6 +69,10 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     holds: tuple[str, ...] = ()
     reboot: bool = False
     reboot_why: str = ""
+    away: Away | None = None
+    """None: nothing changes."""
+    jobs: dict[int, str] = {}
+    """Programs on the GPUs by process id, which must end before the change; apply waits for them and stops none."""
     download_bytes: int | None = None
     """Packages and wheels; null when a part of it is not known."""
     package_bytes: int | None = None

@@ -57,6 +57,8 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seconds: float = 0.0
     phases: dict[str, float] = {}
     """Seconds by role."""
+    reboot_seconds: float = 0.0
+    """From its reboot until it answered again; 0: it did not reboot."""
     failed_at: str | None = None
     failure: Trouble | None = None
     refusals: tuple[Refusal, ...] = ()

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Resolution
     from gpusetup.model.variables import RoleVariables
 
+_MOVES = {"upgrade", "downgrade", "remove"}
 _TELLING = ("reboot", "module-load")  # actions that say best why a host boots
 Stage = Literal["offers", "transaction", "final"]
 
@@ -271,14 +272,9 @@ class Planner:
         what = {
             # Of when and how, not of what.
             "settings": msgspec.structs.replace(
-                settings,
-                reboot=None,
-                upgrade=False,
-                despite_maintenance=False,
-                containers_restart="idle",
-                reload="idle",
-                policy=settings.policy and msgspec.structs.replace(settings.policy, places=()),
+                settings, reboot=None, upgrade=False, containers_restart="idle", reload="idle", policy=None
             ),
+            "policy": settings.policy and msgspec.structs.replace(settings.policy, places=()),
             "matrix": self.matrix.digest,
             "os": facts.os.label,
             "arch": facts.arch,
@@ -341,6 +337,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         wheel_bytes=None if room.unknown else room.download,
         warnings=warnings,
     )
+    plan = _replace(plan, jobs=jobs_of(facts, plan))
     broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
     return _refused(plan, broken).plan if broken else plan
 
@@ -365,10 +362,17 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
     if facts.display.hybrid:
         others = ", ".join(other.pci_id for other in facts.display.other_gpus)
         warnings.append(f"hybrid graphics ({others} beside NVIDIA): the display stays on the same GPU")
-    if facts.processes:
-        names = ", ".join(sorted({process.command for process in facts.processes})[:4])
-        warnings.append(f"programs use the GPU ({names}): gpusetup does not stop them")
     return tuple(warnings)
+
+
+def jobs_of(facts: HostFacts, plan: HostPlan) -> dict[int, str]:
+    """Return the programs under which a driver would move: it leaves them with libraries that no longer fit the kernel.
+
+    The driver's own services are none of them.
+    """
+    if not plan.reboot and not any(action.kind in _MOVES for action in plan.actions):
+        return {}
+    return {item.pid: item.command for item in facts.processes if not item.command.startswith(judge.holders.PROCESSES)}
 
 
 def _lacks_packages(facts: HostFacts, draft: Draft) -> bool:

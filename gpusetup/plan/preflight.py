@@ -204,8 +204,7 @@ def policy_refusals(
     stack = (after.stack if after is not None else None) or Stack()
     there = stack.driver or facts.driver
     kept = [part.version for part in (stack.cuda, *stack.cudas) if part is not None]
-    has = [("driver", there.version if there is not None else None, way)]
-    has += [("cuda", version, way) for version in kept]
+    has = [("driver", there.version if there is not None else None, way), *(("cuda", one, way) for one in kept)]
     for toolkit in facts.cuda.toolkits:
         minor = cuda_minor(toolkit.version or "")
         package = f"cuda-toolkit-{minor.replace('.', '-')}"
@@ -215,9 +214,9 @@ def policy_refusals(
         by_hand = remove if package in facts.packages.installed else f"sudo {toolkit.path}/bin/cuda-uninstaller"
         has.append(("cuda", toolkit.version, way if package in record_of(facts).brought else by_hand))
     for component, version, mend in has:
-        for item in breaches(policy, matrix, component, version) if version else ():
-            text = f"{TITLES[component]} {version} breaks the policy: {policy.said(item.key)}"
-            yield Refusal(reference="GS-358", message=text, note=item.why, hint=mend)
+        for key, why in breaches(policy, matrix, component, version) if version else ():
+            text = f"{TITLES[component]} {version} breaks the policy: {policy.said(key)}"
+            yield Refusal(reference="GS-358", message=text, note=why, hint=mend)
 
 
 _REMOVE = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}

@@ -24,7 +24,7 @@ from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Relation
@@ -132,7 +132,13 @@ def _no_stack(space: Space) -> NoStackError:
     shortest = conflict(space, minimal_conflict(space.problem()))
     if len(shortest) > _READABLE:
         shortest = min((shortest, *_about_newest(space)), key=len)
-    ways_out = suggestions(space)
+    kind, reference, text = NoStackError, "GS-210", "no stack fits: these requirements conflict"
+    ways_out, policy = suggestions(space), space.request.policy
+    broken = [KEYS[item["rule"]] for item in shortest if item["rule"] in KEYS]
+    if policy is not None and broken and fits(replace(space.request, policy=None), space.matrix):
+        said = " and ".join(dict.fromkeys(policy.said(key) for key in broken))
+        ways_out = (*ways_out, *left_open(space), f"change {said}")
+        kind, reference, text = PolicyError, "GS-212", f"the policy forbids every stack that fits: {said}"
     document = {
         "schema": "gpusetup/stack/1",
         "ok": False,
@@ -141,22 +147,7 @@ def _no_stack(space: Space) -> NoStackError:
         "suggestions": list(ways_out),
     }
     note = "\n  ".join(f"- {item['text']}" for item in shortest)
-    broken = [KEYS[item["rule"]] for item in shortest if item["rule"] in KEYS]
-    policy = space.request.policy
-    if policy is None or not broken or not fits(replace(space.request, policy=None), space.matrix):
-        hint = "; or ".join(ways_out)
-        return NoStackError(
-            "GS-210", "no stack fits: these requirements conflict", document=document, note=note, hint=hint
-        )
-    places = dict(policy.places)
-    own = " and ".join(dict.fromkeys(f"{key} in {places[key]}" for key in broken))
-    ways_out = (*ways_out, *left_open(space), f"change {own}")
-    document["suggestions"] = list(ways_out)
-    said = " and ".join(dict.fromkeys(policy.said(key) for key in broken))
-    return PolicyError(
-        "GS-212", f"the policy forbids every stack that fits: {said}", document=document, note=note,
-        hint="; or ".join(ways_out),
-    )  # fmt: skip
+    return kind(reference, text, document=document, note=note, hint="; or ".join(ways_out))
 
 
 def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
@@ -191,16 +182,3 @@ def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
 def fits(request: Request, matrix: Matrix) -> bool:
     """Tell whether any stack fits, without choosing one."""
     return build(matrix, request).problem().satisfiable()
-
-
-def check_set(
-    versions: Mapping[str, str], matrix: Matrix, *, gpus: tuple[str, ...] = (), driver: str | None = None
-) -> list[dict[str, str]]:
-    """Return the conflict among versions that are given exactly; empty: they go together."""
-    wanted = []
-    for component, text in versions.items():
-        version, _, variant = text.partition("+")
-        wanted.append(Requirement(component=component, specifier=f"=={version}", variant=variant))
-    space = build(matrix, Request(requirements=tuple(wanted), gpus=gpus, driver=driver))
-    problem = space.problem()
-    return [] if problem.satisfiable() else conflict(space, minimal_conflict(problem))

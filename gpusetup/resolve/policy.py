@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpusetup.matrix.security import vulnerable
 from gpusetup.resolve.domains import branch_of, has_ended
@@ -35,31 +35,24 @@ def rule_of(key: str) -> str:
 KEYS = {rule_of(key): key for key in _ALLOWS}
 
 
-class Breach(NamedTuple):
-    """A key of a policy that a release breaks, and why."""
-
-    key: str
-    why: str
-
-
-def breaches(policy: Policy | None, matrix: Matrix, component: str, version: str) -> Iterator[Breach]:
-    """Yield what a policy has against a release. As everywhere, the matrix' own day decides what has ended."""
+def breaches(policy: Policy | None, matrix: Matrix, component: str, version: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a policy that a release breaks, and why; the matrix' own day decides what has ended."""
     if policy is None:
         return
     if component == "driver":
         branch, newest = nv(version).major, policy.newest_driver_branch
         if newest is not None and branch > newest:
-            yield Breach("newest_driver_branch", f"R{branch} is newer than R{newest}")
+            yield ("newest_driver_branch", f"R{branch} is newer than R{newest}")
         if policy.oldest_driver is not None and nv(version) < nv(policy.oldest_driver):
-            yield Breach("oldest_driver", f"it is older than {policy.oldest_driver}")
+            yield ("oldest_driver", f"it is older than {policy.oldest_driver}")
     own = _branch(matrix, component, version) if component in policy.forbid_end_of_life else None
     if own is not None and has_ended(own, matrix.date):
         whose = "" if component == "driver" else ", its driver branch,"
         day = f" on {own.eol}" if own.eol != "unknown" else ""
-        yield Breach("forbid_end_of_life", f"the support of R{own.branch}{whose} ended{day}")
+        yield ("forbid_end_of_life", f"the support of R{own.branch}{whose} ended{day}")
     least = policy.forbid_cvss_from
     if least is not None and (known := vulnerable(matrix, component, version, least)):
-        yield Breach("forbid_cvss_from", f"it has {known}; {known.fixed} ends what is known")
+        yield ("forbid_cvss_from", f"it has {known}; {known.fixed} ends what is known")
 
 
 def _branch(matrix: Matrix, component: str, version: str) -> DriverBranch | None:
@@ -76,7 +69,7 @@ def add_policy(space: Space) -> None:
     policy = space.request.policy
     for component in ("driver", "cuda") if policy is not None else ():
         broken = {
-            value.version: {item.key for item in breaches(policy, space.matrix, component, value.version)}
+            value.version: {key for key, _ in breaches(policy, space.matrix, component, value.version)}
             for value in space.values.get(component, ())
         }
         for key in _ALLOWS:

@@ -142,11 +142,9 @@ def _typed(request: Request) -> str:
 
 def left_open(space: Space) -> Iterator[str]:
     """Return the command that leaves driver and toolkit open, where that fits."""
-    bare = tuple(
-        Requirement(component=item.component) if item.component in ("driver", "cuda") else item
-        for item in space.request.requirements
-    )
-    asked = msgspec.structs.replace(space.request, requirements=bare, driver=None)
+    bare = {name: Requirement(component=name) for name in ("driver", "cuda")}
+    wishes = tuple(bare.get(item.component, item) for item in space.request.requirements)
+    asked = msgspec.structs.replace(space.request, requirements=wishes, driver=None)
     if _fits(space, asked):
         yield f"see what the policy allows: gpusetup resolve {_typed(asked)}"
 

@@ -18,6 +18,7 @@ from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.variables import NOTHING, RoleVariables
+from gpusetup.plan.host import jobs_of
 from gpusetup.plan.preflight import refusal_of
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed
@@ -70,7 +71,6 @@ def watched(holder: Holder, say: Callable[[str], None]) -> Iterator[None]:
 
 _AT_ONCE = 16
 _POLL_SECONDS = 15
-_MOVES = {"upgrade", "downgrade", "remove"}
 
 Answer = TypeVar("Answer")
 
@@ -219,7 +219,7 @@ class Draining:
 
     def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
         """Return the hosts on whose GPUs programs still run although their driver is to move."""
-        return self.wait_idle({name for name, plan in changes.items() if self._matters(name, plan)})
+        return self.wait_idle({name for name, plan in changes.items() if jobs_of(self.rollout.facts[name], plan)})
 
     def wait_idle(self, asked: set[str]) -> dict[str, str]:
         """Wait until no program uses the GPUs of these hosts; return those on which some still do."""
@@ -235,12 +235,6 @@ class Draining:
         if run.interrupted:
             raise KeyboardInterrupt
         return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
-
-    def _matters(self, name: str, plan: HostPlan) -> bool:
-        """A driver that moves under a program leaves it with libraries that no longer fit the kernel."""
-        return bool(self.rollout.facts[name].processes) and (
-            plan.reboot or any(action.kind in _MOVES for action in plan.actions)
-        )
 
     # --- while they change ----------------------------------------------------------------------------------------
 

@@ -96,11 +96,13 @@ def phase(rollout: Rollout, name: str) -> Iterator[None]:
 
 def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Reporter) -> Rollout:
     """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
+    from gpusetup.drive.rundir import state_home
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.plan.described_host import with_gpus_of
     from gpusetup.plan.host import Planner
     from gpusetup.resolve.api import resolve
+    from gpusetup.rollout.outcome import with_away
     from gpusetup.rollout.owner import twins
     from gpusetup.rollout.wishes import settings_of_hosts
 
@@ -140,7 +142,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     for name, draft in drafts.items():
         rollout.plans[name] = _with_care(rollout, name, draft.plan, lost.get(name, ()) if how.lock is None else ())
     rollout.plans |= {name: _one_of_two(refusal, rollout.facts[name]) for name, refusal in double.items()}
-    rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
+    plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
+    rollout.plans = with_away(plans, state_home(session.environment))
     session.run.write("plan.json", rollout.document())
     return rollout
 

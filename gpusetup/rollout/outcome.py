@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert
+from msgspec import DecodeError, Struct, convert
+from msgspec.json import decode
 from msgspec.structs import replace
 
+from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
-from gpusetup.model.run import HostOutcome, PackageChanges
+from gpusetup.model.plan import Away, HostPlan
+from gpusetup.model.run import Applied, HostOutcome, PackageChanges
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpusetup.drive.events import HostProgress
-    from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import State
 
 _EXITS = {
@@ -96,6 +103,7 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcom
         changed=host.changed,
         seconds=round(seconds, 1),
         phases={role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
+        reboot_seconds=float(host.data.get("gpu_reboot", {}).get("elapsed") or 0),
     )
     failure = host.failure
     if failure is not None:
@@ -118,23 +126,43 @@ def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutco
     return replace(_outcome(plan, "interrupted"), failed_at=where, changed=host.changed, seconds=round(seconds, 1))
 
 
+_PLANNED = [name for name in HostOutcome.__struct_fields__ if name in HostPlan.__struct_fields__ and name != "state"]
+
+
 def _outcome(plan: HostPlan, state: State) -> HostOutcome:
     """Return an outcome with what was planned."""
-    return HostOutcome(
-        state=state,
-        simulated=plan.simulated,
-        now=plan.now,
-        stack=plan.stack,
-        actions=plan.actions,
-        removals=plan.removals,
-        holds=plan.holds,
-        reboot=plan.reboot,
-        reboot_why=plan.reboot_why,
-        download_bytes=plan.download_bytes,
-        kind=plan.kind,
-        warnings=plan.warnings,
-        refusals=plan.refusals,
-    )
+    return HostOutcome(state=state, **{name: getattr(plan, name) for name in _PLANNED})
+
+
+_RUNS = 20
+"""Runs that are read, the newest ones."""
+
+
+def with_away(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
+    """Return plans with how long each host will be away: as this host's changes took, else the fleet's, else ours."""
+    changes = {name for name, plan in plans.items() if plan.state == "change"}
+    known: dict[tuple[str, bool], list[HostOutcome]] = {}
+    for run in runs_in_order(home)[-_RUNS:] if changes else ():
+        with suppress(OSError, DecodeError):  # no apply, or one of another version
+            for name, was in decode((run / "applied.json").read_bytes(), type=Applied).hosts.items():
+                for whose in ("", name) if was.state == "done" and was.changed else ():
+                    known.setdefault((whose, was.reboot_seconds > 0), []).append(was)
+    return {
+        name: replace(plan, away=_away(known, name, plan)) if name in changes else plan for name, plan in plans.items()
+    }
+
+
+def _away(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan: HostPlan) -> Away:
+    own = known.get((name, plan.reboot))
+    if found := own or known.get(("", plan.reboot)):
+        return Away(
+            seconds=round(median(sum(was.phases.values()) for was in found), 1),
+            reboot_seconds=median(was.reboot_seconds for was in found),
+            source="host" if own else "fleet",
+            runs=len(found),
+        )
+    bench = decode((Path(__file__).parent / "data/away.json").read_bytes())
+    return convert(bench["figures"][plan.reboot], Away)
 
 
 def told(outcome: HostOutcome) -> str:

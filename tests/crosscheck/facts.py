@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.request import Request, Requirement
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.reasons import conflict
+from gpusetup.resolve.search import minimal_conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.matrix.load import Matrix
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "crosscheck"
 
 
 def rows(name: str) -> list[dict[str, Any]]:
     return json.loads((FIXTURES / f"{name}.json").read_text())["rows"]
+
+
+def check_set(
+    versions: Mapping[str, str], matrix: Matrix, *, gpus: tuple[str, ...] = (), driver: str | None = None
+) -> list[dict[str, str]]:
+    """Return the conflict among versions that are given exactly; empty: they go together."""
+    wanted = []
+    for component, text in versions.items():
+        version, _, variant = text.partition("+")
+        wanted.append(Requirement(component=component, specifier=f"=={version}", variant=variant))
+    space = build(matrix, Request(requirements=tuple(wanted), gpus=gpus, driver=driver))
+    problem = space.problem()
+    return [] if problem.satisfiable() else conflict(space, minimal_conflict(problem))

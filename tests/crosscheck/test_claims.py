@@ -7,9 +7,10 @@ import pytest
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
-from gpusetup.resolve.api import check_set, resolve
+from gpusetup.resolve.api import resolve
 from gpusetup.resolve.rules import code_for
 from gpusetup.versions import nv
+from tests.crosscheck.facts import check_set
 
 
 @pytest.fixture(scope="module")

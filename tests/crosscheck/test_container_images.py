@@ -6,9 +6,8 @@ The rows are read out of the images' Dockerfiles (313: CUDA releases 11.2.0 to 1
 import pytest
 
 from gpusetup.matrix.load import Matrix
-from gpusetup.resolve.api import check_set
 from gpusetup.versions import nv
-from tests.crosscheck.facts import rows
+from tests.crosscheck.facts import check_set, rows
 
 ROWS = rows("container_image_pins")
 SETS = sorted(

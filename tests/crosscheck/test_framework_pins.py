@@ -4,8 +4,8 @@ import pytest
 
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
-from gpusetup.resolve.api import check_set, fits
-from tests.crosscheck.facts import rows
+from gpusetup.resolve.api import fits
+from tests.crosscheck.facts import check_set, rows
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,8 @@ import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import Matrix
-from gpusetup.resolve.api import check_set
 from gpusetup.versions import nv
-from tests.crosscheck.facts import rows
+from tests.crosscheck.facts import check_set, rows
 
 FLOORS = {row["backend"]: row["min_driver_linux"] for row in rows("torch_backend_by_driver")}
 DRIVERS = sorted(set(FLOORS.values()), key=nv)

@@ -296,7 +296,7 @@ class Laws:
             return
         chosen = [("cuda", part.version) for part in (found.stack.cuda, *found.stack.cudas) if part is not None]
         for component, version in (("driver", found.driver.version), *chosen):
-            for broken in breaches(policy, self.matrix, component, version):
-                yield f"{component} {version} breaks {policy.said(broken.key)}: {broken.why}"
+            for key, why in breaches(policy, self.matrix, component, version):
+                yield f"{component} {version} breaks {policy.said(key)}: {why}"
         if self.answer(request) is None:
             yield f"there is a stack only under {policy}"

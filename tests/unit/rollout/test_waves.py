@@ -1,19 +1,26 @@
-"""A rollout in batches: verified one after the other, ended by too many failures, nobody forgotten."""
+"""A rollout in batches: verified one after the other, ended by too many failures, nobody forgotten; how long each is away."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
+from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.engines.base import Ansible
+from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
-from gpusetup.model.plan import HostPlan
-from gpusetup.model.run import HostOutcome
+from gpusetup.model.facts_software import Process
+from gpusetup.model.plan import Action, Away, HostPlan, Plan
+from gpusetup.model.run import Applied, HostOutcome
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.plan.host import jobs_of
 from gpusetup.rollout import waves
 from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.options import Applying
+from gpusetup.rollout.outcome import outcome_of, with_away
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -174,3 +181,53 @@ def test_a_domain_with_too_many_failures_is_left_alone_and_the_others_go_on(roll
 def test_failures_within_a_domains_budget_stop_nothing(roll):
     states, _, _ = roll({"a": "failed", "d": "failed"}, domains=RACKS, batch="1", max_fail=5, max_fail_domain=1)
     assert [states[name] for name in NAMES] == ["failed", "done", "done", "failed", "done"]
+
+
+STAMP = MatrixStamp(date="2026-11-26", digest="")
+
+
+def ran(home, seconds, reboot, name="a", changed=3):
+    host = HostProgress(name, changed=changed, seconds={"gpu_packages": seconds - reboot, "gpu_reboot": reboot})
+    host.data = {"gpu_reboot": {"elapsed": reboot}} if reboot else {}
+    hosts = {name: outcome_of(HostPlan(state="change", reboot=True), host, seconds)}
+    new_run(home).write("applied.json", Applied(ok=True, run="", log="", seconds={}, matrix=STAMP, hosts=hosts))
+
+
+def away(home, reboot=True):
+    plans = {"a": HostPlan(state="change", reboot=reboot), "b": HostPlan(state="unchanged")}
+    found = with_away(plans, home)
+    assert found["b"] == plans["b"]
+    return (took := found["a"].away).seconds, took.reboot_seconds, took.source, took.runs
+
+
+def test_a_host_s_own_changes_count_before_the_fleet_s_and_those_before_the_bench(tmp_path):
+    bench = Path(__file__).parents[3] / "bench/results/peers.json"
+    first, _, stayed, *_ = json.loads(bench.read_bytes())["contenders"][0]["runs"]
+    step = round(next(step["seconds"] for step in first["steps"] if step["name"] == "Reboot"), 1)
+    ran(tmp_path, 5, 0, changed=0)
+    (new_run(tmp_path).path / "applied.json").write_text('{"hosts"', encoding="utf-8")
+    assert away(tmp_path) == (first["seconds"], step, "bench", 1)
+    assert away(tmp_path, reboot=False) == (stayed["seconds"], 0, "bench", 1)
+    ran(tmp_path, 900, 300, "z")
+    ran(tmp_path, 50, 0, "z")
+    assert (away(tmp_path), away(tmp_path, reboot=False)) == ((900, 300, "fleet", 1), (50, 0, "fleet", 1))
+    for seconds, reboot in ((500, 200), (700, 240), (2000, 220)):
+        ran(tmp_path, seconds, reboot)
+    assert away(tmp_path) == (700, 220, "host", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reboot", "jobs", "said"),
+    [("upgrade", False, 1, "more than 100 s, without a reboot: our"), ("file", False, 0, "more than 100 s, without"),
+     ("file", True, 1, "about 12 min, 4 min of it its reboot: as this host's")],
+)  # fmt: skip
+def test_a_plan_says_how_long_and_under_which_programs_the_driver_would_move(kind, reboot, jobs, said):
+    users = (Process(pid=7, command="python3"), Process(pid=8, command="nvidia-persistenced"))
+    took = Away(seconds=700 if reboot else 95.3, reboot_seconds=220, source="host" if reboot else "bench", runs=3)
+    action = Action(id="x", kind=kind, what="x", why="x")
+    plan = HostPlan(state="change", reboot=reboot, actions=(action,), away=took)
+    plan = replace(plan, jobs=jobs_of(SimpleNamespace(processes=users), plan))
+    assert plan.jobs == {user.pid: user.command for user in users[:jobs]}
+    text = " ".join(plan_text(Plan(matrix=STAMP, hosts={"a": plan})).split())
+    assert f"away {said}" in text
+    assert ("jobs apply waits for what uses the GPU and stops none: python3" in text) == bool(jobs)
