@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     doctor_apply.refuse_without_apply(arguments)
     if arguments.apply:
         doctor_apply.refuse_beside(arguments, [name for name in chosen if name != "an inventory"])
-        from gpusetup.cli.facts import names_of_gpus
+        from gpusetup.cli.session import names_of_gpus
 
         return doctor_apply.run(arguments, names_of_gpus())
     if arguments.explain is not None:
@@ -278,8 +278,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     failures = {}
     exits = []
     if inventory is not None:
-        from gpusetup.cli.facts import names_of_gpus
-        from gpusetup.cli.session import open_session
+        from gpusetup.cli.session import names_of_gpus, open_session
 
         looks, told, _track = doctor_hosts.hosts(open_session(arguments), names_of_gpus())
         failures = {name: str(failure) for name, failure in told.items()}
@@ -334,7 +333,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
 def _look(root: str | None = None) -> Look:
     """Look at this machine, or at a captured one."""
     from gpusetup.cli import doctor_hosts
-    from gpusetup.cli.facts import names_of_gpus
+    from gpusetup.cli.session import names_of_gpus
 
     gpus = names_of_gpus()
     return doctor_hosts.this_machine(gpus) if root is None else doctor_hosts.captured(Path(root), gpus)

@@ -70,6 +70,7 @@ def _html(facts: Facts) -> str:
 
 def collected(arguments: argparse.Namespace) -> Facts:
     """Return the facts of the hosts that the arguments name."""
+    from gpusetup.cli.session import names_of_gpus
     from gpusetup.facts import collect
     from gpusetup.model.facts import Facts
 
@@ -102,11 +103,3 @@ def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
             raise BadInputError("GS-310", f"a folder cannot have the name of the host {name!r}", note=problem)
         collect.write_capture(packed, Path(arguments.capture) / name)
     return looked.facts
-
-
-def names_of_gpus() -> Lookup:
-    """Return the matrix's names of GPUs."""
-    from gpusetup.facts.products import matrix_lookup
-    from gpusetup.matrix.load import matrix
-
-    return matrix_lookup(matrix())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpusetup.drive.playbook import Observer, Session
+    from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import Facts
     from gpusetup.model.plan import HostPlan
 
@@ -63,9 +64,16 @@ def open_session(arguments: argparse.Namespace) -> Session:
     return session
 
 
+def names_of_gpus() -> Lookup:
+    """Return the matrix's names of GPUs."""
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    return matrix_lookup(matrix())
+
+
 def facts_of_hosts(arguments: argparse.Namespace) -> Facts:
     """Look at the hosts that the command line names, without asking repositories what they offer."""
-    from gpusetup.cli.facts import names_of_gpus
     from gpusetup.facts import fleet
 
     with watch(aside(), phase="facts") as observer:

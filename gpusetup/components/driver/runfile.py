@@ -29,7 +29,12 @@ class RunfileInstaller(Family):
 
     def __init__(self, file: Given, manager: Manager) -> None:
         self.file = file
-        self.manager: Manager = manager
+        self._manager: Manager = manager
+
+    @property
+    def manager(self) -> Manager:
+        """The host's own."""
+        return self._manager
 
     def sources(self, context: Context) -> Origins:  # noqa: ARG002 - one interface for all
         """The host's own: headers and DKMS come from there."""
