@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     wish = split_subject(arguments)
     request = request_about(arguments, matrix)
-    others = tuple(item for item in request.requirements if item.component != wish.component)
+    # Without a version, what the request says of the component stands: `why torch --from uv.lock`.
+    others = tuple(item for item in request.requirements if item.component != wish.component or not wish.specifier)
     resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
     if resolution.stack.part(wish.component) is None:
         # Not part of the default stack: the question itself asks for it.

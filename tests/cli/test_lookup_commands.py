@@ -184,6 +184,7 @@ def test_why_a_version_that_is_not_chosen() -> None:
     assert told["asked"] == {"version": "cuda==13.4.*", "fits": True}
     assert told["matrix"] == document("resolve", "--gpu", "h100")[1]["matrix"]
     assert document("why", "cuda=13.1", "--gpu", "v100")[1]["asked"]["fits"] is False
+    assert document("why", "cuda", "cuda==12.8.*", "--gpu", "h100")[1]["chosen"]["version"] == "12.8.1"
 
 
 # --- age --------------------------------------------------------------------------------------------------------------
