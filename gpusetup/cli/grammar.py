@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import pkgutil
 import re
 import sys
 from functools import cache
@@ -19,10 +21,7 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 @cache
 def tables() -> dict[str, Any]:
     """Return the tables of the command line: what other programs call it, rare options, columns of tables."""
-    import json
-    from pathlib import Path
-
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("tables.json").read_bytes())
+    found: dict[str, Any] = json.loads(pkgutil.get_data("gpusetup.cli", "data/tables.json") or b"")
     return found
 
 

@@ -22,9 +22,10 @@ _AZURE = "/metadata/instance/compute/{}?api-version=2021-02-01&format=text"
 def collect(host: LiveHost, cloud: Optional[str]) -> Dict[str, Any]:
     """Return {"machine_type", "events"}; each event is {"what", "at"}, `at` empty where it may begin at any moment."""
     told = host.observe("cloud", lambda: _look(cloud)) if cloud in _CLOUDS else None
-    if told is not None and "machine_type" not in told:
-        host.note("virtualisation.machine_type", f"the metadata service of {cloud} gave no usable answer in time")
-    return dict({"machine_type": None, "events": []}, **told or {})
+    if told is not None and not (told["whole"] and "machine_type" in told):
+        host.note("virtualisation.machine_type", f"the metadata service of {cloud} did not answer everything in time")
+    told = told or {}
+    return {"machine_type": told.get("machine_type"), "events": told.get("events", [])}
 
 
 def _look(cloud: Any) -> Dict[str, Any]:
@@ -34,7 +35,7 @@ def _look(cloud: Any) -> Dict[str, Any]:
     thread.daemon = True
     thread.start()
     thread.join(_SECONDS)
-    return dict(told)
+    return dict(told, whole=not thread.is_alive())
 
 
 def _ask(path: str, headers: Dict[str, str], method: str = "GET") -> Tuple[int, str]:

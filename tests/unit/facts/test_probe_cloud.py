@@ -94,6 +94,15 @@ def test_a_hostile_service_says_nothing_and_holds_nobody_up(service_stand_in, na
     assert "/stolen" not in service_stand_in.asked
 
 
+def test_events_that_do_not_come_in_time_are_not_taken_for_none(service_stand_in):
+    service_stand_in.pages = {
+        **TOKEN,
+        AWS + "instance-type": "p5.48xlarge",
+        AWS + "events/maintenance/scheduled": "[|]|",
+    }
+    assert told("aws") == ("p5.48xlarge", [], ["virtualisation.machine_type"])
+
+
 @pytest.mark.parametrize("name", [None, "openstack", "hetzner"])
 def test_other_machines_are_not_asked(service_stand_in, name):
     assert told(name) == (None, [], [])
