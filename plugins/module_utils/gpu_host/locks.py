@@ -1,22 +1,17 @@
 """Waiting for whoever works on packages."""
 
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Callable
 
 from ..gpu_probe import locks
 from .failure import HostFailure
-
-
-def holder() -> Optional[Dict[str, Any]]:
-    """Return who works on packages now as {"file", "pid", "command"}, None when nobody does."""
-    return locks.holder()
 
 
 def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
     """Wait until nobody works on packages; name who does while waiting and when the time is over."""
     deadline = time.time() + seconds
     while True:
-        found = holder()
+        found = locks.holder()
         if not found:
             return
         who = "process {pid} ({command})".format(**found)

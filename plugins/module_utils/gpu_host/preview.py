@@ -8,6 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from ..gpu_judge import versions
+from ..gpu_probe import locks
 from ..gpu_probe import sources as probe_sources
 from . import (
     desktops,
@@ -16,7 +17,6 @@ from . import (
     files,
     list_dates,
     local_repository,
-    locks,
     logins,
     lost,
     monitoring,
