@@ -85,7 +85,7 @@ class Host:
 
     @property
     def layouts(self) -> dict[str, str]:
-        gpus = probe.look(mig.asks(process.environment()))
+        gpus = probe.look(process.smi(process.environment()))
         assert gpus is not None
         return {gpu["address"]: mig.judge.told(mig.layout_of(gpu)) for gpu in gpus}
 
