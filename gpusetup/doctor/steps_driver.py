@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.components import judge
@@ -15,20 +17,8 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from gpusetup.model.facts_machine import Gpu
 
-_WHY_NOT_LOADED = frozenset(
-    {
-        "gpu-not-supported-by-driver",
-        "legacy-gpu-dropped",
-        "module-wrong-kernel",
-        "nouveau-in-use",
-        "open-module-pre-turing",
-        "open-module-required",
-        "pci-bar-not-assigned",
-        "rm-init-failed",
-        "secure-boot-rejected",
-        "vgpu-start-failed",
-    }
-)
+_WHY_NOT_LOADED = frozenset(json.loads(Path(__file__).with_name("data").joinpath("not_loaded.json").read_bytes()))
+"""Causes that keep the module from loading."""
 
 
 def present(look: Look) -> Outcome:
