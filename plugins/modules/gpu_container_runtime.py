@@ -65,7 +65,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     cdi,
     containerd,
-    failure,
     files,
     followers,
     params,
@@ -290,11 +289,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         result = configure(module.params, ledger, process.environment(), module.check_mode)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     warnings = [
         f"{path} was changed after gpusetup wrote it; that version is {place}"
         for path, place in sorted(ledger.saved.items())

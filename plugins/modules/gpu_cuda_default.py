@@ -52,7 +52,7 @@ import os
 from typing import Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -150,7 +150,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)
@@ -163,8 +163,6 @@ def main() -> None:
             libraries = ledger.restore(LINKER)
         if not module.check_mode and linker_is_behind():
             process.output(["ldconfig"], env)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=bool(changed or libraries), path=root["path"] if root else "", diff=ledger.diffs)
 
 

@@ -74,7 +74,7 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, failure, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
@@ -96,14 +96,12 @@ def main() -> None:
     )
     request = params.owned(module)
     env, check = process.environment(), module.check_mode
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], check)
         if request["backend"] == "none":
             result = {"changed": desktops.forget(ledger, env, check), "pending": []}
         else:
             result = desktops.configure(desktops.asked(request), ledger, env, check)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)
 
 

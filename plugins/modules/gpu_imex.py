@@ -45,7 +45,6 @@ from typing import Any, Dict, List, Sequence, Set
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    failure,
     followers,
     params,
     process,
@@ -132,14 +131,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         nodes, channels = module.params["nodes"], module.params["channels"]
         result = configure(nodes, channels, ledger, process.environment(), module.check_mode)
         if request["simulated_root"]:  # it has no driver of its own to wait for
             result["pending"] = []
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)
 
 

@@ -59,13 +59,7 @@ obstacle:
 from typing import Any, Dict, List
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    failure,
-    followers,
-    kernel_module,
-    params,
-    process,
-)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import followers, kernel_module, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
@@ -110,7 +104,7 @@ def main() -> None:
     request = dict(params.owned(module), check=module.check_mode)
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""
-    try:
+    with params.failing(module):
         ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
         before, options = kernel_module.written(), request["options"]
         dropped = {name: value for name, value in before.items() if name not in options}
@@ -127,8 +121,6 @@ def main() -> None:
                     obstacle = loader.load() or ""
                     reasons = driver.reboot_reasons(machine.facts(), wish)
                     waits = waiting(machine, request, dropped) if obstacle else []
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(
         changed=changed, reboot_reasons=reasons, options_waiting=waits, obstacle=obstacle, diff=ledger.diffs
     )

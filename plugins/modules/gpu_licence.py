@@ -56,7 +56,7 @@ others:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, licence, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import licence, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.licence import FEATURES
 
@@ -76,7 +76,7 @@ def main() -> None:
     )
     request = params.owned(module)
     check, start = module.check_mode, module.params["start"]
-    try:
+    with params.failing(module):
         env = process.environment()
         ledger = Ledger(request["state_dir"], check)
         if module.params["state"] == "absent":
@@ -89,8 +89,6 @@ def main() -> None:
         if start and not check and (licence.is_behind(env) or not licence.granted(states)):
             states = licence.license_now(ledger, env, module.params["wait"])
             changed = True
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=changed, diff=ledger.diffs, states=states, others=licence.others())
 
 

@@ -84,7 +84,7 @@ reboot:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, mig_kept, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig_kept, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 _INSTANCE = {
@@ -114,12 +114,10 @@ def main() -> None:
         item["gpu"]: {"enabled": item["enabled"], "instances": item["instances"]} for item in module.params["layouts"]
     }
     order = module.params["gpus"] or sorted(wishes)
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         env, check, program = process.environment(), module.check_mode, module.params["program"]
         result = mig_kept.lay(ledger, wishes, order, env, check, program=program)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)
 
 

@@ -74,13 +74,7 @@ exporter:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    failure,
-    monitoring,
-    params,
-    process,
-    programs,
-)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, params, process, programs
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
@@ -108,14 +102,12 @@ def main() -> None:
     request = params.owned(module)
     wish = monitoring.asked(request)
     collector = programs.texts(request["program"]) if wish.kind == "textfile" else {}
-    try:
+    with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         if request["mode"] == "prepare":
             changed = monitoring.prepare(ledger, wish, collector, env)
         else:
             changed = monitoring.set_up(ledger, wish, collector, request["start"], env)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=changed, exporter=wish.kind, diff=ledger.diffs)
 
 

@@ -57,7 +57,7 @@ loaded:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, nouveau, params
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, nouveau, params
 
 
 def main() -> None:
@@ -76,28 +76,21 @@ def main() -> None:
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen: Dict[str, Dict[str, Any]] = {}
     if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
-        try:
+        with params.failing(module, finished=True, progress={}):
             result = nouveau.Nouveau(request, check=True, seen=seen).run()
-        except (failure.HostFailure, OSError) as stop:
-            params.end(module, stop, finished=True, progress={})
         for text in result.pop("warnings"):
             module.warn(text)
         if module.check_mode or not result["changed"]:
             module.exit_json(finished=True, progress={}, **result)
 
     def work(running: jobs.Job) -> Dict[str, Any]:
-        return nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
+        result = nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
+        result.pop("warnings")  # they were told before it began
+        return result
 
-    try:
+    with params.failing(module, finished=True, progress={}):
         status = job.start_or_join(work, wait)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop, finished=True, progress={})
-    progress = {key: status.get(key) for key in ("step", "message", "percent")}
-    if status["state"] == "failed":
-        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
-    result = dict(status.get("result") or {"changed": False})
-    result.pop("warnings", None)
-    module.exit_json(finished=status["state"] == "done", progress=progress, **result)
+    params.follow(module, status, job.log_path)
 
 
 if __name__ == "__main__":

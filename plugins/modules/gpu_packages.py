@@ -77,13 +77,7 @@ build:
 from typing import Any, Dict, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    failure,
-    jobs,
-    params,
-    planning,
-    transaction,
-)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, planning, transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages as package_sets
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
@@ -123,20 +117,14 @@ def main() -> None:
     )
     request = params.owned(module)
     wait, fetched = request.pop("poll"), request.pop("fetched")  # whoever looked anew still joins the job that runs
-    try:
+    with params.failing(module, finished=True, progress={}):
         package_sets.merge(request["packages"])
         if module.check_mode:
             changed, diff = outlook(request)
             module.exit_json(changed=changed, finished=True, diff=diff, progress={})
         job = jobs.Job(request["state_dir"], "packages", request)
         status = job.start_or_join(lambda running: transaction.Transaction(running, request, fetched).run(), wait)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop, finished=True, progress={})
-    progress = {key: status.get(key) for key in ("step", "message", "percent")}
-    if status["state"] == "failed":
-        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path, **status["result"])
-    result = status.get("result") or {"changed": False}
-    module.exit_json(finished=status["state"] == "done", progress=progress, log=job.log_path, **result)
+    params.follow(module, status, job.log_path)
 
 
 if __name__ == "__main__":

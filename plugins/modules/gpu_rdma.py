@@ -50,7 +50,7 @@ reboot:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, rdma
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, rdma
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
@@ -66,13 +66,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         machine = Machine(request["simulated_root"])
         wanted = module.params
         result = rdma.configure(wanted["stack"], wanted["modules"], wanted["p2pdma"], ledger, machine)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)
 
 

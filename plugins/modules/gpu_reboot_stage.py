@@ -44,7 +44,7 @@ import re
 from typing import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -95,7 +95,7 @@ def main() -> None:
     )
     request = params.owned(module)
     when, env = module.params["when"], process.environment()
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         if not re.match(r"^(?:\+\d{1,4}|\d{1,2}:\d{2})$", when):
             raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +MINUTES or HH:MM")
@@ -105,8 +105,6 @@ def main() -> None:
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=True, when=when)
 
 

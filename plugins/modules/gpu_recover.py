@@ -109,10 +109,8 @@ def main() -> None:
         ),
         supports_check_mode=True,
     )
-    try:
+    with params.failing(module):
         result = begin(module) if module.params["mode"] == "begin" else act(module)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(**result)
 
 

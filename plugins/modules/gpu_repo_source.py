@@ -112,7 +112,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
     request = params.owned(module)
     written = []
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         wanted = definitions(request) if not module.check_mode else looked(request)
         changes = dict(switched_off(request, wanted), **enabled(request))
@@ -124,8 +124,6 @@ def main() -> None:
             if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)
         written += [path for path in sources.obsolete(ledger.state["files"], wanted) if ledger.give_up_file(path)]
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)
 
 

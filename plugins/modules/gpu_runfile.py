@@ -64,7 +64,7 @@ progress:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, runfile_install
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
@@ -94,19 +94,13 @@ def main() -> None:
     )
     request = params.owned(module)
     wait = request.pop("poll")
-    try:
+    with params.failing(module, finished=True, progress={}):
         job = jobs.Job(request["state_dir"], "runfile", request)
         ready = installation(request).there() and not job.joinable()
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={})
         status = job.start_or_join(lambda running: installation(request, running).run(), wait)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop, finished=True, progress={})
-    progress = {key: status.get(key) for key in ("step", "message", "percent")}
-    if status["state"] == "failed":
-        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
-    result = status.get("result") or {"changed": False}
-    module.exit_json(finished=status["state"] == "done", progress=progress, log=job.log_path, **result)
+    params.follow(module, status, job.log_path)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ units:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, services
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process, services
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
@@ -50,12 +50,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         changed = services.bring_up(ledger, module.params["names"], module.params["start"], env)
         units = services.look([services.full_name(name) for name in module.params["names"]], env)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=changed, units=units)
 
 

@@ -53,7 +53,7 @@ state:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, signing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process, signing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
@@ -70,7 +70,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    try:
+    with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         if request["mode"] == "configure":
             wanted = signing.configuration(request["key"], request["certificate"]) if request["key"] else None
@@ -85,8 +85,6 @@ def main() -> None:
             module.exit_json(changed=changed, diff=ledger.diffs)
         enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)
         changed, state = enrolment.stage()
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     module.exit_json(changed=changed, state=state)
 
 

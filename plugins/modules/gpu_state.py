@@ -153,7 +153,7 @@ import shutil
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, lifecycle, params
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle, params
 
 CODE = "/run/gpusetup-code"
 """Where gpu_shared_code keeps what it is sent."""
@@ -218,14 +218,12 @@ def main() -> None:
         ),
         supports_check_mode=True,
     )
-    try:
+    with params.failing(module):
         request = dict(params.plain(module), token=module.params["host"]["owner"])
         state = lifecycle.Lifecycle(request, module.check_mode)
         if module.params["mode"] not in ("begin", "removal", "history"):
             state.hold()
         result = act(state, module.params["mode"])
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop)
     if not module.check_mode:
         tell_the_log(module, result)
         if module.params["mode"] == "clean":

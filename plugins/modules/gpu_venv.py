@@ -77,7 +77,7 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.requirements import pins
@@ -139,7 +139,7 @@ def main() -> None:
     )
     request = params.owned(module)
     wait = request.pop("poll")
-    try:
+    with params.failing(module, finished=True, progress={}):
         if request["adopt"]:
             adopt(module, request)
         environment = venv.Environment(request)
@@ -149,14 +149,7 @@ def main() -> None:
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
         status = job.start_or_join(lambda running: build(request, running), wait)
-    except (failure.HostFailure, OSError) as stop:
-        params.end(module, stop, finished=True, progress={})
-    progress = {key: status.get(key) for key in ("step", "message", "percent")}
-    if status["state"] == "failed":
-        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
-    module.exit_json(
-        finished=status["state"] == "done", progress=progress, **(status.get("result") or {"changed": False})
-    )
+    params.follow(module, status, job.log_path)
 
 
 if __name__ == "__main__":

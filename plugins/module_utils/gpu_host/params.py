@@ -3,7 +3,7 @@
 import contextlib
 import re
 import weakref
-from typing import Any, Dict, NoReturn, Union
+from typing import Any, Dict, Iterator, NoReturn, Union
 
 from . import failure, owner
 
@@ -164,6 +164,24 @@ def owned(module: Any) -> Dict[str, Any]:
         if token:
             weakref.finalize(module, owner.show_life(params["state_dir"], token).set)
     return params
+
+
+@contextlib.contextmanager
+def failing(module: Any, **result: Any) -> Iterator[None]:
+    """Let the module fail where the host cannot do what is asked of it here."""
+    try:
+        yield
+    except (failure.HostFailure, OSError) as stop:
+        end(module, stop, **result)
+
+
+def follow(module: Any, status: Dict[str, Any], log: str) -> None:
+    """Answer how far a job is, or how it ended."""
+    progress = {key: status.get(key) for key in ("step", "message", "percent")}
+    if status["state"] == "failed":
+        end(module, status["failure"], finished=True, progress=progress, log=log, **status["result"])
+    result = status.get("result") or {"changed": False}
+    module.exit_json(finished=status["state"] == "done", progress=progress, log=log, **result)
 
 
 def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], **result: Any) -> NoReturn:
