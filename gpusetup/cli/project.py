@@ -38,6 +38,7 @@ _INDEX = re.compile(r"download\.pytorch\.org/whl/(?:\w+/)?(cu\d+|cpu)\b")
 _WHEEL = re.compile(r"(?:[^@\s]*/)?([\w.]+)-[^/\s]+\.whl\b")
 _NAME = re.compile(r"(?:[^\s:]+::)?([\w.-]+)")
 _CONDA = re.compile(_NAME.pattern + r"\s*(={0,2}[\d.*]+|[<>!~][^\s|]*)?(?:[=\s][^|]*)?")
+_POETRY = re.compile(r"\^\s*((?:0\.)*)(\d+)|~\s*((?:\d+\.(?=\d))?)(\d+)")
 _OF_CONDA = {
     "pytorch": "torch", "pytorch-gpu": "torch", "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow",
     "jax": "jax", "cupy": "cupy", "cuda-version": "cuda", "cudatoolkit": "cuda", "cuda-toolkit": "cuda",
@@ -122,9 +123,19 @@ class _Pins:
         if locked is not None:
             return chain(self._python(document.get("requires-python")), self._locked(locked))
         self._text(self.path)
-        project = document.get("project")
-        listed = project if isinstance(project, dict) else {}
-        return chain(self._python(listed.get("requires-python")), self._pip(_strings(listed.get("dependencies"))))
+        project, poetry = _table(document, "project"), _table(document, "tool", "poetry")
+        python = project.get("requires-python") or _pep440(_table(poetry, "dependencies").get("python"))
+        return chain(self._python(python), self._listed(_lists(document, project, poetry)))
+
+    def _listed(self, lists: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
+        """Yield wishes for the project's lists; what an earlier list asks of a component, a later one does not."""
+        asked: set[str] = set()
+        for name, lines in lists:
+            wishes = [wish for wish in self._pip(lines) if re.split(r"[^\w-]", wish)[0] not in asked]
+            if wishes and name:
+                warn(f"{self.path.name}: {name} is taken too: {', '.join(wishes)}")
+            asked |= {re.split(r"[^\w-]", wish)[0] for wish in wishes}
+            yield from wishes
 
     def _unreadable(self, line: str, name: str) -> BadInputError:
         return BadInputError(
@@ -284,3 +295,41 @@ class _Pins:
 
 def _strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _table(value: Any, *names: str) -> dict[str, Any]:
+    """Return the table of this name inside others; an empty one where there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _lists(document: Any, project: dict[str, Any], poetry: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a project's lists of requirements: those that every user gets have no name, and come first."""
+    yield "", _strings(project.get("dependencies"))
+    yield "", [*_of_poetry(_table(poetry, "dependencies"))]
+    for name, listed in _table(document, "dependency-groups").items():
+        yield f"dependency group {name}", _strings(listed)
+    for name in _table(poetry, "group"):
+        yield f"dependency group {name}", [*_of_poetry(_table(poetry, "group", name, "dependencies"))]
+    for name, listed in _table(project, "optional-dependencies").items():
+        yield f"extra {name}", _strings(listed)
+
+
+def _of_poetry(table: dict[str, Any]) -> Iterator[str]:
+    """Yield Poetry's dependencies as pip writes them."""
+    for name, wishes in table.items():
+        for wish in wishes if isinstance(wishes, list) and name != "python" else [wishes]:
+            said = wish if isinstance(wish, dict) else {"version": wish}
+            source = f" @ {said['url']} " if "url" in said else _pep440(said.get("version"))
+            yield name + source + (f"; {said['markers']}" if "markers" in said else "")
+
+
+def _pep440(version: Any) -> str:
+    """Return Poetry's range as Python writes it: `^` keeps the first number that is not 0, `~` the first two."""
+    parts = []
+    for part in map(str.strip, version.split(",") if isinstance(version, str) else ()):
+        found = _POETRY.match(part)
+        upper = f",<{found[1] or found[3] or ''}{int(found[2] or found[4]) + 1}" if found else ""
+        parts.append(f">={part[1:].strip()}{upper}" if found else "==" + part if part[:1].isdigit() else part)
+    return ",".join(parts).replace("*", "", version == "*")
