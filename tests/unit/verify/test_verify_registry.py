@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.model.verdict import Finding
+from gpusetup.model.verdict import Finding, Grid, Item
+from gpusetup.verify.checks.smoke.frameworks import _too_few
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items, judge
 from tests.unit.verify.verify_documents import captured
@@ -49,6 +51,17 @@ def test_a_crashing_check_fails_alone():
     assert found["matrix.fp32"].verdict == "fail"
     assert "could not be evaluated" in found["matrix.fp32"].text
     assert found["matrix.fp16"].verdict == "pass"
+
+
+def test_a_conclusion_has_its_diagrams():
+    grid = Grid(title="t", unit="", rows=("a",), columns=("a",), values=((1.0,),))
+    assert from_items([Item("GPU 0", "pass")], "well", figures=(grid,)).figures == (grid,)
+
+
+def test_a_framework_that_sees_fewer_gpus_than_the_driver_fails():
+    machine = SimpleNamespace(gpus=["a", "b"], mig=lambda _gpu: None)
+    assert _too_few("JAX", [Item("GPU 0", "pass")], machine).text == "JAX sees 1 of 2 GPUs"
+    assert _too_few("JAX", [Item("GPU 0", "pass"), Item("GPU 1", "pass")], machine) is None
 
 
 def test_nothing_to_look_at_is_a_skip():
