@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.text import messages
-from tests.unit.doctor.score import score
+from tests.unit.doctor.score import WORDINGS, score
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "doctor"
 
@@ -35,22 +35,7 @@ def test_the_closed_half_stays_named_and_answered() -> None:
     assert told("closed") == sum("tells" in entry for entry in entries("closed"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "xFormers was built for:\n    PyTorch 2.0.1+cu118 with CUDA 1108 (you have 2.5.1+cu124)",
-            ("xformers 0.0.29.post1 belongs to torch 2.5.1", "pip install xformers==0.0.29.post1"),
-        ),
-        ("No matching distribution found for vllm==0.8.9", ("the nearest are 0.8.5, 0.8.5.post1, 0.9.0",)),
-        ("No matching distribution found for cudf-cu12", ("gpusetup matrix cudf-cu12",)),
-        (
-            "ERROR: vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl is not a supported wheel on this platform.",
-            ("glibc 2.28 or newer", "gpusetup resolve vllm --install pip"),
-        ),
-        ("Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda999.so')", ("CUDA 99.9",)),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), WORDINGS["of a package"])
 def test_the_answer_names_the_release(text: str, said: tuple[str, ...]) -> None:
     answer = " ".join(messages(diagnose_text(text)).split())
     for words in said:
