@@ -104,7 +104,7 @@ def _last_known(names: Iterable[str]) -> dict[str, tuple[Result, ...]]:
         results: dict[tuple[str, str], list[Item]] = {}
         for one in series(path) if path.exists() else ():
             items = results.setdefault((one.check, one.unit), [])
-            items.append(Item(subject=one.subject, verdict="pass", measured=one.points[-1][1]))
+            items.append(Item(one.subject, "pass", measured=one.points[-1][1]))
         if results:
             found[name] = tuple(
                 Result(id=check, level="full", verdict="pass", text="", unit=unit, items=tuple(items), seconds=0.0)

@@ -30,7 +30,7 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return min(verdicts, key=_GRAVITY.index, default="skip")
 
 
-class Item(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Item(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One part of a check: a GPU, a link, a pair, a message size."""
 
     subject: str

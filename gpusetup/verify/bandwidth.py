@@ -30,42 +30,21 @@ def bounded(
     """Judge a bandwidth: a fail needs both passes below the floor, so the better one is compared."""
     best = max(passes)
     if gentle:
-        return Item(
-            subject=subject,
-            verdict="warn",
-            text=f"{best:.4g} {unit}, measured at low load, another job runs; not judged",
-            measured=best,
-        )
+        return Item(subject, "warn", f"{best:.4g} {unit}, measured at low load, another job runs; not judged", best)
     if bound is None:
-        return Item(
-            subject=subject,
-            verdict="skip",
-            text=f"{best:.4g} {unit}, no reference value; compare with --baseline",
-            measured=best,
-        )
+        return Item(subject, "skip", f"{best:.4g} {unit}, no reference value; compare with --baseline", best)
     if best > _CREDIBLE * bound.theory:
         text = f"{best:.4g} {unit} exceeds what the hardware can do ({bound.theory:.4g}): the measurement is invalid"
-        return Item(subject=subject, verdict="fail", text=text, measured=best, expected=bound.expected)
+        return Item(subject, "fail", text, best, bound.expected)
     if best < bound.fail and may_fail:
         both = f" in {len(passes)} passes" if len(passes) > 1 else ""
-        return Item(
-            subject=subject,
-            verdict="fail",
-            text=f"{best:.4g} {unit}{both}, at least {bound.fail:.4g} is expected, {bound.expected:.4g} is usual",
-            measured=best,
-            expected=bound.expected,
-            limit=bound.fail,
-        )
+        text = f"{best:.4g} {unit}{both}, at least {bound.fail:.4g} is expected, {bound.expected:.4g} is usual"
+        return Item(subject, "fail", text, best, bound.expected, bound.fail)
     if best < bound.warn:
         return Item(
-            subject=subject,
-            verdict="warn",
-            text=f"{best:.4g} {unit}, {bound.expected:.4g} is usual",
-            measured=best,
-            expected=bound.expected,
-            limit=bound.warn,
+            subject, "warn", f"{best:.4g} {unit}, {bound.expected:.4g} is usual", best, bound.expected, bound.warn
         )
-    return Item(subject=subject, verdict="pass", measured=best, expected=bound.expected, limit=bound.fail)
+    return Item(subject, "pass", measured=best, expected=bound.expected, limit=bound.fail)
 
 
 def sound(machine: Machine, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -81,9 +60,9 @@ def failed(machine: Machine, section: str) -> list[Item]:
     answers = machine.answers(section)
     for key in machine.workers:
         if key not in answers:
-            items.append(Item(subject=label(key), verdict="skip", text="not run (see cuda.context)"))
+            items.append(Item(label(key), "skip", "not run (see cuda.context)"))
         elif "error" in answers[key]:
-            items.append(Item(subject=label(key), verdict="fail", text=explain(answers[key])))
+            items.append(Item(label(key), "fail", explain(answers[key])))
     return items
 
 

@@ -116,12 +116,12 @@ def judged(series: Iterable[Series]) -> Result | None:
 def _item(series: Series, decay: Decay | None) -> Item:
     subject = f"{series.check} {series.subject}".strip()
     if decay is None:
-        return Item(subject=subject, verdict="pass")
+        return Item(subject, "pass")
     text = (
         f"{decay.now:.4g} {series.unit}, {100 * decay.share:.0f} % worse than its first runs ({decay.before:.4g}),"
         f" falling over {len(series.points)} runs"
     )
-    return Item(subject=subject, verdict="warn", text=text, measured=decay.now, expected=decay.before)
+    return Item(subject, "warn", text, decay.now, decay.before)
 
 
 def decay_page() -> str:

@@ -40,7 +40,7 @@ def judge(machine: Machine) -> Finding:
             f"{empty['graph_us']:.2f} µs in a graph ({empty['ratio']:.0f}x)"
         )
         grave = best > slow or empty["graph_us"] > slow_graph
-        items.append(Item(subject=subject, verdict="warn" if grave else "pass", text=text, measured=best, limit=slow))
+        items.append(Item(subject, "warn" if grave else "pass", text, best, limit=slow))
         if not figures:
             items += [_row(subject, row) for row in rows]
             lines = (
@@ -64,4 +64,4 @@ def judge(machine: Machine) -> Finding:
 
 def _row(subject: str, row: dict[str, Any]) -> Item:
     text = f"{row['stream_us']:.2f} µs by stream, {row['graph_us']:.2f} µs in a graph, {row['ratio']:.2f}x"
-    return Item(subject=f"{subject}, kernel of {row['graph_us']:.1f} µs", verdict="pass", text=text)
+    return Item(f"{subject}, kernel of {row['graph_us']:.1f} µs", "pass", text)

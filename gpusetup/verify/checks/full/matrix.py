@@ -31,25 +31,13 @@ def judge(machine: Machine, part: str) -> Finding:
                 or "ARCH_MISMATCH" in found["error"]
                 or "INVALID_VALUE" in found["error"]
             )
-            items.append(
-                Item(subject=subject, verdict="unsupported" if refused else "fail", text=str(found["error"])[:160])
-            )
+            items.append(Item(subject, "unsupported" if refused else "fail", str(found["error"])[:160]))
         elif not found["deviation"] <= found["limit"]:  # NaN is never below
-            items.append(
-                Item(
-                    subject=subject,
-                    verdict="fail",
-                    text=f"the product differs by {found['deviation']}, {found['limit']} would be rounding error",
-                )
-            )
+            text = f"the product differs by {found['deviation']}, {found['limit']} would be rounding error"
+            items.append(Item(subject, "fail", text))
         elif "/" in key:
             items.append(
-                Item(
-                    subject=subject,
-                    verdict="unsupported",
-                    text="a MIG slice has a part of the multiprocessors",
-                    measured=max(found["tflops"]),
-                )
+                Item(subject, "unsupported", "a MIG slice has a part of the multiprocessors", max(found["tflops"]))
             )
         else:
             busy = bool(machine.workers.get(key, {}).get("busy"))

@@ -19,16 +19,9 @@ def _judged(machine: Machine, kind: str) -> Finding:
     for key, answer in bandwidth.sound(machine, "memory"):
         subject = bandwidth.label(key)
         if kind == "triad" and answer.get("wrong"):
-            items.append(Item(subject=subject, verdict="fail", text=f"{answer['wrong']} elements have wrong values"))
+            items.append(Item(subject, "fail", f"{answer['wrong']} elements have wrong values"))
         elif "/" in key:
-            items.append(
-                Item(
-                    subject=subject,
-                    verdict="unsupported",
-                    text="a MIG slice has a part of the memory",
-                    measured=max(answer[kind]),
-                )
-            )
+            items.append(Item(subject, "unsupported", "a MIG slice has a part of the memory", max(answer[kind])))
         else:
             bound = memory(f"memory.{kind}", machine.opened(key))
             items.append(bandwidth.bounded(subject, answer[kind], bound, "GB/s", gentle=bool(answer.get("gentle"))))

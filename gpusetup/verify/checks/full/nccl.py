@@ -33,7 +33,7 @@ def _seconds(machine: Machine) -> float:
 def _rank_failures(group: Group) -> list[Item]:
     """Return the ranks that did not get through."""
     return [
-        Item(subject=f"{group['world']} GPUs, GPU {key}", verdict="fail", text=explain(rank))
+        Item(f"{group['world']} GPUs, GPU {key}", "fail", explain(rank))
         for key, rank in group["ranks"].items()
         if "error" in rank
     ]
@@ -92,15 +92,7 @@ def collectives(machine: Machine, part: str) -> Finding:
             subject = f"{group['world']} GPUs, {_bytes(size)}"
             bound, algorithm = _bound(machine, group, part, size)
             if wrong:
-                items.append(
-                    Item(
-                        subject=subject,
-                        verdict="fail",
-                        text=f"{wrong} elements have wrong values",
-                        measured=wrong,
-                        expected=0,
-                    )
-                )
+                items.append(Item(subject, "fail", f"{wrong} elements have wrong values", wrong, 0))
                 continue
             large = size >= expectations().nccl.judged_from * 0.99
             items.append(bounded(subject, passes, bound, "GB/s", may_fail=large and "PCI" not in algorithm))
@@ -166,13 +158,11 @@ def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, 
         return []
     if network == "Socket":
         text = f"NCCL goes over sockets beside {ports} ports with RDMA: NCCL_DEBUG=INFO says why NET/IB was not taken"
-        return [Item(subject="network", verdict="warn", text=text, measured=network, expected="IB")]
+        return [Item("network", "warn", text, network, "IB")]
     figure = points[-1][1]
     verdict: Verdict = "fail" if figure < bound.fail else "warn" if figure < bound.warn else "pass"
     text = f"{figure:g} GB/s, and {ports} ports carry {bound.theory:g}"
-    return [
-        Item(subject="links", verdict=verdict, text=text, measured=figure, expected=bound.expected, limit=bound.warn)
-    ]
+    return [Item("links", verdict, text, figure, bound.expected, bound.warn)]
 
 
 def _hosts_seconds(machine: Machine) -> float:
@@ -204,14 +194,8 @@ def nccl_hosts(machine: Machine) -> Finding:
         points = []
         for size, wrong, passes in _results(section, name):
             subject = f"{name.replace('_', '-')}, {size / 2**20:.0f} MiB"
-            items.append(
-                Item(
-                    subject=subject,
-                    verdict="fail" if wrong else "pass",
-                    text=f"{wrong} elements have wrong values" if wrong else f"{max(passes):.1f} GB/s",
-                    measured=round(max(passes), 2),
-                )
-            )
+            text = f"{wrong} elements have wrong values" if wrong else f"{max(passes):.1f} GB/s"
+            items.append(Item(subject, "fail" if wrong else "pass", text, round(max(passes), 2)))
             points.append((float(size), round(max(passes), 2)))
         if points:
             curves.append(Curve(name=name.replace("_", "-"), points=tuple(points)))

@@ -130,16 +130,12 @@ def p2p_access(machine: Machine) -> Finding:
                 continue
             subject, way, wrong = f"{names[i]} → {names[j]}", _topology(machine, i, j), peer["wrong"][i][j]
             if wrong:
-                items.append(
-                    Item(
-                        subject=subject, verdict="fail", text=f"{wrong} words arrived wrong", measured=wrong, expected=0
-                    )
-                )
+                items.append(Item(subject, "fail", f"{wrong} words arrived wrong", wrong, 0))
             elif peer["access"][i][j]:
-                items.append(Item(subject=subject, verdict="pass", text=way))
+                items.append(Item(subject, "pass", way))
             else:
                 verdict: Verdict = "fail" if way.startswith("NV") else "unsupported"
-                items.append(Item(subject=subject, verdict=verdict, text=f"no peer access over {way or 'this link'}"))
+                items.append(Item(subject, verdict, f"no peer access over {way or 'this link'}"))
     ways = sorted({item.text for item in items if item.verdict == "pass"} - {""})
     grid = Grid(title="Peer access", unit="", rows=names, columns=names, values=tuple(values), notes=machine.topology)
     return from_items(items, f"every pair, by {', '.join(ways) or 'PCI Express'}; data unchanged", figures=(grid,))

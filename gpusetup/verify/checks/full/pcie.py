@@ -44,17 +44,11 @@ def judge(machine: Machine, part: str) -> Finding:
         subject, nodes = bandwidth.label(key), answer.get("nodes", {})
         measured = {node: found for node, found in nodes.items() if "error" not in found}
         if not measured:
-            items.append(
-                Item(
-                    subject=subject,
-                    verdict="skip",
-                    text="not run: no NUMA node's processors may be used by this process",
-                )
-            )
+            items.append(Item(subject, "skip", "not run: no NUMA node's processors may be used by this process"))
             continue
         wrong = sum(found.get("wrong", 0) for found in measured.values())
         if wrong:
-            items.append(Item(subject=subject, verdict="fail", text=f"{wrong} words arrived wrong"))
+            items.append(Item(subject, "fail", f"{wrong} words arrived wrong"))
             continue
         best = max(measured, key=lambda node: max(measured[node][part]))
         busy = bool(machine.workers.get(key, {}).get("busy"))
@@ -76,7 +70,7 @@ def judge(machine: Machine, part: str) -> Finding:
 def _node(subject: str, node: str, passes: list[float], best: bool) -> Item:
     """One NUMA node's figure, shown and not judged: only the best one is the link's."""
     text = f"{max(passes):.1f} GB/s" + (", the best" if best else "")
-    return Item(subject=f"{subject}, memory of node {node}", verdict="pass", text=text)
+    return Item(f"{subject}, memory of node {node}", "pass", text)
 
 
 table(

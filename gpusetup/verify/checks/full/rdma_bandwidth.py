@@ -51,12 +51,10 @@ def judge(machine: Machine) -> Finding:
 def _one(found: dict[str, Any], kind: str, run: dict[str, Any], hca: dict[str, Any], port: dict[str, Any]) -> Item:
     subject = found["name"] if kind == "host" else f"{found['name']} ← GPU {found['gpu']}"
     if run["gbits"] is None:
-        return Item(subject=subject, verdict="fail", text=f"ib_write_bw failed: {run['error']}")
+        return Item(subject, "fail", f"ib_write_bw failed: {run['error']}")
     bound = adapter(port.get("rate"), carries(hca))
     if bound is None:
-        return Item(subject=subject, verdict="pass", text="its rate is not known", measured=run["gbits"])
+        return Item(subject, "pass", "its rate is not known", run["gbits"])
     verdict: Verdict = "fail" if run["gbits"] < bound.fail else "warn" if run["gbits"] < bound.warn else "pass"
     text = "" if verdict == "pass" else f"{run['gbits']:g} Gb/s of {bound.theory:g}"
-    return Item(
-        subject=subject, verdict=verdict, text=text, measured=run["gbits"], expected=bound.expected, limit=bound.warn
-    )
+    return Item(subject, verdict, text, run["gbits"], bound.expected, bound.warn)

@@ -45,21 +45,11 @@ def judge(machine: Machine) -> Finding:
 
 def _one(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:
     if entry is None or entry.get("error"):
-        return Item(subject=path, verdict="fail", text="is missing" if entry is None else str(entry["error"])[:80])
+        return Item(path, "fail", "is missing" if entry is None else str(entry["error"])[:80])
     if not entry.get("character") or (major is not None and entry.get("major") != major):
-        return Item(
-            subject=path,
-            verdict="fail",
-            text=f"is not a device of the driver (major {entry.get('major')}, the driver has {major})",
-            measured=entry.get("major"),
-            expected=major,
-        )
+        text = f"is not a device of the driver (major {entry.get('major')}, the driver has {major})"
+        return Item(path, "fail", text, entry.get("major"), major)
     if not entry.get("access"):
-        return Item(
-            subject=path,
-            verdict="fail",
-            text=f"this user may not open it (mode {entry.get('mode')}, owner {entry.get('uid')}:{entry.get('gid')})",
-            measured=entry.get("mode"),
-            expected="0666",
-        )
-    return Item(subject=path, verdict="pass", measured=entry.get("mode"))
+        text = f"this user may not open it (mode {entry.get('mode')}, owner {entry.get('uid')}:{entry.get('gid')})"
+        return Item(path, "fail", text, entry.get("mode"), "0666")
+    return Item(path, "pass", measured=entry.get("mode"))

@@ -201,12 +201,7 @@ def kernel_xid(machine: Machine) -> Finding:
         often = f", {times} times" if times > 1 else ""
         needs = f"; it needs {recovery.text}" if recovery.steps else ""
         items.append(
-            Item(
-                subject=address or "PCI",
-                verdict=known.verdict,
-                text=f"Xid {number}{often}: {known.text}; {known.action}{needs}",
-                measured=number,
-            )
+            Item(address or "PCI", known.verdict, f"Xid {number}{often}: {known.text}; {known.action}{needs}", number)
         )
     if not items:
         return Finding("pass", f"none since boot ({log['source']})", 0, 0)

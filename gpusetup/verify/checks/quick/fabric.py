@@ -44,21 +44,9 @@ def fabric_state(machine: Machine) -> Finding:
 def _joined(gpu: SmiGpu) -> Item:
     state, status = gpu.text("fabric/state"), gpu.text("fabric/status")
     if state != "Completed":
-        return Item(
-            subject=gpu.label,
-            verdict="fail",
-            text=f"fabric is {state}: CUDA fails with error 802",
-            measured=state,
-            expected="Completed",
-        )
+        return Item(gpu.label, "fail", f"fabric is {state}: CUDA fails with error 802", state, "Completed")
     if status != "Success":
-        return Item(
-            subject=gpu.label,
-            verdict="fail",
-            text=f"fabric completed with {status}",
-            measured=status,
-            expected="Success",
-        )
+        return Item(gpu.label, "fail", f"fabric completed with {status}", status, "Success")
     health = {
         name: value
         for name, value in gpu.children("fabric/health").items()
@@ -66,8 +54,8 @@ def _joined(gpu: SmiGpu) -> Item:
     }
     if health:
         named = ", ".join(f"{name} {value}" for name, value in health.items())
-        return Item(subject=gpu.label, verdict="warn", text=f"fabric health: {named}", measured=named)
-    return Item(subject=gpu.label, verdict="pass", measured=state, expected="Completed")
+        return Item(gpu.label, "warn", f"fabric health: {named}", named)
+    return Item(gpu.label, "pass", measured=state, expected="Completed")
 
 
 @check("fabric.manager", "Fabric manager fits the driver", needs=("gpu",), seconds=took("fabric_manager", "facts"))
@@ -142,14 +130,10 @@ def fabric_imex(machine: Machine) -> Finding:
     hosts = {str(node.get("host")) for node in domain["nodes"]} | {
         str(node.get("hostName")) for node in domain["nodes"]
     }
-    items += [
-        Item(subject=node, verdict="fail", text="is in gpusetup_imex, and not in this domain")
-        for node in wanted
-        if node not in hosts
-    ]
+    items += [Item(node, "fail", "is in gpusetup_imex, and not in this domain") for node in wanted if node not in hosts]
     if not any(str(file.get("path", "")).startswith(_CHANNELS) for file in _files(machine)):
         text = "there is no channel: programs cannot share memory with other machines"
-        items.append(Item(subject="channels", verdict="fail", text=text))
+        items.append(Item("channels", "fail", text))
     if domain["status"] != "UP":
         grave = [item for item in items if item.verdict == "fail"]
         named = "; ".join(f"{item.subject} {item.text}" for item in grave[:3])
@@ -178,13 +162,13 @@ def _node(node: dict[str, Any], driver: str | None) -> Item:
     subject, status = str(node.get("host") or node.get("hostName")), str(node.get("status"))
     version = str(node.get("version") or "")
     if status != "READY":
-        return Item(subject=subject, verdict="fail", text=f"is {status}", measured=status, expected="READY")
+        return Item(subject, "fail", f"is {status}", status, "READY")
     connections = node.get("connections")
     others = [dict(item) for item in connections.values()] if isinstance(connections, dict) else []
     cut = [str(item.get("host")) for item in others if item.get("status") != "CONNECTED"]
     if cut:
-        return Item(subject=subject, verdict="fail", text=f"has no connection to {', '.join(cut[:4])}")
+        return Item(subject, "fail", f"has no connection to {', '.join(cut[:4])}")
     if driver and version and version[:1].isdigit() and not f"{driver}.".startswith(f"{version}."):
         text = f"runs IMEX {version}, and the driver here is {driver}"
-        return Item(subject=subject, verdict="fail", text=text, measured=version, expected=driver)
-    return Item(subject=subject, verdict="pass", measured=status)
+        return Item(subject, "fail", text, version, driver)
+    return Item(subject, "pass", measured=status)

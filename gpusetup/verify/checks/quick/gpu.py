@@ -65,48 +65,27 @@ def gpu_ecc(machine: Machine) -> Finding:
 def _errors(gpu: SmiGpu) -> Item:
     mode, pending = gpu.text("ecc_mode/current_ecc"), gpu.text("ecc_mode/pending_ecc")
     if mode is None:
-        return Item(subject=gpu.label, verdict="unsupported", text="has no ECC")
+        return Item(gpu.label, "unsupported", "has no ECC")
     volatile, aggregate = _uncorrectable(gpu, "volatile"), _uncorrectable(gpu, "aggregate")
     if volatile:
-        return Item(
-            subject=gpu.label,
-            verdict="fail",
-            text=f"{volatile} uncorrectable errors since the driver was loaded",
-            measured=volatile,
-            expected=0,
-            limit=0,
-        )
+        return Item(gpu.label, "fail", f"{volatile} uncorrectable errors since the driver was loaded", volatile, 0, 0)
     if gpu.text("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
-        return Item(
-            subject=gpu.label, verdict="fail", text="SRAM errors are above the vendor's threshold: replace the GPU"
-        )
+        return Item(gpu.label, "fail", "SRAM errors are above the vendor's threshold: replace the GPU")
     if aggregate:
-        return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"{aggregate} uncorrectable errors in its lifetime",
-            measured=aggregate,
-            expected=0,
-            limit=0,
-        )
+        return Item(gpu.label, "warn", f"{aggregate} uncorrectable errors in its lifetime", aggregate, 0, 0)
     if mode != "Enabled":
-        return Item(subject=gpu.label, verdict="warn", text="ECC is off", measured=mode, expected="Enabled")
+        return Item(gpu.label, "warn", "ECC is off", mode, "Enabled")
     if pending and pending != mode:
-        return Item(subject=gpu.label, verdict="warn", text=f"ECC becomes {pending.lower()} at the next reset")
+        return Item(gpu.label, "warn", f"ECC becomes {pending.lower()} at the next reset")
     corrected = sum(
         int(gpu.number(f"ecc_errors/volatile/{kind}") or 0) for kind in ("sram_correctable", "dram_correctable")
     )
     many = int(setting("ecc_correctable_warn"))
     if corrected > many:
         return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"{corrected} correctable errors since the driver was loaded",
-            measured=corrected,
-            expected=0,
-            limit=many,
+            gpu.label, "warn", f"{corrected} correctable errors since the driver was loaded", corrected, 0, many
         )
-    return Item(subject=gpu.label, verdict="pass", measured=0, expected=0)
+    return Item(gpu.label, "pass", measured=0, expected=0)
 
 
 def _uncorrectable(gpu: SmiGpu, life: str) -> int:
@@ -134,49 +113,28 @@ def gpu_memory_repair(machine: Machine) -> Finding:
 def _repairs(gpu: SmiGpu) -> Item:
     failure, pending = gpu.text("remapped_rows/remapped_row_failure"), gpu.text("remapped_rows/remapped_row_pending")
     if gpu.text("ecc_errors/unrepairable_memory") == "Yes" or failure == "Yes":
-        return Item(subject=gpu.label, verdict="fail", text="row remapping failed: replace the GPU")
+        return Item(gpu.label, "fail", "row remapping failed: replace the GPU")
     repairs = [
         path for path in ("channel_repair_pending", "tpc_repair_pending") if gpu.text(f"ecc_errors/{path}") == "Yes"
     ]
     if pending == "Yes" or repairs:
-        return Item(subject=gpu.label, verdict="warn", text="a memory repair needs a GPU reset")
+        return Item(gpu.label, "warn", "a memory repair needs a GPU reset")
     if failure is not None:
         remapped = int(gpu.number("remapped_rows/remapped_row_unc") or 0)
         text = f"{remapped} rows remapped for uncorrectable errors" if remapped else ""
-        return Item(subject=gpu.label, verdict="warn" if remapped else "pass", text=text, measured=remapped, expected=0)
+        return Item(gpu.label, "warn" if remapped else "pass", text, remapped, 0)
     retired = [
         gpu.number(f"retired_pages/{kind}/retired_count")
         for kind in ("multiple_single_bit_retirement", "double_bit_retirement")
     ]
     if all(count is None for count in retired):
-        return Item(subject=gpu.label, verdict="unsupported", text="reports neither remapped rows nor retired pages")
+        return Item(gpu.label, "unsupported", "reports neither remapped rows nor retired pages")
     total, limit = int(sum(count or 0 for count in retired)), int(setting("retired_pages_fail"))
     if gpu.text("retired_pages/pending_retirement") == "Yes" or gpu.text("retired_pages/pending_blacklist") == "Yes":
-        return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text="page retirement needs a reboot",
-            measured=total,
-            expected=0,
-            limit=limit,
-        )
+        return Item(gpu.label, "warn", "page retirement needs a reboot", total, 0, limit)
     if total >= limit:
-        return Item(
-            subject=gpu.label,
-            verdict="fail",
-            text=f"{total} retired pages: replace the GPU",
-            measured=total,
-            expected=0,
-            limit=limit,
-        )
-    return Item(
-        subject=gpu.label,
-        verdict="warn" if total else "pass",
-        text=f"{total} retired pages" if total else "",
-        measured=total,
-        expected=0,
-        limit=limit,
-    )
+        return Item(gpu.label, "fail", f"{total} retired pages: replace the GPU", total, 0, limit)
+    return Item(gpu.label, "warn" if total else "pass", f"{total} retired pages" if total else "", total, 0, limit)
 
 
 @check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), seconds=took("smi"))
@@ -192,14 +150,14 @@ def gpu_recovery(machine: Machine) -> Finding:
     for gpu in machine.gpus:
         action = gpu.text("gpu_recovery_action")
         if action is None:
-            items.append(Item(subject=gpu.label, verdict="unsupported", text="this driver does not report it"))
+            items.append(Item(gpu.label, "unsupported", "this driver does not report it"))
         elif action == "None":
-            items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
+            items.append(Item(gpu.label, "pass", measured=action, expected="None"))
         else:
             need = of_driver(action)
             plain = need.need in ("reset", "reboot")  # the word says it
             text = f"asks for: {action}" + ("" if plain else f", which is {need.text}")
-            items.append(Item(subject=gpu.label, verdict="fail", text=text, measured=action, expected="None"))
+            items.append(Item(gpu.label, "fail", text, action, "None"))
     return from_items(items, "none does")
 
 
@@ -239,15 +197,13 @@ def reasons(gpu: SmiGpu) -> dict[str, bool]:
 def _throttled(gpu: SmiGpu, busy: bool) -> Item:
     active = reasons(gpu)
     if not active:
-        return Item(subject=gpu.label, verdict="unsupported", text="reports no throttle reasons")
+        return Item(gpu.label, "unsupported", "reports no throttle reasons")
     for name, text in GRAVE.items():
         if active.get(name):
-            return Item(subject=gpu.label, verdict="fail", text=text, measured=name)
+            return Item(gpu.label, "fail", text, name)
     if active.get("sw_power_cap") and not busy:
-        return Item(
-            subject=gpu.label, verdict="warn", text="limited by its power limit while idle", measured="sw_power_cap"
-        )
-    return Item(subject=gpu.label, verdict="pass")
+        return Item(gpu.label, "warn", "limited by its power limit while idle", "sw_power_cap")
+    return Item(gpu.label, "pass")
 
 
 @check("gpu.power", "Power limit and temperature", needs=("gpu", "smi"), seconds=took("smi"))
@@ -282,25 +238,12 @@ def _power(gpu: SmiGpu) -> Item:
         else None
     )
     if left is not None and left < floor:
-        return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"{left:.0f} °C left before it slows down",
-            measured=left,
-            limit=floor,
-        )
+        return Item(gpu.label, "warn", f"{left:.0f} °C left before it slows down", left, limit=floor)
     if limit is None or default is None:
-        return Item(subject=gpu.label, verdict="unsupported", text="reports no power limit")
+        return Item(gpu.label, "unsupported", "reports no power limit")
     if limit < default:
-        return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"limited to {limit:.0f} W of {default:.0f} W",
-            measured=limit,
-            expected=default,
-            limit=default,
-        )
-    return Item(subject=gpu.label, verdict="pass", measured=limit, expected=default, limit=default)
+        return Item(gpu.label, "warn", f"limited to {limit:.0f} W of {default:.0f} W", limit, default, default)
+    return Item(gpu.label, "pass", measured=limit, expected=default, limit=default)
 
 
 @check("gpu.persistence", "Persistence mode is on", needs=("gpu", "smi"), seconds=took("smi", "facts"))
@@ -316,13 +259,11 @@ def gpu_persistence(machine: Machine) -> Finding:
     for gpu in machine.gpus:
         mode = gpu.text("persistence_mode")
         if mode is None:
-            items.append(Item(subject=gpu.label, verdict="unsupported", text="reports no persistence mode"))
+            items.append(Item(gpu.label, "unsupported", "reports no persistence mode"))
         elif mode == "Enabled":
-            items.append(Item(subject=gpu.label, verdict="pass", measured=mode))
+            items.append(Item(gpu.label, "pass", measured=mode))
         else:
-            items.append(
-                Item(subject=gpu.label, verdict="warn", text="persistence is off", measured=mode, expected="Enabled")
-            )
+            items.append(Item(gpu.label, "warn", "persistence is off", mode, "Enabled"))
     lasting = (machine.service("persistenced") or {}).get("active") == "active"
     return from_items(items, "on, by nvidia-persistenced" if lasting else "on, set by hand or at boot")
 
@@ -341,33 +282,17 @@ def gpu_idle(machine: Machine) -> Finding:
     for gpu in machine.gpus:
         mode, mine = gpu.text("compute_mode"), users.get(gpu.index, [])
         if mode == "Prohibited":
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="fail",
-                    text="compute mode Prohibited: no program may use it",
-                    measured=mode,
-                    expected="Default",
-                )
-            )
+            items.append(Item(gpu.label, "fail", "compute mode Prohibited: no program may use it", mode, "Default"))
         elif mine:
             first = mine[0]
             more = f" and {len(mine) - 1} more" if len(mine) > 1 else ""
             items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="warn",
-                    text=f"in use by {_named(first)}{more}: measured at low load",
-                    measured=len(mine),
-                    expected=0,
-                )
+                Item(gpu.label, "warn", f"in use by {_named(first)}{more}: measured at low load", len(mine), 0)
             )
         elif mode and mode != "Default":
-            items.append(
-                Item(subject=gpu.label, verdict="warn", text=f"compute mode {mode}", measured=mode, expected="Default")
-            )
+            items.append(Item(gpu.label, "warn", f"compute mode {mode}", mode, "Default"))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", measured=0, expected=0))
+            items.append(Item(gpu.label, "pass", measured=0, expected=0))
     return from_items(items, "no compute process")
 
 
@@ -394,30 +319,17 @@ def gpu_mig(machine: Machine) -> Finding:
         now, next_mode = gpu.text("mig_mode/current_mig"), gpu.text("mig_mode/pending_mig")
         mine = slices.get(gpu.index, [])
         if now is None:
-            items.append(Item(subject=gpu.label, verdict="unsupported", text="has no MIG"))
+            items.append(Item(gpu.label, "unsupported", "has no MIG"))
         elif next_mode not in (None, now):
             items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="warn",
-                    text=f"MIG becomes {str(next_mode).lower()} at the next reset",
-                    measured=now,
-                    expected=next_mode,
-                )
+                Item(gpu.label, "warn", f"MIG becomes {str(next_mode).lower()} at the next reset", now, next_mode)
             )
         elif gpu.bus_id in machine.wanted.mig:
             items.append(_as_applied(gpu.label, machine.wanted.mig[gpu.bus_id], now, mine))
         elif now == "Enabled" and not mine:
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="fail",
-                    text="MIG is on but has no instance: programs cannot use the GPU",
-                    measured=now,
-                )
-            )
+            items.append(Item(gpu.label, "fail", "MIG is on but has no instance: programs cannot use the GPU", now))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", text=", ".join(mine), measured=now))
+            items.append(Item(gpu.label, "pass", ", ".join(mine), now))
     on = sum(1 for gpu in machine.gpus if machine.mig(gpu))
     if on and on < len(machine.gpus) and not machine.wanted.mig:
         return Finding("warn", f"MIG is on for {on} of {len(machine.gpus)} GPUs", items=tuple(items))
@@ -433,9 +345,9 @@ def _as_applied(label: str, layout: MigLayout, mode: str, there: list[str]) -> I
     has = _slices(found) if mode == "Enabled" else "off"
     right = _slices(wanted) if layout.enabled else "off"
     if has == right:
-        return Item(subject=label, verdict="pass", text=", ".join(there), measured=mode)
+        return Item(label, "pass", ", ".join(there), mode)
     text = f"has {has}, and {right} was applied"
-    return Item(subject=label, verdict="fail", text=text, measured=has, expected=right)
+    return Item(label, "fail", text, has, right)
 
 
 def _slices(slices: Counter[str]) -> str:

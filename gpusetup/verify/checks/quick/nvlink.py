@@ -48,28 +48,13 @@ def links_up(machine: Machine) -> Finding:
             down = [str(link.link) for link in links if link.rate is None]
             where = f" (down: {', '.join(down[:8])})" if down else ""
             items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="fail",
-                    text=f"{len(up)} of {expected} links are up{where}",
-                    measured=len(up),
-                    expected=expected,
-                    limit=expected,
-                )
+                Item(gpu.label, "fail", f"{len(up)} of {expected} links are up{where}", len(up), expected, expected)
             )
         elif slow:
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="fail",
-                    text=f"links {', '.join(map(str, slow))} run below {usual:g} GB/s",
-                    measured=len(up) - len(slow),
-                    expected=expected,
-                    limit=expected,
-                )
-            )
+            text = f"links {', '.join(map(str, slow))} run below {usual:g} GB/s"
+            items.append(Item(gpu.label, "fail", text, len(up) - len(slow), expected, expected))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", measured=len(up), expected=expected, limit=expected))
+            items.append(Item(gpu.label, "pass", measured=len(up), expected=expected, limit=expected))
     return from_items(items, f"{most} links at {usual:.1f} GB/s each way on every GPU", unit="links")
 
 
@@ -95,16 +80,7 @@ def links_without_errors(machine: Machine) -> Finding:
         )
         worst_link = max(mine, key=lambda link: mine[link], default=0)
         if recoveries or total > limit:
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="warn",
-                    text=f"{total} errors, most on link {worst_link}",
-                    measured=total,
-                    expected=0,
-                    limit=limit,
-                )
-            )
+            items.append(Item(gpu.label, "warn", f"{total} errors, most on link {worst_link}", total, 0, limit))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", measured=total, expected=0, limit=limit))
+            items.append(Item(gpu.label, "pass", measured=total, expected=0, limit=limit))
     return from_items(items, "no errors counted", unit="errors")

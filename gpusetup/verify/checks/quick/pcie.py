@@ -47,48 +47,26 @@ def _link(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
     )
     now, best = gpu.number(f"{LINK}/pcie_gen/current_link_gen"), gpu.number(f"{LINK}/pcie_gen/max_link_gen")
     if width is None or widest is None:
-        return Item(subject=gpu.label, verdict="unsupported", text="reports no PCI Express link")
+        return Item(gpu.label, "unsupported", "reports no PCI Express link")
     room = re.match(r"\d+", str((slot.get("link") or {}).get("slot_max_width") or ""))
     able = min(int(widest), int(room.group())) if room and int(room.group()) > 0 else int(widest)
     if width < able:
-        return Item(
-            subject=gpu.label,
-            verdict="fail",
-            text=f"link at x{width:.0f}, x{able} is possible",
-            measured=int(width),
-            expected=able,
-            limit=able,
-        )
+        return Item(gpu.label, "fail", f"link at x{width:.0f}, x{able} is possible", int(width), able, able)
     if able < widest:
         return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"the slot has {able} lanes, the GPU {widest:.0f}",
-            measured=int(width),
-            expected=int(widest),
-            limit=able,
+            gpu.label, "warn", f"the slot has {able} lanes, the GPU {widest:.0f}", int(width), int(widest), able
         )
     working = (gpu.number("utilization/gpu_util") or 0) > 20
     if now is not None and best is not None and now < best and (working or gpu.text("performance_state") == "P0"):
         return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"link at generation {now:.0f} under load, {best:.0f} is possible",
-            measured=now,
-            expected=best,
-            limit=best,
+            gpu.label, "warn", f"link at generation {now:.0f} under load, {best:.0f} is possible", now, best, best
         )
     replays, many = gpu.number("pci/replay_counter") or 0, float(setting("pcie_replays_warn"))
     if replays > many:
         return Item(
-            subject=gpu.label,
-            verdict="warn",
-            text=f"{replays:.0f} packets were retransmitted: the link is unreliable",
-            measured=replays,
-            expected=0,
-            limit=many,
+            gpu.label, "warn", f"{replays:.0f} packets were retransmitted: the link is unreliable", replays, 0, many
         )
-    return Item(subject=gpu.label, verdict="pass", measured=int(width), expected=able, limit=able)
+    return Item(gpu.label, "pass", measured=int(width), expected=able, limit=able)
 
 
 _SWITCH = 3
@@ -141,9 +119,9 @@ def _acs(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
     bridges = sorted({bridge for _name, way in devices for bridge in way.get("acs_redirect") or ()})
     for bridge in bridges:
         text = "ACS sends traffic between devices up to the root: setpci -s BRIDGE ECAP_ACS+0x6.w=0000"
-        yield Item(subject=bridge, verdict="warn", text=text, measured="redirects", expected="off")
+        yield Item(bridge, "warn", text, "redirects", "off")
     if not bridges:
-        yield Item(subject="ACS", verdict="pass", measured="off")
+        yield Item("ACS", "pass", measured="off")
 
 
 def _iommu(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
@@ -151,7 +129,7 @@ def _iommu(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
         kind = way.get("iommu")
         if kind and kind.startswith("DMA"):
             text = f"the IOMMU translates ({kind}): boot with iommu=pt"
-            yield Item(subject=name, verdict="warn", text=text, measured=kind, expected="identity")
+            yield Item(name, "warn", text, kind, "identity")
 
 
 def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterator[Item]:
@@ -161,7 +139,7 @@ def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterato
     for gpu in gpus:
         together = [hca["name"] for hca in near if shared(gpu, hca)]
         if together:
-            yield Item(subject=f"GPU {gpu['address']}", verdict="pass", text=f"beside {', '.join(together)}")
+            yield Item(f"GPU {gpu['address']}", "pass", f"beside {', '.join(together)}")
         else:
             text = "no adapter is below its switch: its traffic goes through the root"
-            yield Item(subject=f"GPU {gpu['address']}", verdict="warn", text=text)
+            yield Item(f"GPU {gpu['address']}", "warn", text)

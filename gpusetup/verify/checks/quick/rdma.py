@@ -70,25 +70,25 @@ def _port(machine: Machine, hca: dict[str, Any], port: dict[str, Any], sisters: 
     state, rate = port.get("state"), port.get("rate")
     if state in {"INIT", "ARMED"} and port.get("layer") == "InfiniBand":
         text = f"is {state}: no subnet manager has set it up (opensm, or the switch's)"
-        return Item(subject=subject, verdict=_grave(machine), text=text, measured=state, expected="ACTIVE")
+        return Item(subject, _grave(machine), text, state, "ACTIVE")
     if state != "ACTIVE":
         # A port without a cable is usual where others carry the traffic.
         verdict = "warn" if up else _grave(machine)
         text = (
             f"is {state or 'of unknown state'} ({port.get('physical') or 'unknown'}): no cable, or nothing at its end"
         )
-        return Item(subject=subject, verdict=verdict, text=text, measured=state, expected="ACTIVE")
+        return Item(subject, verdict, text, state, "ACTIVE")
     able = port.get("fastest") or sisters
     if rate and able and rate < able * 0.99:
         whose = "it can have" if port.get("fastest") else "its sisters have"
         text = f"runs at {rate:g} Gb/s, {whose} {able:g}"
-        return Item(subject=subject, verdict="warn", text=text, measured=rate, expected=able, limit=able)
+        return Item(subject, "warn", text, rate, able, able)
     room = carries(hca)
     if rate and room and room < rate:
         link = hca.get("link") or {}
         text = f"PCI Express x{link.get('width')} at {link.get('speed')} carries {room:.0f} of its {rate:g} Gb/s"
-        return Item(subject=subject, verdict="warn", text=text, measured=round(room), expected=rate, limit=rate)
-    return Item(subject=subject, verdict="pass", measured=rate, expected=able or None, limit=able or None)
+        return Item(subject, "warn", text, round(room), rate, rate)
+    return Item(subject, "pass", measured=rate, expected=able or None, limit=able or None)
 
 
 @check("rdma.gpudirect", "Adapters reach GPU memory", needs=("gpu",), applies=_here)

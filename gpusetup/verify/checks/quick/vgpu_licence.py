@@ -29,11 +29,11 @@ def judge(machine: Machine) -> Finding:
         if status is None:
             continue
         if status.startswith("Licensed"):
-            items.append(Item(subject=gpu.label, verdict="pass", measured=status))
+            items.append(Item(gpu.label, "pass", measured=status))
             continue
         product = gpu.text("vgpu_software_licensed_product/licensed_product_name") or "the driver"
         text = f"{product} has no licence"
-        items.append(Item(subject=gpu.label, verdict="fail", text=text, measured=status, expected="Licensed"))
+        items.append(Item(gpu.label, "fail", text, status, "Licensed"))
     if not items:
         return Finding(verdict="skip", text="no GPU here needs a licence")
     return from_items(items, "licensed")

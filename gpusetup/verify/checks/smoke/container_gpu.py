@@ -56,16 +56,12 @@ def _way(answer: dict[str, Any]) -> str:
 def _item(name: str, answer: dict[str, Any], count: int) -> Item:
     message = str(answer.get("message") or "")
     if any(text in message for text in _NOT_RESTARTED):
-        return Item(
-            subject=name, verdict="warn", text=f"it was configured and needs a restart: systemctl restart {name}"
-        )
+        return Item(name, "warn", f"it was configured and needs a restart: systemctl restart {name}")
     if answer.get("error"):
         step = _STEPS.get(str(answer["error"]), "was not tried")
-        return Item(
-            subject=name, verdict="fail", text=f"{step}: {message.splitlines()[-1][:160] if message else 'no word'}"
-        )
+        return Item(name, "fail", f"{step}: {message.splitlines()[-1][:160] if message else 'no word'}")
     devices, smi = len(answer.get("devices") or ()), answer.get("smi")
     if devices != count or smi not in {None, count}:
         seen = f"{devices} devices" + ("" if smi is None else f", nvidia-smi {smi} GPUs")
-        return Item(subject=name, verdict="fail", text=f"a container sees {seen}; this machine has {count}")
-    return Item(subject=name, verdict="pass")
+        return Item(name, "fail", f"a container sees {seen}; this machine has {count}")
+    return Item(name, "pass")

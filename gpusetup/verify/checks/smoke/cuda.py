@@ -23,17 +23,17 @@ def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tupl
     for key, worker in machine.workers.items():
         subject = f"GPU {key}"
         if "error" in worker.get("open", {"error": ""}):
-            found.append(Item(subject=subject, verdict="skip", text="not run: it could not be opened"))
+            found.append(Item(subject, "skip", "not run: it could not be opened"))
             continue
         smoke = worker.get("smoke", {})
         answer = smoke.get(part) if "error" not in smoke else smoke
         if not isinstance(answer, dict):
-            found.append(Item(subject=subject, verdict="skip", text="not run: the test ended before it"))
+            found.append(Item(subject, "skip", "not run: the test ended before it"))
         elif "error" in answer:
-            found.append(Item(subject=subject, verdict="fail", text=explain(answer)))
+            found.append(Item(subject, "fail", explain(answer)))
         else:
             well, text = judge(answer)
-            found.append(Item(subject=subject, verdict="pass" if well else "fail", text=text))
+            found.append(Item(subject, "pass" if well else "fail", text))
     return found
 
 
@@ -65,16 +65,14 @@ def cuda_context(machine: Machine) -> Finding:
     for key, worker in machine.workers.items():
         answer = worker.get("open")
         if answer is None:
-            items.append(Item(subject=f"GPU {key}", verdict="skip", text="not run (see python.environment)"))
+            items.append(Item(f"GPU {key}", "skip", "not run (see python.environment)"))
         elif "error" in answer:
             full = answer["error"] == "out-of-memory" and worker.get("busy")
             text = "another job uses all its memory: nothing could run" if full else explain(answer)
             blame: Blame = "job" if full else "driver"
-            items.append(
-                Item(subject=f"GPU {key}", verdict="fail", text=text, measured=answer.get("status"), blame=blame)
-            )
+            items.append(Item(f"GPU {key}", "fail", text, answer.get("status"), blame=blame))
         else:
-            items.append(Item(subject=f"GPU {key}", verdict="pass", text=str(answer.get("name"))))
+            items.append(Item(f"GPU {key}", "pass", str(answer.get("name"))))
     names = {str(machine.opened(key).get("name")) for key in machine.workers}
     return from_items(items, f"{len(items)} x {', '.join(sorted(names))}", nothing="not run: no worker was started")
 
@@ -187,9 +185,7 @@ def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
     """Take the highest version into account: what is merely newer than the driver is a warning."""
     sweep, highest = smoke.get("ptx_versions", {}), _highest(smoke)
     if "error" in sweep and item.verdict == "pass":
-        return Item(
-            subject=f"GPU {key}", verdict="warn", text=f"its highest PTX version is not known: {explain(sweep)}"
-        )
+        return Item(f"GPU {key}", "warn", f"its highest PTX version is not known: {explain(sweep)}")
     if highest is None:
         return item
     if item.verdict == "fail" and smoke.get("ptx", {}).get("status") == _TOO_NEW:
@@ -197,11 +193,11 @@ def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
             f"this NVRTC writes newer PTX than the driver compiles (up to {highest}): programs that hand it PTX stop "
             "with error 222; Triton, torch.compile and CuPy work"
         )
-        return Item(subject=f"GPU {key}", verdict="warn", text=text)
+        return Item(f"GPU {key}", "warn", text)
     expected = _promised(smoke.get("libraries", {}).get("driver_cuda"))
     if item.verdict == "pass" and expected is not None and nv(highest) < nv(expected[1]):
         text = f"compiles PTX up to {highest}, where its CUDA {expected[0]} means {expected[1]}"
-        return Item(subject=f"GPU {key}", verdict="warn", text=text, measured=highest, expected=expected[1])
+        return Item(f"GPU {key}", "warn", text, highest, expected[1])
     return item
 
 
@@ -275,8 +271,7 @@ def nvcc_program(machine: Machine) -> Finding:
         return first
     found = {"default": first, **{name.removeprefix("nvcc-"): _judged(machine, told) for name, told in others.items()}}
     items = [
-        Item(subject=f"CUDA {name}", verdict=one.verdict, text="" if one.verdict == "pass" else one.text)
-        for name, one in found.items()
+        Item(f"CUDA {name}", one.verdict, "" if one.verdict == "pass" else one.text) for name, one in found.items()
     ]
     return from_items(items, f"{first.text}; beside it CUDA {', '.join(sorted(found)[:-1])}")
 
@@ -298,13 +293,8 @@ def _judged(machine: Machine, answer: object) -> Finding:
     items = []
     for gpu in answer.get("gpus", []):
         well = gpu.get("error") is None and gpu.get("wrong") == 0
-        items.append(
-            Item(
-                subject=f"GPU {gpu.get('index')}",
-                verdict="pass" if well else "fail",
-                text="" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements"),
-            )
-        )
+        text = "" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements")
+        items.append(Item(f"GPU {gpu.get('index')}", "pass" if well else "fail", text))
     compiled = answer.get("compile_seconds")
     runtime = int(answer.get("runtime_cuda") or 0)
     return from_items(

@@ -47,7 +47,7 @@ def item(user: str, told: dict[str, Any], expected: str = _NVIDIA) -> Item:
     drawn = told.get("drawn") or {}
 
     def fails(text: str, measured: str | None = None) -> Item:
-        return Item(subject=user, verdict="fail", text=text, measured=measured, expected=expected)
+        return Item(user, "fail", text, measured, expected)
 
     if told.get("active") != "active":
         return fails(f"the desktop is {told.get('active') or 'not known to systemd'}")
@@ -63,7 +63,7 @@ def item(user: str, told: dict[str, Any], expected: str = _NVIDIA) -> Item:
         if _SOFTWARE.search(renderer):
             return fails(f"the renderer is {renderer}: software on the processor, not the GPU", renderer)
         return fails(f"the renderer is {renderer or 'not named'} of {vendor or 'nobody'}, not {expected}'s", renderer)
-    return Item(subject=user, verdict="pass", measured=renderer)
+    return Item(user, "pass", measured=renderer)
 
 
 def _said(drawn: dict[str, Any], name: str) -> str:

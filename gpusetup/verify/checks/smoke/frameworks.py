@@ -54,24 +54,16 @@ def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
                 text = "out of GPU memory"
                 if gpu.get("index") in busy:
                     text, blame = "out of GPU memory while another job runs", "job"
-            items.append(Item(subject=subject, verdict="fail", text=text.splitlines()[0][:200], blame=blame))
+            items.append(Item(subject, "fail", text.splitlines()[0][:200], blame=blame))
             continue
         for kind in ("product", "convolution"):
             error, limit = gpu.get(f"{kind}_error"), gpu.get(f"{kind}_limit")
             if error is None or limit is None or not error <= limit:
-                items.append(
-                    Item(
-                        subject=subject,
-                        verdict="fail",
-                        text=f"the {kind} is off by {error}, {limit} would be rounding error",
-                        measured=error,
-                        limit=limit,
-                        blame="gpu",
-                    )
-                )
+                text = f"the {kind} is off by {error}, {limit} would be rounding error"
+                items.append(Item(subject, "fail", text, error, limit=limit, blame="gpu"))
                 break
         else:
-            items.append(Item(subject=subject, verdict="pass"))
+            items.append(Item(subject, "pass"))
     return items
 
 
@@ -170,26 +162,15 @@ def torch_build(machine: Machine) -> Finding:
     for index, capability in sorted(machine.capabilities.items()):
         how = served(capability, architectures, jit=jit)
         if how == "sass":
-            items.append(Item(subject=f"GPU {index}", verdict="pass", text=capability))
+            items.append(Item(f"GPU {index}", "pass", capability))
         elif how == "ptx":
-            items.append(
-                Item(
-                    subject=f"GPU {index}",
-                    verdict="warn",
-                    text=f"has only PTX for this GPU (compute capability {capability}): the first start is slow",
-                )
-            )
+            text = f"has only PTX for this GPU (compute capability {capability}): the first start is slow"
+            items.append(Item(f"GPU {index}", "warn", text))
         else:
-            items.append(
-                Item(
-                    subject=f"GPU {index}",
-                    verdict="fail",
-                    text=(
-                        f"{version} contains no code for compute capability"
-                        f" {capability}{_nearest_build(capability, machine)}"
-                    ),
-                )
+            text = (
+                f"{version} contains no code for compute capability {capability}{_nearest_build(capability, machine)}"
             )
+            items.append(Item(f"GPU {index}", "fail", text))
     listed = " ".join(architectures)
     return from_items(
         items, f"{answer.get('version')}: {listed}", nothing="not checked: the compute capability is not known"

@@ -119,20 +119,20 @@ def _gpu(gpu: dict[str, Any], machine: Machine, answer: dict[str, Any]) -> Item:
         place = str(operation.get("ran_on"))
         if not re.match(r"cuda|gpu", place, re.IGNORECASE):
             text = f"{name} ran on {place}, not on the GPU, without an error"
-            return Item(subject=subject, verdict="fail", text=text)
+            return Item(subject, "fail", text)
         if error is None or limit is None or not error <= limit:
             text = f"{name} gives no number"
             if error is not None:
                 text = f"{name} is off by {error}, {limit:g} would be rounding error"
-            return Item(subject=subject, verdict="fail", text=text, measured=error, limit=limit)
+            return Item(subject, "fail", text, error, limit=limit)
     if gpu.get("error"):
         return _failed(subject, gpu, machine)
     if not gpu.get("operations"):
-        return Item(subject=subject, verdict="fail", text="nothing was computed")
+        return Item(subject, "fail", "nothing was computed")
     if "libcuda" not in (answer.get("loaded") or {"libcuda": []}):
-        return Item(subject=subject, verdict="fail", text="the driver's library was never opened: it ran on the CPU")
+        return Item(subject, "fail", "the driver's library was never opened: it ran on the CPU")
     notes = [operation["note"] for operation in gpu["operations"] if operation.get("note")]
-    return Item(subject=subject, verdict="pass", text="; ".join(notes))
+    return Item(subject, "pass", "; ".join(notes))
 
 
 def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
@@ -140,12 +140,12 @@ def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
     if "out of memory" in text.lower():
         busy = str(gpu.get("index")).split("/", maxsplit=1)[0] in map(str, machine.busy)
         if busy:
-            return Item(subject=subject, verdict="fail", text="out of GPU memory while another job runs", blame="job")
-        return Item(subject=subject, verdict="fail", text="out of GPU memory")
+            return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
+        return Item(subject, "fail", "out of GPU memory")
     if gpu.get("kind") == "unknown-release":
         text = f"not tried: this check does not know this release ({_short(text)})"
-        return Item(subject=subject, verdict="warn", text=text)
-    return Item(subject=subject, verdict="fail", text=_short(text) + _way_out({"message": text}))
+        return Item(subject, "warn", text)
+    return Item(subject, "fail", _short(text) + _way_out({"message": text}))
 
 
 def _short(text: object) -> str:

@@ -45,30 +45,18 @@ def stress_compute(machine: Machine) -> Finding:
     if missing is not None:
         return missing
     section = machine.sections["stress"]
-    items = [
-        Item(subject=f"GPU {key}", verdict="warn", text="another job uses it: not loaded")
-        for key in section.get("busy", [])
-    ]
+    items = [Item(f"GPU {key}", "warn", "another job uses it: not loaded") for key in section.get("busy", [])]
     for key, answer in section["workers"].items():
         subject = f"GPU {key}"
         if "error" in answer:
-            items.append(Item(subject=subject, verdict="fail", text=explain(answer)))
+            items.append(Item(subject, "fail", explain(answer)))
         elif answer["deviations"] or answer["pattern_errors"]:
-            items.append(
-                Item(
-                    subject=subject,
-                    verdict="fail",
-                    text=f"{answer['deviations']} products differ, {answer['pattern_errors']} words changed",
-                    measured=answer["deviations"],
-                    expected=0,
-                )
-            )
+            text = f"{answer['deviations']} products differ, {answer['pattern_errors']} words changed"
+            items.append(Item(subject, "fail", text, answer["deviations"], 0))
         elif not answer["rounds"]:
-            items.append(Item(subject=subject, verdict="skip", text="not run: the time was too short for one pass"))
+            items.append(Item(subject, "skip", "not run: the time was too short for one pass"))
         else:
-            items.append(
-                Item(subject=subject, verdict="pass", text=f"{answer['products']} products", measured=0, expected=0)
-            )
+            items.append(Item(subject, "pass", f"{answer['products']} products", 0, 0))
     return from_items(items, f"{section['minutes']:g} minutes, every product identical")
 
 
@@ -103,7 +91,7 @@ def stress_ecc(machine: Machine) -> Finding:
     items = []
     for gpu in machine.gpus:
         if gpu.bus_id not in later:
-            items.append(Item(subject=gpu.label, verdict="fail", text="disappeared from nvidia-smi under load"))
+            items.append(Item(gpu.label, "fail", "disappeared from nvidia-smi under load"))
             continue
         grown = {
             path.rsplit("/", 1)[1]: later_count - count
@@ -114,18 +102,10 @@ def stress_ecc(machine: Machine) -> Finding:
         }
         grave = any("unc" in name for name in grown)
         if grown:
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="fail" if grave else "warn",
-                    text="increased under load: "
-                    + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items()),
-                    measured=sum(grown.values()),
-                    expected=0,
-                )
-            )
+            text = "increased under load: " + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items())
+            items.append(Item(gpu.label, "fail" if grave else "warn", text, sum(grown.values()), 0))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", measured=0, expected=0))
+            items.append(Item(gpu.label, "pass", measured=0, expected=0))
     before_lines = {line for line in machine.collected("kernel_log").get("lines", []) if XID.search(line)}
     fresh = [
         line
@@ -133,15 +113,7 @@ def stress_ecc(machine: Machine) -> Finding:
         if XID.search(line) and line not in before_lines
     ]
     if fresh:
-        items.append(
-            Item(
-                subject="kernel log",
-                verdict="fail",
-                text=f"{len(fresh)} new Xid lines: {fresh[0][-100:]}",
-                measured=len(fresh),
-                expected=0,
-            )
-        )
+        items.append(Item("kernel log", "fail", f"{len(fresh)} new Xid lines: {fresh[0][-100:]}", len(fresh), 0))
     return from_items(items, "no counter increased, no new Xid")
 
 
@@ -190,9 +162,7 @@ def stress_thermal(machine: Machine) -> Finding:
             (sample["at"], row) for sample in samples for row in sample["rows"] if row.get("index") == str(gpu.index)
         ]
         if not rows:
-            items.append(
-                Item(subject=gpu.label, verdict="skip", text="not checked: nvidia-smi gave no sample under load")
-            )
+            items.append(Item(gpu.label, "skip", "not checked: nvidia-smi gave no sample under load"))
             continue
         seen = 0
         for _, row in rows:
@@ -206,25 +176,13 @@ def stress_thermal(machine: Machine) -> Finding:
         temperatures.append(_curve(gpu, rows, "temperature.gpu"))
         powers.append(_curve(gpu, rows, "power.draw"))
         if named:
-            items.append(
-                Item(
-                    subject=gpu.label, verdict="fail", text=f"{', '.join(named)} at {hottest:.0f} °C", measured=hottest
-                )
-            )
+            items.append(Item(gpu.label, "fail", f"{', '.join(named)} at {hottest:.0f} °C", hottest))
         elif clocks and highest and median(clocks) < floor * highest:
             why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
-            items.append(
-                Item(
-                    subject=gpu.label,
-                    verdict="warn",
-                    text=f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}",
-                    measured=median(clocks),
-                    expected=highest,
-                    limit=round(floor * highest),
-                )
-            )
+            text = f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}"
+            items.append(Item(gpu.label, "warn", text, median(clocks), highest, round(floor * highest)))
         else:
-            items.append(Item(subject=gpu.label, verdict="pass", measured=hottest))
+            items.append(Item(gpu.label, "pass", measured=hottest))
     hottest = max(
         (float(item.measured) for item in items if item.verdict == "pass" and isinstance(item.measured, float)),
         default=0.0,
