@@ -13,7 +13,7 @@ from gpusetup.model.settings import (
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.settings import KNOWN
 
-DERIVED = {"requirements", "hashed", "vgpu_token_sha256", "proxy"}
+DERIVED = {"requirements", "hashed", "vgpu_token_sha256", "proxy", "policy"}
 """Settings that nobody writes: what follows from others, from the lock, or from the inventory."""
 
 
