@@ -33,8 +33,9 @@ def test_the_half_labelled_without_the_catalogue_stays_named():
     assert found.wrong <= 2
 
 
-def test_the_fresh_half_is_right():
-    found = score("messages_open")
+@pytest.mark.parametrize("half", ["messages_open", "blind_open"])
+def test_the_fresh_half_is_right(half):
+    found = score(half)
     assert found.right == found.messages, found.missed
 
 
