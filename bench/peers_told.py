@@ -151,8 +151,8 @@ The driver alone (branch {driver}), on lab hosts that are made alike, one after 
 with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and its
 tasks, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
 says that a driver loads: verification was left out, and so was DeepOps' call of nvidia-smi. Compare the rows with each
-other, not the seconds with those of another day. The machine had other work as well: compare seconds of a
-processor, of controller and host together, and not those of the clock in brackets.
+other, not the seconds with those of another day: the same machine is a quarter faster or slower from hour to hour.
+Seconds of a processor are those of controller and host together; in brackets are those of the clock.
 
 {table}
 ![Seconds of each run as bars](../peers.svg)
