@@ -43,16 +43,17 @@ def gravest(codes: list[Exit]) -> Exit:
 
 
 @cache
-def _fixes() -> dict[str, str]:
-    """Return what helps with each reference, as the doctor's page of it says."""
+def references() -> dict[str, dict[str, str]]:
+    """Return what each reference stands for: its title, what it means, and the fix."""
     import json
-    from pathlib import Path
+    import pkgutil
 
     try:
-        text = Path(__file__).with_name("doctor").joinpath("data/references.json").read_bytes()
+        text = pkgutil.get_data("gpusetup", "references.json")
     except OSError:  # an installation that lacks it must still say what is wrong
         return {}
-    return {reference: entry["fix"] for reference, entry in json.loads(text)["references"].items()}
+    found: dict[str, dict[str, str]] = json.loads(text)["references"] if text else {}
+    return found
 
 
 class GpuSetupError(Exception):
@@ -79,7 +80,7 @@ class GpuSetupError(Exception):
         self.message = message
         self.context = context
         self.note = note
-        self.hint = hint or _fixes().get(reference, "")
+        self.hint = hint or references().get(reference, {}).get("fix", "")
         self.link = link
         self.path = path
 

@@ -1,4 +1,4 @@
-"""What gpusetup's own error references (GS-324) stand for: data/references.json, which people write.
+"""What gpusetup's own error references (GS-324) stand for: references.json beside errors.py.
 
 Whoever raises a new reference adds its title, meaning and fix there; a test compares the file with the sources.
 """
@@ -11,9 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
-from gpusetup.doctor.catalogue import read_table
+from gpusetup.errors import references
 from gpusetup.model.diagnosis import Reference
 
 if TYPE_CHECKING:
@@ -25,13 +24,9 @@ REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)
 MENTIONED = re.compile(rb"\bGS-\d{3}\b")
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    references: dict[str, Reference]
-
-
 @cache
 def _catalogue() -> dict[str, Reference]:
-    return msgspec.json.decode(read_table("references.json"), type=_File).references
+    return msgspec.convert(references(), dict[str, Reference])
 
 
 def reference_in(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Dict
 
 
 class HostFailure(Exception):  # noqa: N818 - it is the host that failed
-    """A module cannot go on; `reference` is stable and in gpusetup/doctor/data/references.json."""
+    """A module cannot go on; `reference` is stable and in gpusetup/references.json."""
 
     def __init__(self, reference: str, message: str, context: str = "", note: str = "", hint: str = "") -> None:
         super().__init__(message)

@@ -34,7 +34,7 @@ def used():
     return sorted(set(re.findall(r"[\"'](GS-\d{3})[\"']", text)))
 
 
-CATALOGUE = ROOT / "gpusetup/doctor/data/references.json"
+CATALOGUE = ROOT / "gpusetup/references.json"
 
 
 def listed():
@@ -44,14 +44,14 @@ def listed():
 def test_every_reference_that_is_raised_is_in_the_catalogue():
     lacking = [reference for reference in used() if reference not in listed()]
     assert not lacking, (
-        f"add to gpusetup/doctor/data/references.json, in the order of the numbers, what {', '.join(lacking)} stands"
+        f"add to gpusetup/references.json, in the order of the numbers, what {', '.join(lacking)} stands"
         ' for: {"title": what happened, "meaning": why (may be left out), "fix": what to do}'
     )
 
 
 def test_every_reference_of_the_catalogue_is_raised():
     unused = sorted(set(listed()) - set(used()))
-    assert not unused, f"nothing raises {', '.join(unused)}: remove from gpusetup/doctor/data/references.json"
+    assert not unused, f"nothing raises {', '.join(unused)}: remove from gpusetup/references.json"
 
 
 def test_the_catalogue_is_in_order_and_says_what_to_do_in_whole_words():
