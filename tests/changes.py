@@ -33,7 +33,7 @@ TOUCH: dict[str, tuple[str, ...]] = {
     "molecule": ("roles/", "plugins/", "playbooks/", ".config/", ".collections/", "tests/lab/"),
 }  # fmt: skip
 """Slow stage → the files and folders whose changes can break it."""
-UNKNOWN = ("drive", "tools", "lab-long")
+UNKNOWN = ("drive", "tools", "lab-long", "site")
 """What runs when nobody knows what changed."""
 
 

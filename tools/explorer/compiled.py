@@ -12,7 +12,7 @@ import re
 from functools import cached_property
 from graphlib import TopologicalSorter
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import astuple, replace
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.domains import DriverValue, Value
     from gpusetup.resolve.preferences import Criterion
     from gpusetup.resolve.space import Space
 
@@ -99,6 +99,11 @@ def series(space: Space, component: str) -> dict[str, list[str]]:
     return {text: [version for version in known if version in some] for text, some in found.items()}
 
 
+def drivers_of(space: Space) -> tuple[DriverValue, ...]:
+    """Return the drivers of a space, which holds values of every kind."""
+    return cast("tuple[DriverValue, ...]", tuple(space.values["driver"]))
+
+
 class Compiled:
     """Everything about one CPU."""
 
@@ -106,8 +111,8 @@ class Compiled:
         self.matrix, self.arch = matrix, arch
         self._all = tuple(DriverCandidate(version=version, modules=()) for version in drivers(matrix))
         self.base = self.space()
-        usual = {(value.version, value.module) for value in self.space(every_driver=False).values["driver"]}  # type: ignore[union-attr]
-        self._usual = [(value.version, value.module) in usual for value in self.base.values["driver"]]  # type: ignore[union-attr]
+        usual = {(value.version, value.module) for value in drivers_of(self.space(every_driver=False))}
+        self._usual = [(value.version, value.module) in usual for value in drivers_of(self.base)]
         self._here = {_identity(item) for item in self.base.constraints}
         self._order = list({_name(item): item for item in criteria(self.base)}.values())
         self._own: dict[int, Any] = {}
@@ -118,7 +123,7 @@ class Compiled:
     @cached_property
     def newest_driver(self) -> Any:
         """The newest driver of all."""
-        return max(self.base.values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
+        return max(drivers_of(self.base), key=lambda item: item.number)
 
     def space(self, *, wishes: Mapping[str, str] | None = None, gpu: str = "", system: str | None = None,
               driver: str | None = None, every_driver: bool = True) -> Space:  # fmt: skip
@@ -144,7 +149,7 @@ class Compiled:
             "wishes": WISHES,
             "variables": list(space.values),
             "versions": {name: [value.version for value in values] for name, values in space.values.items()},
-            "modules": [value.module for value in space.values["driver"]],  # type: ignore[union-attr]
+            "modules": [value.module for value in drivers_of(space)],
             "usual": _text(sum(1 << index for index, there in enumerate(self._usual) if there)),
             "base": [self._constraint(item) for item in space.constraints if item.rule not in _OF_THE_DRIVER],
             "order": [self._criterion(item) for item in self._order],

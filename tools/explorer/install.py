@@ -72,10 +72,10 @@ def _lines(compiled: Compiled, **chosen: Value) -> tuple[str, ...]:
 
 def _toolkit(compiled: Compiled) -> dict[str, Any]:
     """Return the toolkit's wheels for each CUDA, beside a CuPy that has an extra for them and one that has not."""
-    values = compiled.base.values
-    kinds = {value.release.ctk_extra: value for value in values["cupy"]}  # type: ignore[union-attr]
+    values: Any = compiled.base.values
+    kinds = {value.release.ctk_extra: value for value in values["cupy"]}
     return {
-        "extra": [int(value.release.ctk_extra) for value in values["cupy"]],  # type: ignore[union-attr]
+        "extra": [int(value.release.ctk_extra) for value in values["cupy"]],
         "wheels": {
             int(extra): [_words(_lines(compiled, cupy=cupy, cuda=cuda)[1:]) for cuda in values["cuda"]]
             for extra, cupy in kinds.items()
@@ -111,7 +111,8 @@ def _limits(compiled: Compiled) -> dict[str, Any]:
             known.setdefault(_kind(compiled, name, value), value)
         of_value[name] = [list(known).index(_kind(compiled, name, value)) for value in space.values[name]]
     texts: dict[str, int] = {}
-    extra = next(value for value in space.values["cupy"] if value.release.ctk_extra)  # type: ignore[union-attr]
+    cupies: Any = space.values["cupy"]
+    extra = next(value for value in cupies if value.release.ctk_extra)
     found = []
     for driver, torch, jax, cuda in product(*(known.values() for known in kinds.values())):
         some = {"torch": torch, "jax": jax, "cuda": cuda, "cupy": extra if cuda is not None else None}

@@ -14,7 +14,7 @@ from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
-from tools.explorer.compiled import WISHES
+from tools.explorer.compiled import WISHES, drivers_of
 from tools.explorer.install import about_install
 from tools.explorer.warnings import about_warnings
 
@@ -58,7 +58,7 @@ def _inferred(matrix: Matrix, gpus: Gpus) -> Iterator[tuple[str, str]]:
     for name in gpus.names:
         if find_gpu(matrix, name).inferred:
             space = build(matrix, Request(requirements=(Requirement(component="cuda"),), gpus=(name,), gpu_count=1))
-            driver = max(space.values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
+            driver = max(drivers_of(space), key=lambda item: item.number)
             yield name, next(text for text in warnings_about(space, {"driver": driver}) if " inferred " in text)
 
 
@@ -152,8 +152,8 @@ def _drivers(compiled: Compiled) -> dict[str, str]:
     """Return what is said of each branch."""
     told: dict[str, str] = {}
     space = compiled.space(wishes={"cuda": ""})
-    for value in space.values["driver"]:
-        branch = str(value.branch.branch)  # type: ignore[union-attr]
+    for value in drivers_of(space):
+        branch = str(value.branch.branch)
         if branch not in told:
             found = {item.rule: item.text for item in reasons(space, {"driver": value})}
             told[branch] = found["long-lived-branch"]
@@ -165,8 +165,9 @@ def _relations(compiled: Compiled, name: str) -> dict[str, Any]:
     space = compiled.base
     rows: dict[str, int] = {}
     of_driver = []
-    for driver in space.values["driver"]:
-        ways = (space.relation(driver, value) for value in space.values[name])  # type: ignore[arg-type]
+    values: Any = space.values[name]
+    for driver in drivers_of(space):
+        ways = (space.relation(driver, value) for value in values)
         row = "".join(way[0] if way else "-" for way in ways)
         of_driver.append(rows.setdefault(row, len(rows)))
     return {"rows": list(rows), "driver": of_driver, "words": {way[0]: text for way, text in RELATION.items()}}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.warn import warnings_about
+from tools.explorer.compiled import drivers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,7 @@ def about_warnings(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
         "rows": kept,
         "texts": list(texts),
         "ended": _ended(compiled),
+        "vulnerable": dict(_vulnerable(compiled)),
         "floors": [f"NVIDIA lists {{}} from driver {gpu.min_driver}" for space in spaces[1:] for gpu in space.gpus],
         "minor": [_minor(space) or _minor(compiled.base) for space in spaces],
         "untested": _untested(compiled),
@@ -64,23 +66,32 @@ def _ended(compiled: Compiled) -> dict[str, list[str]]:
     """Return for each branch that has ended what is said where its driver was given, and where it was chosen."""
     found = {}
     free = compiled.space(wishes={"cuda": ""}, every_driver=False)
-    for value in {item.branch.branch: item for item in compiled.base.values["driver"]}.values():  # type: ignore[union-attr]
-        if value.ended:  # type: ignore[union-attr]
+    for value in {item.branch.branch: item for item in drivers_of(compiled.base)}.values():
+        if value.ended:
             given = compiled.space(wishes={"cuda": ""}, driver=value.version, every_driver=False)
-            found[str(value.branch.branch)] = [  # type: ignore[union-attr]
+            found[str(value.branch.branch)] = [
                 next(iter(warnings_about(space, {"driver": value}))) for space in (given, free)
             ]
     return found
 
 
+def _vulnerable(compiled: Compiled) -> Iterator[tuple[int, str]]:
+    """Yield the places of drivers with a known vulnerability, with what is said of each."""
+    for place, value in enumerate(drivers_of(compiled.base)):
+        for text in warnings_about(compiled.base, {"driver": value}):
+            if " ends what is known of R" in text:
+                yield place, text
+
+
 def _minor(space: Space) -> str:
     """Return what is said of a CUDA that runs by minor-version compatibility; `{}` and `{branch}` stand for the two."""
-    for driver in space.values["driver"]:
-        for cuda in space.values["cuda"]:
-            if space.relation(driver, cuda) == "minor-version" and not driver.ended:  # type: ignore[arg-type,union-attr]
+    cudas: Any = space.values["cuda"]
+    for driver in drivers_of(space):
+        for cuda in cudas:
+            if space.relation(driver, cuda) == "minor-version" and not driver.ended:
                 told = warnings_about(space, {"driver": driver, "cuda": cuda})
                 said = next(text for text in told if "by minor-version compatibility" in text)
-                branch = f"R{driver.branch.branch}"  # type: ignore[union-attr]
+                branch = f"R{driver.branch.branch}"
                 return said.replace(f"CUDA {space.minor(cuda)}", "{}").replace(branch, "{branch}")
     return ""
 

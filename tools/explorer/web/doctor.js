@@ -74,7 +74,7 @@ const Doctor = (data) => {
 
   function nvml(groups) {
     if (groups.nvml_number) return own(means.numbers.nvml, Number(groups.nvml_number)) ?? "nvml-error";
-    const told = groups.nvml.replace(/[ .]+$/, "");
+    const told = groups.nvml.replace(/[ .]+$/, "").replace(/^ERROR_/, "NVML_ERROR_"); // as NVIDIA's Go bindings word it
     const known = own(means.names, told);
     if (known !== undefined) return known;
     return /^NVML(_ERROR|Error)_/.test(told) ? "nvml-error" : own(means.names, told.toLowerCase()) ?? "";

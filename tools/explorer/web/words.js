@@ -84,7 +84,7 @@ const Words = (about) => {
 
   // What to keep in mind about this stack.
   function warnings(given, asked, solution, gpu) {
-    const { none, gpus, rows: known, texts, ended, floors, minor, untested, systems } = given.told.warnings;
+    const { none, gpus, rows: known, texts, ended, vulnerable, floors, minor, untested, systems } = given.told.warnings;
     const { versions, told } = given, branch = branchOf(given, solution), version = versions.driver[solution.driver];
     const values = asked.gpu === undefined ? none : gpus[asked.gpu];
     const floor = asked.gpu === undefined ? undefined : given.additions[given.gpus[asked.gpu]].free.find(({ rule }) => rule === "gpu-product-floor");
@@ -96,6 +96,7 @@ const Words = (about) => {
     const inferred = Object.entries(about.inferred).find(([name]) => name === gpu.name);
     return [
       ...(ended[branch] ? [ended[branch][asked.driver ? 0 : 1]] : []),
+      ...(vulnerable[solution.driver] ? [vulnerable[solution.driver]] : []),
       ...(low ? [`${floors[asked.gpu].replace("{}", gpu.label)}; ${version} is older`] : []),
       ...minors,
       ...(odd ? [untested.replace("{}", versions.cupy[solution.cupy]).replace("{cuda}", told.minors.cuda[solution.cuda])] : []),
