@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     facts = facts_of_hosts(arguments)
     hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}
     policy = policy_beside(arguments.inventory)
-    for name, host in facts.hosts.items() if policy is not None else ():
+    for name, host in facts.hosts.items():
         broken = policy_refusals(host, policy, matrix(), way=_command(arguments.inventory, name, "apply"))
         hosts[name] = replace(hosts[name], refusals=(*hosts[name].refusals, *broken))
     hosts |= {name: _not_seen(failure) for name, failure in facts.failures.items()}

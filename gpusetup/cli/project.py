@@ -122,7 +122,7 @@ class _Pins:
         locked = document.get("package") or document.get("packages")
         if locked is not None:
             return chain(self._python(document.get("requires-python")), self._locked(locked))
-        self._text(self.path)
+        self._text(self.path)  # the indexes that stand in it
         project, poetry = _table(document, "project"), _table(document, "tool", "poetry")
         python = project.get("requires-python") or _pep440(_table(poetry, "dependencies").get("python"))
         return chain(self._python(python), self._listed(_lists(document, project, poetry)))
@@ -328,8 +328,8 @@ def _of_poetry(table: dict[str, Any]) -> Iterator[str]:
 def _pep440(version: Any) -> str:
     """Return Poetry's range as Python writes it: `^` keeps the first number that is not 0, `~` the first two."""
     parts = []
-    for part in map(str.strip, version.split(",") if isinstance(version, str) else ()):
+    for part in map(str.strip, version.split(",") if isinstance(version, str) and version != "*" else ()):
         found = _POETRY.match(part)
         upper = f",<{found[1] or found[3] or ''}{int(found[2] or found[4]) + 1}" if found else ""
         parts.append(f">={part[1:].strip()}{upper}" if found else "==" + part if part[:1].isdigit() else part)
-    return ",".join(parts).replace("*", "", version == "*")
+    return ",".join(parts)

@@ -44,7 +44,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     )
     from msgspec.structs import replace
 
-    if Path("gpusetup.toml").is_file():
+    if Path("gpusetup.toml").is_file():  # most lookups have none, and do not pay for what reads it
         from gpusetup.rollout.wishes import policy_beside
 
         request = replace(request, policy=policy_beside(None))

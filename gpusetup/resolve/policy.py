@@ -35,10 +35,8 @@ def rule_of(key: str) -> str:
 KEYS = {rule_of(key): key for key in _ALLOWS}
 
 
-def breaches(policy: Policy | None, matrix: Matrix, component: str, version: str) -> Iterator[tuple[str, str]]:
+def breaches(policy: Policy, matrix: Matrix, component: str, version: str) -> Iterator[tuple[str, str]]:
     """Yield the keys of a policy that a release breaks, and why; the matrix' own day decides what has ended."""
-    if policy is None:
-        return
     if component == "driver":
         branch, newest = nv(version).major, policy.newest_driver_branch
         if newest is not None and branch > newest:
@@ -67,7 +65,9 @@ def _branch(matrix: Matrix, component: str, version: str) -> DriverBranch | None
 def add_policy(space: Space) -> None:
     """Leave of drivers and toolkits what the policy allows."""
     policy = space.request.policy
-    for component in ("driver", "cuda") if policy is not None else ():
+    if policy is None:
+        return
+    for component in ("driver", "cuda"):
         broken = {
             value.version: {key for key, _ in breaches(policy, space.matrix, component, value.version)}
             for value in space.values.get(component, ())

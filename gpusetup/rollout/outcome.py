@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -66,7 +67,9 @@ def exit_of(outcome: HostOutcome) -> Exit:
 
 def planned_only(plan: HostPlan) -> HostOutcome:
     """Return the outcome of a host that apply did not touch."""
-    return _outcome(plan, "refused" if plan.state == "change" or plan.state == "failed" else plan.state)  # noqa: PLR1714
+    if plan.state == "change" or plan.state == "failed":  # noqa: PLR1714 - by == alone mypy knows what is left
+        return _outcome(plan, "refused")
+    return _outcome(plan, plan.state)
 
 
 def not_started(plan: HostPlan, why: str = "") -> HostOutcome:
@@ -161,8 +164,13 @@ def _away(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan: Hos
             source="host" if own else "fleet",
             runs=len(found),
         )
-    bench = decode((Path(__file__).parent / "data/away.json").read_bytes())
-    return convert(bench["figures"][plan.reboot], Away)
+    return _bench()[plan.reboot]
+
+
+@cache
+def _bench() -> list[Away]:
+    """Return what the bench measured: a change without a reboot, and one with it."""
+    return convert(decode(Path(__file__).with_name("data").joinpath("away.json").read_bytes())["figures"], list[Away])
 
 
 def told(outcome: HostOutcome) -> str:

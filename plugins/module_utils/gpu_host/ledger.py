@@ -315,9 +315,11 @@ class Ledger(Journal):
 
     def hand_on(self, identity: str) -> None:
         """The apply under way was cut before it changed a package: the next one goes back to what that one found."""
+        if not self.under_way:
+            return
         found = [entry for entry in self.state["files"].values() if "previous" in entry]
         for entry in (*found, self.state["previous"]):
-            if self.under_way and entry.get("apply") == self.state["apply"]["id"]:
+            if entry.get("apply") == self.state["apply"]["id"]:
                 entry["apply"] = identity
 
     def forget_apply(self) -> None:
