@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,7 +92,7 @@ def ours(folder: Path, host: Host, repositories: Repositories, reboots: Sequence
         calls = [call.time for call in answer.calls]
         return _Done(0 if pending else answer.code, calls, events_of(folder), answer.err[-400:])
 
-    return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
+    return [_watched(host, partial(once, reboot=reboot)) for reboot in reboots]
 
 
 def theirs(  # noqa: PLR0917 - one call, and the line says who is who
@@ -127,13 +128,13 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
             "nvidia_driver_ubuntu_install_from_cuda_repo": True, "nvidia_driver_skip_reboot": not reboot,
         }  # fmt: skip
         (folder / "vars.yml").write_text(yaml.safe_dump(variables))
-        words = [python, "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)  # type: ignore[arg-type]
+        words = [python, "-m", "ansible", "playbook", "-i", f"{folder}/hosts", "-e", f"@{folder}/vars.yml", str(play)]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)
         calls = [float(line) for line in (folder / "operations").read_text().split()]
         events = [json.loads(line) for line in (folder / "steps").read_text().splitlines()]
         return _Done(done.returncode, calls, events, (done.stdout + done.stderr)[-1200:])
 
-    return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
+    return [_watched(host, partial(once, reboot=reboot)) for reboot in reboots]
 
 
 def _python(peers: Path) -> str:

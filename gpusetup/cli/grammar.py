@@ -49,7 +49,7 @@ def commands_meant(word: str, commands: Iterable[str]) -> list[str]:
 def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return the options of a command that few people need."""
     rare = {*tables()["rare"][""], *tables()["rare"].get(name, ())}
-    return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001
+    return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001 - no other list
 
 
 def listed(names: Mapping[str, str]) -> str:

@@ -78,7 +78,7 @@ def _file(host: str | None) -> Path:
         import difflib
 
         hosts = known(os.environ)
-        if host and os.path.isfile(host):  # noqa: PTH113
+        if host and os.path.isfile(host):  # noqa: PTH113 - takes names of any length
             text = Path(host).read_text("utf-8", "replace")
             named = [name for name in hosts if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text)]
             raise BadInputError(

@@ -244,7 +244,7 @@ def _listen(value: Any, label: str) -> str:
         if match[1] != "localhost":
             raise wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
         address = "127.0.0.1"
-    return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104
+    return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104 - what the site wrote
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:

@@ -63,7 +63,7 @@ class EventWriter:
     # --- the playbook -------------------------------------------------------------------------------------------
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        self._playbook = os.path.splitext(os.path.basename(playbook._file_name))[0]  # noqa: PTH119, PTH122
+        self._playbook = Path(playbook._file_name).stem
         overriding = getattr(constants, "DEFAULT_MODULE_UTILS_PATH", None) or ()
         self._packed = place_of(os.environ, Path(release.__file__), release.__version__, overriding)
         if self._packed is not None:
@@ -93,7 +93,7 @@ class EventWriter:
         if len(kept) < len(all_hosts):
             _leave_out(inventory, kept)
 
-    def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002 - Ansible's
         self._write("task", task=_text(task._uuid), **_task_document(task))
         self._look_for_results_every(_AT_FIRST)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:@+-]{0,252}[A-Za-z0-9_])?")
 _ADDRESS = re.compile(r"[A-Za-z0-9_:\[](?:[A-Za-z0-9_.:%@+\[\]-]{0,253})?")
 
-_NUMBERED = re.compile(r"(.*?)(\d{0,15})(\D*)", re.DOTALL)
+_NUMBERED = re.compile(r"\A(.*?)(\d{0,15})(\D*)\Z", re.DOTALL)
 _FOLDED = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\]([^,\[\]]*))?(?:,|$)")
 
 
@@ -31,7 +31,7 @@ def folded(names: Iterable[str]) -> str:
     """Return many names in few words: `gpu-[001-400],login1`; see `unfolded`."""
     runs: dict[tuple[str, int, str], list[int]] = {}
     for name in names:
-        before, number, after = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]
+        before, number, after = _NUMBERED.findall(name)[0]
         runs.setdefault((before, len(number), after), []).append(int(number or 0))
     words = []
     for (before, width, after), numbers in runs.items():

@@ -72,7 +72,7 @@ def _ssh(options: Mapping[str, Any], python: str) -> list[str]:
     if options.get("port") is not None:
         argv += ["-p", str(int(options["port"]))]
     if options.get("private_key_file"):
-        argv += _options([f'IdentityFile="{os.path.expanduser(str(options["private_key_file"]))}"'])  # noqa: PTH111
+        argv += _options([f'IdentityFile="{os.path.expanduser(str(options["private_key_file"]))}"'])  # noqa: PTH111 - takes any name
     if options.get("remote_user"):
         argv += ["-l", str(options["remote_user"])]
     argv += _options([f"ConnectTimeout={int(options.get('timeout') or _TIMEOUT)}"])

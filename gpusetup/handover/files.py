@@ -39,10 +39,10 @@ def yaml_text(value: object, *, made: str = "", width: int = 110) -> str:
     import yaml
 
     class Indented(yaml.SafeDumper):
-        def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:  # noqa: ARG002
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:  # noqa: ARG002 - PyYAML's
             return super().increase_indent(flow, indentless=False)
 
-        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's
             return True
 
     def shown(dumper: yaml.SafeDumper, text: str) -> Any:

@@ -24,6 +24,6 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
         """Tell whether this is the inventory that was handed over."""
         return is_source(path, os.environ)
 
-    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:  # noqa: ARG002
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:  # noqa: ARG002 - Ansible's
         """Take it."""
         take_over(inventory, loader, os.environ)

@@ -54,8 +54,10 @@ def publish(
     """Sign the next offer of a class and put it in place; what is not said stays as in the offer before."""
     path = path_of(folder, checked_name(kind, "CLASS"))
     before = _content(path.read_bytes(), str(path))[1] if path.exists() else None
-    if lock is None and before is None:
-        raise BadInputError("GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock")
+    if lock is None:
+        if before is None:
+            raise BadInputError("GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock")
+        lock = before.lock
     now = datetime.now(timezone.utc)
     kept = before.budget if before is not None else None
     offer = Offer(
@@ -65,7 +67,7 @@ def publish(
         expires=_stamp(now + timedelta(days=days)) if days else "",
         wave=wave,
         budget=budget or kept or Budget(),
-        lock=lock if lock is not None else before.lock,  # type: ignore[union-attr]
+        lock=lock,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     put(path, offer, key)

@@ -260,7 +260,7 @@ async def _drain(request: Request) -> None:
 def _own_file(path: Path) -> bytes | None:
     """Return what a file holds that lies here itself: a link may point at anything."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:  # noqa: PTH123
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             return opened.read()
     except (FileNotFoundError, IsADirectoryError):
         return None

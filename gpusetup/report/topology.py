@@ -397,7 +397,8 @@ def _meeting(parts: list[str], found: Topology, places: list[float], corner: tup
     for i, j, links in pairs:
         depth = 24.0 + 16 * (j - i)
         deep = max(deep, depth)
-        bend = f"M{places[i]:.1f} {under} C{places[i]:.1f} {under + depth * 1.3:.1f} {places[j]:.1f} {under + depth * 1.3:.1f} {places[j]:.1f} {under}"  # noqa: E501
+        low = f"{under + depth * 1.3:.1f}"
+        bend = f"M{places[i]:.1f} {under} C{places[i]:.1f} {low} {places[j]:.1f} {low} {places[j]:.1f} {under}"
         title = element("title", escape(f"GPU {i} and GPU {j}: {links} NVLinks"))
         parts.append(element("path", title, d=bend, fill="none", class_="wire link"))
         parts.append(text_at((places[i] + places[j]) / 2, under + depth - 4, str(links)))

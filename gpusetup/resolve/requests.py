@@ -94,7 +94,7 @@ def joined_words(words: Iterable[str]) -> list[str]:
 
 def _package_of_vendor(text: str) -> str:
     """Return `nvidia-driver-580-server-open`, `libcudnn9-cuda-12` or `nvidia-nccl-cu13==2.30.7` as what it is."""
-    name, specifier = re.fullmatch(r"(?s)([^<>=!~]*)(.*)", text.strip()).groups()  # type: ignore[union-attr]
+    name, specifier = re.findall(r"(?s)^([^<>=!~]*)(.*)", text.strip())[0]
     lowered = name.strip().lower().replace("_", "-")
     for pattern, component in OF_VENDORS:
         match = re.fullmatch(pattern, lowered)

@@ -157,9 +157,10 @@ def given(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: 
             "GS-764", f"{path} cannot be read as a .repo file: {error}", path="--archive",
             hint="--archive FILE.repo, as in a host's /etc/yum.repos.d",
         ) from error  # fmt: skip
-    for name, fields in sections:
+    for name, written in sections:
+        fields = dict(written)
         for variable, value in texts.items():
-            fields = {key: text.replace(f"${variable}", value) for key, text in fields.items()}  # noqa: PLW2901
+            fields = {key: text.replace(f"${variable}", value) for key, text in fields.items()}
         if not fields.get("baseurl") or not fields.get("gpgkey"):
             raise BadInputError(
                 "GS-764", f"[{name}] of {path} has no baseurl= or no gpgkey=", path="--archive",

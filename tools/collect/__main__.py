@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,7 @@ def _write(path: Path, text: bytes) -> None:
     beside = path.with_name(f".{path.name}.new")
     try:
         beside.write_bytes(text)
-        os.replace(beside, path)  # noqa: PTH105
+        beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -115,8 +115,7 @@ class Enrolment:
                 error.strip(),
                 hint="apt-get install mokutil, dnf install mokutil or zypper install mokutil",
             )
-        # mokutil names certificates so; it protects nothing
-        digest = hashlib.sha1(files.read_bytes(certificate) or b"").hexdigest()  # noqa: S324
+        digest = hashlib.sha1(files.read_bytes(certificate) or b"").hexdigest()  # noqa: S324 - mokutil names them so; it protects nothing
         return digest in text.lower().replace(":", "")
 
     def _import(self, certificate: str) -> None:

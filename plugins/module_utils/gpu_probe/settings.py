@@ -17,12 +17,14 @@ _REDIRECT_AT, _PAYLOAD_AT, _READ_AT = 6, 5, 12
 
 def collect(host: LiveHost) -> Optional[Dict[str, Any]]:
     """Return the settings of a machine; None from a capture that was made without them."""
-    return host.observe("settings", lambda: _look(host))  # type: ignore[no-any-return]
+    found: Optional[Dict[str, Any]] = host.observe("settings", lambda: _look(host))
+    return found
 
 
 def way_to(host: LiveHost, address: str) -> Optional[Dict[str, Any]]:
     """Return what lies on the way to a GPU; None from a capture that was made without it."""
-    return host.observe("way:" + address, lambda: _way(host, address))  # type: ignore[no-any-return]
+    found: Optional[Dict[str, Any]] = host.observe("way:" + address, lambda: _way(host, address))
+    return found
 
 
 def _look(host: LiveHost) -> Dict[str, Any]:
