@@ -48,7 +48,11 @@ class UserData:
             ("/usr/local/lib/gpusetup/first-stage", "0755", first_stage()),
             (_LAUNCHER, "0755", _text("launcher")),
             ("/etc/systemd/system/gpusetup-bootstrap.service", "0644", _text("gpusetup-bootstrap.service")),
-            ("/etc/gpusetup/bootstrap.json", "0600", msgspec.json.encode(_told(self.config)).decode() + "\n"),
+            (
+                "/etc/gpusetup/bootstrap.json",
+                "0600",
+                msgspec.json.encode(_changed_settings(self.config)).decode() + "\n",
+            ),
         ]
         if self.lock:
             files.append(("/etc/gpusetup/lock.json", "0644", self.lock.decode()))
@@ -117,7 +121,7 @@ def checked_text(value: object, option: str) -> None:
             raise BadInputError("GS-722", "a password in an address would be readable in the user-data", path=option)
 
 
-def _told(config: Config) -> dict[str, object]:
+def _changed_settings(config: Config) -> dict[str, object]:
     """Return the settings that differ from what is usual."""
     usual = msgspec.structs.replace(config, **{
         item.name: item.default if item.default is not msgspec.NODEFAULT else item.default_factory()

@@ -113,11 +113,11 @@ def answer(how: Answer, applied: Applied) -> Exit:
     """Print what was done and return what it means."""
     from gpusetup.rollout.outcome import exit_of
 
-    output.write_answer(_told(how, applied), how.out)
+    output.write_answer(_answer_text(how, applied), how.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
 
-def _told(how: Answer, applied: Applied) -> str:
+def _answer_text(how: Answer, applied: Applied) -> str:
     if how.format == "json":
         return output.json_text(applied)
     if how.format == "html":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from gpusetup.cli.grammar import tables
-from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
+from gpusetup.cli.plan_text import refusal_lines, refusals_without_name, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.model.run import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
@@ -24,7 +24,7 @@ WORDS: dict[str, str] = tables()["outcomes"]
 
 def applied_text(applied: Applied) -> str:
     """Return the whole report."""
-    groups = grouped(applied.hosts, _host, _alike)
+    groups = grouped(applied.hosts, _host, _without_name)
     blocks = [_block(names, text) for names, text in groups]
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
     states = [outcome.state for outcome in applied.hosts.values()]
@@ -33,13 +33,13 @@ def applied_text(applied: Applied) -> str:
     return "\n".join([*blocks, "", *tail]) + "\n"
 
 
-def _alike(name: str, outcome: HostOutcome) -> HostOutcome:
+def _without_name(name: str, outcome: HostOutcome) -> HostOutcome:
     told = asdict(outcome.failure).items() if outcome.failure is not None else ()
     alike = {slot: common(text, name) for slot, text in told if text}
     return replace(
         outcome,
         failure=outcome.failure and replace(outcome.failure, **alike),
-        refusals=refusals_alike(name, outcome.refusals),
+        refusals=refusals_without_name(name, outcome.refusals),
         warnings=tuple(common(text, name) for text in outcome.warnings),
         verified=_TIME.sub(r"\1", outcome.verified),
     )

@@ -98,14 +98,14 @@ def run(arguments: argparse.Namespace) -> Exit:
         _accept(folder, arguments)
         if arguments.diff:
             return _differences(folder / MANIFEST, Path(arguments.diff), arguments.format)
-        return _told(folder, arguments)
+        return _print_contents(folder, arguments)
     if not arguments.out and not arguments.dry_run:
         raise BadInputError("GS-720", "no folder for the bundle", path="--out")
     if arguments.controller_only:
         _controller(arguments)
     elif not _hosts(arguments):
         return Exit.DONE
-    return _told(Path(arguments.out), arguments)
+    return _print_contents(Path(arguments.out), arguments)
 
 
 def _accept(folder: Path, arguments: argparse.Namespace) -> None:
@@ -235,7 +235,7 @@ def _differences(manifest: Path, older: Path, form: str) -> Exit:
     return Exit.DONE
 
 
-def _told(folder: Path, arguments: argparse.Namespace) -> Exit:
+def _print_contents(folder: Path, arguments: argparse.Namespace) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
 
     manifest, digest = read_manifest(folder / MANIFEST)

@@ -26,16 +26,16 @@ def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked
     """Return of each release and CPU the kinds of hosts that are to be served."""
     from gpusetup.cli.lock import load_lock
 
-    said = _said(arguments)
+    said = _set_variables(arguments)
     lock = load_lock(arguments.lock) if arguments.lock else None
     if not (arguments.facts or arguments.inventory):
         arches = dict.fromkeys(arguments.arch or ("x86_64",))
         return [[_requested(arguments, arch, said, lock, matrix)] for arch in arches]
-    hosts, settings = _looked_at(arguments, said, lock, matrix)
+    hosts, settings = _examined_hosts(arguments, said, lock, matrix)
     return _by_system(arguments, hosts, settings, matrix)
 
 
-def _said(arguments: argparse.Namespace) -> dict[str, str]:
+def _set_variables(arguments: argparse.Namespace) -> dict[str, str]:
     """Return what `--set` gives."""
     level: dict[str, str] = {}
     for text in arguments.variables:
@@ -83,7 +83,7 @@ def _requested(
     return Asked(request, settings, tuple(dict.fromkeys(arguments.kernel)), tuple(arguments.archive))
 
 
-def _looked_at(
+def _examined_hosts(
     arguments: argparse.Namespace, said: dict[str, str], lock: Lock | None, matrix: Matrix
 ) -> tuple[dict[str, HostFacts], dict[str, Settings]]:
     """Return hosts and what is wanted of each."""
@@ -141,7 +141,7 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     """Return the wishes with the sources that a bundle is made from: the hosts' own may be the bundle itself."""
     from msgspec.structs import replace
 
-    from gpusetup.components.values import given
+    from gpusetup.components.values import file_source
 
     if f"{PREFIX}extra_sources" not in said:
         others = [
@@ -149,7 +149,7 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
         ]
         settings = replace(settings, extra_sources=tuple(others))
     named = f"{PREFIX}source" in said
-    folder = settings.source.startswith("/") and given(settings.source) is None
+    folder = settings.source.startswith("/") and file_source(settings.source) is None
     if not named and not folder:
         return settings
     key = () if f"{PREFIX}source_fingerprints" not in said else settings.source_fingerprints

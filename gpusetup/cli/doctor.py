@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
     doctor_apply.refuse_without_apply(arguments)
     if arguments.apply:
-        doctor_apply.refuse_beside(arguments, [name for name in chosen if name != "an inventory"])
+        doctor_apply.refuse_conflicts(arguments, [name for name in chosen if name != "an inventory"])
         from gpusetup.cli.session import names_of_gpus
 
         return doctor_apply.run(arguments, names_of_gpus())

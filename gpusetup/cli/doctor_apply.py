@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_draining(parser)
 
 
-def refuse_beside(arguments: argparse.Namespace, chosen: list[str]) -> None:
+def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
     """--apply is for machines that answer."""
     beside = [*chosen, *(f"--{name}" for name in ("bundle", "probe") if getattr(arguments, name))]
     if beside:

@@ -32,7 +32,7 @@ def near(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
-def commands_meant(word: str, commands: Iterable[str]) -> list[str]:
+def likely_commands(word: str, commands: Iterable[str]) -> list[str]:
     """Return the commands that a word which is none means most likely: `history` is the last word of two."""
     commands = list(commands)
     lowered = word.lower().replace("_", "-")

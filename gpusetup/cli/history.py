@@ -103,7 +103,7 @@ _EVENTS = {
 }  # fmt: skip
 
 
-def _told(one: Event) -> str:
+def _event_text(one: Event) -> str:
     why = f": {one.reason}" if one.event in {"left", "refused"} else ""
     return f"{one.place}: {_EVENTS[one.event]}{why}"
 
@@ -119,7 +119,7 @@ def _text(
         lines += [f"    {verdict}  {name}: {text}" for name, verdict, text in one.findings[:_FINDINGS]]
         more = len(one.findings) - _FINDINGS
         lines += [f"    and {more} more"] if more > 0 else []
-    lines += [""] * bool(service) + [f"  {iso(one.moment)}  {_told(one)}" for one in service]
+    lines += [""] * bool(service) + [f"  {iso(one.moment)}  {_event_text(one)}" for one in service]
     for fall in fallen:
         lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
         lines.append(
@@ -185,7 +185,7 @@ def _html(
         Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
         for one in reversed(past)
     ]
-    rows = [Row(label=iso(one.moment), text=_told(one)) for one in reversed(service)] + rows
+    rows = [Row(label=iso(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
     result = judged(figures)
     results = (result,) if fallen and result is not None else ()
     report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))
@@ -194,7 +194,7 @@ def _html(
     return to_html(Report(title=title, started=newest, seconds=0.0, program=program, hosts=(report,)))
 
 
-def remembered(report: Report, documents: Mapping[str, dict[str, Any]], *, here: bool, pictures: bool) -> Report:
+def with_history(report: Report, documents: Mapping[str, dict[str, Any]], *, here: bool, pictures: bool) -> Report:
     """Return the report with figures that fall, and with pictures where it is drawn; a history that cannot be written
     is a warning: the verification stands.
     """

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         if lock.without_hashes:
             output.warn(_DIRECT_ONLY.format(why=lock.without_hashes))
     if pylock and arguments.out:
-        beside = _pylock_beside(arguments.out)
+        beside = _pylock_path(arguments.out)
         output.write_answer(pylock, beside)
         output.say(f"{beside}: the same for installers that read PEP 751")
     if arguments.pip:
@@ -117,7 +117,7 @@ def _pip_text(lock: Lock) -> str:
     return head + "".join(f"{line}\n" for line in (lock.hashes or lock.pip).wheels)
 
 
-def _pylock_beside(out: str) -> str:
+def _pylock_path(out: str) -> str:
     """Return where the PEP 751 document of a lock belongs: pylock.gpu.toml beside gpu.lock.json."""
     path = Path(out)
     return str(path.with_name(f"pylock.{path.name.lstrip('.').partition('.')[0] or 'gpu'}.toml"))
@@ -153,7 +153,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
 
     from gpusetup.components.base import Offers
     from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
-    from gpusetup.plan.described_host import UNKNOWN_KERNEL, imagined_host
+    from gpusetup.plan.described_host import UNKNOWN_KERNEL, described_host
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
@@ -161,7 +161,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
 
     if not arguments.os:
         raise BadInputError("GS-345", "package names depend on the distribution", path="--os")
-    facts = imagined_host(resolution.request)
+    facts = described_host(resolution.request)
     settings = settings_for(
         {}, {}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements
     )

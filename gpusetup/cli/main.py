@@ -11,7 +11,7 @@ import sys
 from gpusetup import __version__
 from gpusetup.cli import streams
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words, load_command
-from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, commands_meant, listed, rare_options
+from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, likely_commands, listed, rare_options
 from gpusetup.errors import Exit, GpuSetupError, PreflightError
 
 _EPILOG = (
@@ -46,8 +46,8 @@ def top_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    told = "show gpusetup's version; with --verbose or --format json, all it works with and where that is"
-    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}", help=told)
+    about_lines = "show gpusetup's version; with --verbose or --format json, all it works with and where that is"
+    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}", help=about_lines)
     return parser
 
 
@@ -92,7 +92,7 @@ def _complete() -> None:
 
 
 def _unknown(name: str) -> Exit:
-    meant = " or ".join(f"`gpusetup {one}`" for one in commands_meant(name, COMMANDS))
+    meant = " or ".join(f"`gpusetup {one}`" for one in likely_commands(name, COMMANDS))
     hint = f"; did you mean {meant}?" if meant else "; `gpusetup --help` lists the commands"
     print(f"gpusetup: no command is called {name!r}{hint}", file=sys.stderr)
     return Exit.COMMAND_LINE
@@ -107,13 +107,13 @@ def _run(argv: list[str]) -> Exit:
     try:
         return load_command(name).run(arguments)
     except (GpuSetupError, OSError) as error:
-        told = error if isinstance(error, GpuSetupError) else _disk_trouble(error)
-        if told is None or arguments.debug:
+        about_lines = error if isinstance(error, GpuSetupError) else _disk_trouble(error)
+        if about_lines is None or arguments.debug:
             raise
-        return _told(told, getattr(arguments, "format", "text"))
+        return _print_failure(about_lines, getattr(arguments, "format", "text"))
 
 
-def _told(error: GpuSetupError, form: str = "text") -> Exit:
+def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
     """Print a failure, and return its exit code."""
     from gpusetup.cli.output import print_error
 
@@ -167,16 +167,16 @@ def _asked_in_full(argv: list[str]) -> str:
 
 def _versions(form: str) -> Exit:
     from gpusetup.cli.output import json_text
-    from gpusetup.cli.start import about, told
+    from gpusetup.cli.start import about, about_lines
 
     try:
         found = about()
     except GpuSetupError as error:
-        return _told(error, form)
+        return _print_failure(error, form)
     if form == "json":
         print(json_text(found), end="")
     else:
-        print("\n".join(told(found)))
+        print("\n".join(about_lines(found)))
     return Exit.DONE
 
 
@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:  # help ends in SystemExit, and has to be printed as well
             sys.stdout.flush()
     except streams.UnwrittenError as error:
-        return _told(error)
+        return _print_failure(error)
     except BrokenPipeError:
         streams.dropped(sys.stdout)
         return Exit.DONE

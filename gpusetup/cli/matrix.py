@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         name = lead_of(request)
         rows = lookup(request, matrix)
         by_driver = name == "cuda" and request.driver is not None
-        beside = _beside(request, matrix) if by_driver else {}
+        beside = _fitting_frameworks(request, matrix) if by_driver else {}
         conclusion = newest_for_driver(request, matrix) if by_driver else ""
     warnings = _warnings(request, matrix)
     if arguments.format == "json":
@@ -163,7 +163,7 @@ def _asked(request: Request) -> bool:
     return bool(request.requirements or request.gpus or request.driver or request.os or request.arch)
 
 
-def _beside(request: Request, matrix: Matrix) -> dict[str, list[str]]:
+def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]]:
     """Return, for each framework, the newest builds that fit a driver."""
     import msgspec
 

@@ -86,14 +86,14 @@ def run(arguments: argparse.Namespace) -> Exit:
         for arch in dict.fromkeys(arguments.arch or ("x86_64",))
     ]
     out = Path(arguments.out) if arguments.out else Path()
-    mirroring.check_room(out, selections, room)
+    mirroring.require_limit(out, selections, room)
     with nullcontext() if key is None else mirroring.alone(out):
         for chosen in selections:
             came, went = (None, None) if key is None else mirroring.keep(out, chosen, key, Progress())
             found.append(
                 Mirrored(place=chosen.place, packages=len(chosen.entries), bytes=chosen.size, new=came, gone=went)
             )
-            vendors += fingerprints_of(chosen.beside.keys)
+            vendors += fingerprints_of(chosen.extras.keys)
     made = Mirror(
         repositories=tuple(found),
         source="" if key is None else str(out.absolute()),

@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     command = "gpusetup export monitoring --out monitoring"
     output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
-    output.write_answer(output.json_text(document) if arguments.format == "json" else _told(folder, texts), None)
+    output.write_answer(
+        output.json_text(document) if arguments.format == "json" else _written_files(folder, texts), None
+    )
     return Exit.DONE
 
 
-def _told(folder: Path, texts: dict[str, str]) -> str:
+def _written_files(folder: Path, texts: dict[str, str]) -> str:
     names = "\n".join(f"  {name}" for name in sorted(texts))
     return f"{folder}:\n{names}\n\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"

@@ -72,13 +72,13 @@ def _batches(batches: Sequence[Row]) -> str:
 
 def groups_of(plan: Plan) -> list[tuple[list[str], str]]:
     """Return the names of hosts that are told the same, with what they are told."""
-    return grouped(plan.hosts, _host, _alike)
+    return grouped(plan.hosts, _host, _without_name)
 
 
-def told_of(names: list[str], plan: Plan) -> HostPlan:
+def shared_plan(names: list[str], plan: Plan) -> HostPlan:
     """Return what hosts that are told the same are told: of several, no words that are only one's own."""
     host = plan.hosts[names[0]]
-    return host if len(names) == 1 else _alike(names[0], host)
+    return host if len(names) == 1 else _without_name(names[0], host)
 
 
 def _block(names: list[str], told: str) -> str:
@@ -86,11 +86,11 @@ def _block(names: list[str], told: str) -> str:
     return "\n".join([*_wrap(title, "", "  "), *([told] if told else [])])
 
 
-def _alike(name: str, host: HostPlan) -> HostPlan:
-    return msgspec.structs.replace(host, refusals=refusals_alike(name, host.refusals))
+def _without_name(name: str, host: HostPlan) -> HostPlan:
+    return msgspec.structs.replace(host, refusals=refusals_without_name(name, host.refusals))
 
 
-def refusals_alike(name: str, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+def refusals_without_name(name: str, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
     """Return a host's refusals in the words in which other hosts have them too."""
     return tuple(
         msgspec.structs.replace(
@@ -124,7 +124,7 @@ def _host(host: HostPlan, *, verbose: bool = False) -> str:
 def _facts(host: HostPlan) -> list[str]:
     reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
     lines = _wrap(f"reboot   {reboot}", "  ", " " * 11)
-    lines += _wrap(f"away     {away_text(host)}", "  ", " " * 11)
+    lines += _wrap(f"away     {downtime_text(host)}", "  ", " " * 11)
     if host.jobs:
         lines += _wrap(f"jobs     {jobs_text(host)}", "  ", " " * 11)
     lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
@@ -141,7 +141,7 @@ _MEASURED = {
 }
 
 
-def away_text(host: HostPlan) -> str:
+def downtime_text(host: HostPlan) -> str:
     """Return how long a host will be away; rounded, so that hosts are told alike."""
     away = host.away
     if away is None:

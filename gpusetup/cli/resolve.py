@@ -209,7 +209,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     from gpusetup.errors import NoStackError, PreflightError, gravest
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
-    from gpusetup.plan.preflight import NO_GPU, elsewhere
+    from gpusetup.plan.preflight import NO_GPU, foreign_driver
 
     facts = read_facts(Path(arguments.facts))
     wishes = request_of(arguments, matrix)
@@ -219,7 +219,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     for digest, names in group(facts.hosts).items():
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         host = facts.hosts[names[0]]
-        if wishes.driver is None and (refusal := elsewhere(host)) is not None:
+        if wishes.driver is None and (refusal := foreign_driver(host)) is not None:
             error = PreflightError(refusal.reference, refusal.message, hint=refusal.hint)
             codes.append(error.exit)
             classes[digest] = {"hosts": list(names), **error.to_document()}

@@ -107,7 +107,7 @@ class Progress:
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
         """Say what is about to happen, before it does."""
-        from gpusetup.cli.plan_text import away_text, jobs_text, size_text
+        from gpusetup.cli.plan_text import downtime_text, jobs_text, size_text
 
         reboots = sum(1 for plan in changes.values() if plan.reboot)
         sizes = [plan.download_bytes or 0 for plan in changes.values()]
@@ -120,7 +120,7 @@ class Progress:
             f"{size} to download per host at most{gone}"
         )
         slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
-        self.say(f"each host is away {away_text(slowest)}" + (" (the slowest)" if len(changes) > 1 else ""))
+        self.say(f"each host is away {downtime_text(slowest)}" + (" (the slowest)" if len(changes) > 1 else ""))
         for name, plan in changes.items():
             if plan.jobs:
                 self.say(f"{name}: {jobs_text(plan)}")

@@ -117,7 +117,7 @@ def about() -> About:
     )
 
 
-def told(found: About) -> Iterator[str]:
+def about_lines(found: About) -> Iterator[str]:
     """Yield a line for each."""
     yield f"gpusetup {found.version}, {found.install}: {found.place}"
     origin = f": {found.matrix.place}" if found.matrix.place else ", as it came along"

@@ -88,10 +88,10 @@ def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, 
         _install(arguments, task, name, command, environment)
         runs = " ".join(quoted(word) for word in command)
         found = Timer(timer=name, state="installed", when=arguments.timer, runs=runs)
-    return (json_text(found) if arguments.format == "json" else _told(found)), Exit.DONE
+    return (json_text(found) if arguments.format == "json" else _timer_text(found)), Exit.DONE
 
 
-def _told(found: Timer) -> str:
+def _timer_text(found: Timer) -> str:
     user, name = "" if os.geteuid() == 0 else "--user ", found.timer
     return {
         "installed": f"{name}.timer runs {found.when}; what it found: "

@@ -189,10 +189,10 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
         postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
     if not arguments.source:
-        from gpusetup.cli.history import remembered
+        from gpusetup.cli.history import with_history
 
         drawn = arguments.format == "html"
-        report = remembered(report, documents, here=arguments.inventory is None, pictures=drawn)
+        report = with_history(report, documents, here=arguments.inventory is None, pictures=drawn)
     return report, away
 
 

@@ -236,7 +236,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
         after, said = before, f"{node}: it was returned, or its drain taken over, by hand; counting starts from zero"
     else:
         after = service.counted(before, look, rule)
-        said = _said(node, before, after, look, rule)
+        said = _change_text(node, before, after, look, rule)
     theirs = seen.theirs if seen is not None and not before.out else ""
     if theirs and after.out:
         said = f"{node} is bad ({look.bad}); someone else drained it: {theirs}"
@@ -252,7 +252,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
     if full:
         said = f"{node} is bad ({look.bad}) and stays in service: {full}"
         after = replace(before, bad=after.bad, good=0, level=after.level)
-    after = _told(arguments, after, node)
+    after = _run_command(arguments, after, node)
     service.keep(file, kept, after, now, by_hand=by_hand)
     if said:
         output.say(said)
@@ -268,7 +268,7 @@ def _full(arguments: argparse.Namespace, place: Place) -> str:
     return f"{out} of {machines} are out already (--most-out {arguments.most_out}); look for what they have in common"
 
 
-def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:
+def _change_text(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:
     from gpusetup.health.service import wanted
 
     if after.out and not before.out:
@@ -283,7 +283,7 @@ def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) 
     return f"{node} failed {after.bad} of {rule.leave} verifications in a row: {look.bad}" if look.bad else ""
 
 
-def _told(arguments: argparse.Namespace, standing: Standing, node: str) -> Standing:
+def _run_command(arguments: argparse.Namespace, standing: Standing, node: str) -> Standing:
     """Run the command that is due; one that fails is said, and runs again after the next look."""
     from dataclasses import replace
 

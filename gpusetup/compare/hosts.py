@@ -44,7 +44,7 @@ class Apart:
     deviations: Mapping[Subject, float]
 
 
-def settings_apart(values: Mapping[Subject, str | None]) -> Apart:
+def differing_settings(values: Mapping[Subject, str | None]) -> Apart:
     """Compare settings; what is not known is not compared. Without a majority everybody stands out."""
     known = {subject: value for subject, value in values.items() if value is not None}
     counts = Counter(known.values())
@@ -56,7 +56,7 @@ def settings_apart(values: Mapping[Subject, str | None]) -> Apart:
     return Apart(usual, len(known), alike if usual is not None else 0, outliers, {})
 
 
-def figures_apart(values: Mapping[Subject, float], unit: str) -> Apart:
+def differing_figures(values: Mapping[Subject, float], unit: str) -> Apart:
     """Compare figures of one kind."""
     if len(values) < _FEWEST:
         return Apart(None, len(values), len(values), (), {})
@@ -114,7 +114,7 @@ class _Made(NamedTuple):
         """Add a column where anybody has a value."""
         if not any(value is not None for value in values.values()):
             return
-        apart = settings_apart(values)
+        apart = differing_settings(values)
         grouped: dict[str, list[Subject]] = {}
         for subject in values:
             grouped.setdefault(subject[0], []).append(subject)
@@ -165,7 +165,7 @@ def _judged(values: Mapping[Subject, float], unit: str) -> dict[Subject, Apart]:
         kinds.setdefault(place if several else _NUMBER.sub("GPU", place), {})[host, place] = value
     judged: dict[Subject, Apart] = {}
     for alike in kinds.values():
-        apart = figures_apart(alike, unit)
+        apart = differing_figures(alike, unit)
         judged |= dict.fromkeys(alike, apart)
     return judged
 

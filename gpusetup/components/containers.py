@@ -15,7 +15,7 @@ from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action, repository_at
 from gpusetup.components.judge import versions
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, given, texts, wrong
+from gpusetup.components.values import choice, file_source, texts, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
 from gpusetup.model.settings import RestartPolicy
@@ -42,7 +42,7 @@ _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zyppe
 def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     """Return its repository, unless the host has it already; beside a mirror or bundle, what that holds counts."""
     settings, toolkit = context.settings, context.repos.container_toolkit
-    elsewhere = settings.source not in {"nvidia", "distro"} and given(settings.source) is None
+    elsewhere = settings.source not in {"nvidia", "distro"} and file_source(settings.source) is None
     if not settings.containers or elsewhere:
         return ()
     cpu: Arch = "x86_64" if context.facts.arch == "x86_64" else "aarch64"
@@ -128,7 +128,7 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
         yield f"container toolkit {found[0]} is older than {toolkit.version}: {update}"
 
 
-def _given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
+def _unwanted_runtimes(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
     """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
     ours, known = record_of(facts).files, judge.containers.SETTINGS
     return tuple(
@@ -138,7 +138,7 @@ def _given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     facts, asked = host.facts, wanted.settings.containers
-    gone = _given_up(facts, wanted.settings)
+    gone = _unwanted_runtimes(facts, wanted.settings)
     if gone:
         why = "gpusetup_containers names them no more"
         yield action("container", "given-up", f"settings of {', '.join(gone)} as before", why)
@@ -155,7 +155,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     settings = wanted.settings
     return {
         "gpu_container_runtimes": settings.containers,
-        "gpu_container_give_up": bool(_given_up(facts, settings)) or UNSET,
+        "gpu_container_give_up": bool(_unwanted_runtimes(facts, settings)) or UNSET,
         "gpu_container_restart": settings.containers_restart if settings.containers else UNSET,
     }
 

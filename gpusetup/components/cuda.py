@@ -55,10 +55,10 @@ def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
         cuda_roots=tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor in minors),
         cuda_default=minors[0],
         cudnn=_packages(context, form, "cudnn", cudnn.version, cudnn.cuda)
-        if cudnn is not None and _there(context, form, "cudnn")
+        if cudnn is not None and _in_repository(context, form, "cudnn")
         else (),
         nccl=_packages(context, form, "nccl", nccl.version, nccl.cuda)
-        if nccl is not None and _there(context, form, "nccl")
+        if nccl is not None and _in_repository(context, form, "nccl")
         else (),
     )
 
@@ -91,12 +91,12 @@ def _rows(context: Context, form: Format, component: Library) -> Iterator[Librar
 
 def _as_packages(context: Context, form: Format) -> bool:
     settings = context.settings
-    if settings.cuda_from == "auto" and not _there(context, form, "cuda"):
+    if settings.cuda_from == "auto" and not _in_repository(context, form, "cuda"):
         return False
     return settings.cuda_from != "wheels" and not settings.python_adopt
 
 
-def _there(context: Context, form: Format, component: Library) -> bool:
+def _in_repository(context: Context, form: Format, component: Library) -> bool:
     """Tell whether the repository has such a library at all, as far as somebody could look."""
     names = (name for row in _rows(context, form, component) for name in row.packages)
     return not context.offers.known or any(any(context.offers.names(glob(name, "[0-9]*"))) for name in names)

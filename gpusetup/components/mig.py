@@ -256,13 +256,13 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         if judge.mig.same(now, layout) or (now is None and kept):
             continue
         number = list(probed).index(address)
-        why = f"it is {judge.mig.told(now)}" if now is not None else "set by gpusetup_mig"
+        why = f"it is {judge.mig.text_of(now)}" if now is not None else "set by gpusetup_mig"
         if address in back:
             why += "; gpusetup_mig no longer names it; this is its earlier layout"
         resets = gpu["compute_capability"] == _AMPERE and (now is None or now["enabled"] != wish["enabled"])
         if resets:
             why += "; reboots only if this GPU cannot be reset"
-        what = f"MIG of GPU {number} ({gpu['name'] or address}): {judge.mig.told(layout or wish)}"
+        what = f"MIG of GPU {number} ({gpu['name'] or address}): {judge.mig.text_of(layout or wish)}"
         yield Action(id=f"mig-{address}", kind="mig", what=what, why=why, reboot=resets)
 
 

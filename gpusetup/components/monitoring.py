@@ -256,7 +256,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         return
     where = f" on {exporter.listen}" if exporter.listen else f", a file in {exporter.folder}"
     what = f"{exporter.kind}{f' {exporter.dcgm}' if exporter.dcgm else ''}{where}"
-    if not _alike(before, exporter):
+    if not _same_exporter(before, exporter):
         yield action("monitoring", "exporter", what, exporter.why)
         return
     off = [item.what for item in judge.drift.monitoring_units(host.probed, host.record)]
@@ -264,7 +264,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         yield action("monitoring", "exporter", what, f"{', '.join(off)} is not running")
 
 
-def _alike(one: Exporter | None, other: Exporter | None) -> bool:
+def _same_exporter(one: Exporter | None, other: Exporter | None) -> bool:
     """Tell whether two are the same, whatever they were chosen for."""
     return (one and replace(one, why="")) == (other and replace(other, why=""))
 
@@ -302,5 +302,5 @@ MONITORING = Component(
     variables=_variables,
     kept="monitoring",
     none=UNSET,
-    alike=_alike,
+    alike=_same_exporter,
 )

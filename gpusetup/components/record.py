@@ -50,7 +50,7 @@ def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) ->
         try:
             parts[name] = msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
-            wrong.append(_said(error, f"{root}.{name}"))
+            wrong.append(_error_text(error, f"{root}.{name}"))
     return parts, wrong
 
 
@@ -87,7 +87,7 @@ def _if_it_fits(value: object, kind: Any) -> Any:
         return None
 
 
-def _said(error: msgspec.ValidationError, root: str) -> str:
+def _error_text(error: msgspec.ValidationError, root: str) -> str:
     """Return msgspec's words with the whole path of the field."""
     text, path = wrong_field(error)
     return f"{text} at `{root}{path[1:]}`"

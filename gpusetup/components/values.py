@@ -21,7 +21,7 @@ _LOCAL = re.compile(
 )
 
 
-class Given(NamedTuple):
+class FileSource(NamedTuple):
     """What a file's name says."""
 
     kind: Literal["runfile", "deb", "rpm"]
@@ -38,7 +38,7 @@ class Given(NamedTuple):
     """Whether it is a vGPU guest's driver."""
 
 
-def given(source: str) -> Given | None:
+def file_source(source: str) -> FileSource | None:
     """Return what a source is when it is a file; None for all other sources, and for a file of no such name."""
     name = source.rpartition("/")[2]
     fetched = source.startswith(("https://", "http://"))
@@ -49,10 +49,10 @@ def given(source: str) -> Given | None:
         if kind_of.startswith("-vgpu"):
             return None  # the software of the machine that lends vGPUs, which no guest can use
         guest = kind_of.startswith("-grid")
-        return Given("runfile", source, version=match["version"], arch=match["arch"], guest=guest)
+        return FileSource("runfile", source, version=match["version"], arch=match["arch"], guest=guest)
     if not fetched and (match := _LOCAL.fullmatch(name)):
         kind: Literal["deb", "rpm"] = "deb" if match["form"] == "deb" else "rpm"
-        return Given(kind, source, stem=match["stem"], directory=match["directory"])
+        return FileSource(kind, source, stem=match["stem"], directory=match["directory"])
     return None
 
 
@@ -189,7 +189,7 @@ def source(value: Any, label: str) -> str:
             path=label,
         )
     file = text.endswith(".run") or (text.startswith("/") and text.endswith((".deb", ".rpm")))
-    if file and given(text) is None:
+    if file and file_source(text) is None:
         if "-vgpu-" in text:
             raise wrong(
                 label, value, "the path of a guest driver (…-grid.run): this one is for the machine that lends vGPUs"

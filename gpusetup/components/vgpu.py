@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.base import Component, working_driver
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, given, path, wrong
+from gpusetup.components.values import choice, file_source, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.systems import files_of, fitting
 from gpusetup.model.plan import Action, Refusal
@@ -37,7 +37,7 @@ _SHOWN = 4
 
 def brings_guest_driver(settings: Settings) -> bool:
     """Tell whether the source is a guest driver's installer, or a cloud that has one."""
-    file = given(settings.source)
+    file = file_source(settings.source)
     return settings.source in get_args(Cloud) or (file is not None and file.guest)
 
 
@@ -152,7 +152,7 @@ def _chosen(
 
 
 def _version(file: CloudFile) -> str:
-    found = given(file.url)
+    found = file_source(file.url)
     return found.version if found is not None else ""
 
 
@@ -169,7 +169,7 @@ def _refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
     return (refusal,)
 
 
-def _given_up(facts: HostFacts, settings: Settings) -> bool:
+def _license_unwanted(facts: HostFacts, settings: Settings) -> bool:
     """Tell whether an earlier apply licensed the vGPU and nobody asks for that any more."""
     name = "/" + judge.licence.TOKEN
     return not settings.vgpu_token and any(path.endswith(name) for path in record_of(facts).files)
@@ -193,7 +193,7 @@ def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield the action that licenses the vGPU, where something is not as it should be."""
     settings = wanted.settings
-    if _given_up(host.facts, settings):
+    if _license_unwanted(host.facts, settings):
         why = "gpusetup_vgpu_token is no longer set"
         yield Action(id="file-vgpu-licence", kind="file", what="no longer license the vGPU", why=why, reboot=False)
     if not settings.vgpu_token:
@@ -209,7 +209,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     return {
         "gpu_licence_token": settings.vgpu_token or UNSET,
         "gpu_licence_feature": settings.vgpu_feature if settings.vgpu_token else UNSET,
-        "gpu_licence_give_up": _given_up(facts, settings) or UNSET,
+        "gpu_licence_give_up": _license_unwanted(facts, settings) or UNSET,
     }
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.doctor import builds
 from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, sxid
-from gpusetup.doctor.library_packages import number_told
-from gpusetup.doctor.package_advice import package_told
+from gpusetup.doctor.library_packages import soname_advice
+from gpusetup.doctor.package_advice import version_advice
 from gpusetup.doctor.scan import scan
 from gpusetup.recovery.table import known as xid
 
@@ -219,6 +219,6 @@ _TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
     _sxid,
     _pci_id,
     _versions,
-    number_told,
-    package_told,
+    soname_advice,
+    version_advice,
 )

@@ -79,13 +79,13 @@ def torch_build(version: str) -> TorchBuild | None:
 def on_branch(branch: int) -> list[str]:
     """Say which builds `resolve` gives on the newest driver of a branch."""
     driver = _last(branch)
-    shown = [text for name in ("torch", "cupy", "jax", "tensorflow") if (text := _given(name, driver))]
+    shown = [text for name in ("torch", "cupy", "jax", "tensorflow") if (text := _fitting_build(name, driver))]
     lines = [f"The newest builds that run on {driver}: {', '.join(shown)}."] if shown else []
     above = [row for row in _matrix().cuda.majors if nv(row.min_driver) > nv(driver)]
     return lines + [f"Builds for CUDA {row.major} need driver {row.min_driver} or newer." for row in above]
 
 
-def _given(component: str, driver: str) -> str:
+def _fitting_build(component: str, driver: str) -> str:
     """Return what `resolve` gives of a framework on a driver that stays, as one installs it; empty: nothing fits."""
     from gpusetup.model.request import Request, Requirement
     from gpusetup.resolve.constraints import build

@@ -96,7 +96,7 @@ def finding_of(
     )
 
 
-def _told(match: Match) -> Finding:
+def _finding(match: Match) -> Finding:
     import msgspec
 
     finding = finding_of(catalogue()[match.cause], match.evidence, match.groups)
@@ -109,7 +109,7 @@ def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
     hidden = {name for cause in found for name in catalogue()[cause].hides}
     left = [match for match in found.values() if match.cause not in hidden] or list(found.values())
     left.sort(key=lambda match: (_WEIGHT[catalogue()[match.cause].kind], match.line))
-    return tuple(_told(match) for match in left)
+    return tuple(_finding(match) for match in left)
 
 
 def diagnose_text(text: str) -> tuple[Finding, ...]:

@@ -169,7 +169,7 @@ def _named(library: str) -> tuple[str, str]:
     return (found["name"], found["major"]) if found else ("", "")
 
 
-def number_told(cause: str, groups: dict[str, str]) -> list[str]:
+def soname_advice(cause: str, groups: dict[str, str]) -> list[str]:
     """Say what the number of a missing library stands for."""
     name, major = _named(groups.get("library", ""))
     if cause not in {"cuda-library-missing", "cudnn-library-missing"} or not name:

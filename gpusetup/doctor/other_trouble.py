@@ -72,7 +72,7 @@ def names_gpu(text: str) -> bool:
 
 def outside(text: str) -> tuple[Shown, ...]:
     """Return what a text's trouble is instead; nothing unless every line of trouble shows such a kind."""
-    lines = list(_told(text))
+    lines = list(_messages(text))
     troubled = [number for number, line in enumerate(lines) if TROUBLE.search(line.encode())]
     if not troubled and len(lines) > _FEW:
         return ()
@@ -89,7 +89,7 @@ def outside(text: str) -> tuple[Shown, ...]:
     return tuple(one for one in shown.values() if one.id not in ROUTINE) or tuple(shown.values())
 
 
-def _told(text: str) -> Iterator[str]:
+def _messages(text: str) -> Iterator[str]:
     """Yield the lines without what the log put before them; a traceback's lines of code say nothing of their own."""
     frame = False
     for line in text.splitlines():

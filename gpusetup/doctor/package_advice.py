@@ -44,7 +44,7 @@ class _Advice(NamedTuple):
 _NONE = _Advice()
 
 
-def package_told(cause: str, groups: dict[str, str]) -> list[str]:
+def version_advice(cause: str, groups: dict[str, str]) -> list[str]:
     """Say which releases of the message's package go with the versions that it names."""
     return list(_advice(cause, groups).told)
 

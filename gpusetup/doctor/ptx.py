@@ -41,7 +41,7 @@ def measured(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     return {"error": "silent", "message": why}
 
 
-def told(answer: Mapping[str, Any]) -> str:
+def sentence(answer: Mapping[str, Any]) -> str:
     """Return one sentence about what was measured."""
     highest = answer.get("highest")
     if highest:
@@ -61,7 +61,7 @@ def with_measure(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     if all(finding.cause != CAUSE for finding in findings):
         return findings
     answer = measured()
-    lines = [f"Measured on this machine: {told(answer)}."]
+    lines = [f"Measured on this machine: {sentence(answer)}."]
     if answer.get("highest"):
         lines += _limits(answer)
     else:
@@ -76,7 +76,7 @@ def compiles(look: Look) -> Outcome:
     """Compare what was measured with the compilers in Python environments."""
     answer = look.ptx
     if answer is None or not answer.get("highest"):
-        return unknown(told(answer) if answer is not None else "not measured")
+        return unknown(sentence(answer) if answer is not None else "not measured")
     own = builds.cuda_of_ptx(answer["highest"])
     newer = [
         f"{environment.path}: {name} {version}"
@@ -85,9 +85,9 @@ def compiles(look: Look) -> Outcome:
         if own is not None and name in _WRITE_PTX and _beyond(version, own)
     ]
     if newer:
-        text = f"{told(answer)}; compilers from pip are newer"
+        text = f"{sentence(answer)}; compilers from pip are newer"
         return notice(_NEWER, text, *newer, *_limits(answer))
-    return fine(told(answer))
+    return fine(sentence(answer))
 
 
 def _beyond(version: str, own: str) -> bool:

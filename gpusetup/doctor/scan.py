@@ -234,7 +234,7 @@ class _Plain:
         return cast("tuple[str, ...]", tuple(known))
 
 
-class _Told(NamedTuple):
+class _Shape(NamedTuple):
     """The finds in lines of one shape: with their columns, and what the answer depends on besides the line."""
 
     places: list[tuple[int, int]]
@@ -242,7 +242,7 @@ class _Told(NamedTuple):
     depends: Literal["nothing", "shapes", "lines"]
 
 
-def _telling(raw: bytes, shapes: list[bytes]) -> dict[int, _Told]:
+def _possible_shapes(raw: bytes, shapes: list[bytes]) -> dict[int, _Shape]:
     """Return the shapes in which there is a find whose pattern can match in this text, by their number."""
     prepared = _prepared()
     found = prepared.literals.hits(b"\n".join(shapes))
@@ -270,7 +270,7 @@ def _telling(raw: bytes, shapes: list[bytes]) -> dict[int, _Told]:
                 prepared.causes[prepared.finds[find][0]] for find in finds
             )
             kinds[numbers] = finds, "lines" if exact else "nothing" if alone else "shapes"
-        telling[index] = _Told(hits, *kinds[numbers])
+        telling[index] = _Shape(hits, *kinds[numbers])
     return telling
 
 
@@ -291,7 +291,7 @@ class _Block:
         # Most lines of a log have a shape (equal but for the digits) that others have as well.
         numbered: dict[bytes, int] = {}
         shapes = [numbered.setdefault(form, len(numbered)) for form in self.forms]
-        telling = _telling(self.raw, list(numbered))
+        telling = _possible_shapes(self.raw, list(numbered))
         if not telling:
             return
         lines = self.raw.split(b"\n")

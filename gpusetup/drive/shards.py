@@ -70,7 +70,7 @@ class Shards:
         number = len(self.of)
         if number:
             self._divide()
-            if number not in self.hosts or not self._room(running):
+            if number not in self.hosts or not self._may_start(running):
                 return None
             path = self.folder / f"shard-{number}.json"
             path.write_text(json.dumps(self.hosts[number]), encoding="utf-8")
@@ -91,7 +91,7 @@ class Shards:
         for start in range(0, len(rest), size):
             self.hosts[len(self.hosts)] = rest[start : start + size]
 
-    def _room(self, running: list[Process]) -> bool:
+    def _may_start(self, running: list[Process]) -> bool:
         now = time.monotonic()
         working = sum(now - self.spoke[self.of[process]] < _SILENT_SECONDS for process in running)
         return working < self.beside and len(running) < self.beside + _WAITING

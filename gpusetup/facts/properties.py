@@ -28,7 +28,7 @@ class GpuProperty(NamedTuple):
     read: Callable[[Gpu], str | None]
 
 
-def _said(value: object) -> str | None:
+def _as_text(value: object) -> str | None:
     """Return a value as text: yes and no, numbers without a useless point."""
     if value is None or value == "":
         return None
@@ -38,11 +38,11 @@ def _said(value: object) -> str | None:
 
 
 def _setting(name: str) -> Callable[[HostFacts], str | None]:
-    return lambda host: None if host.settings is None else _said(getattr(host.settings, name))
+    return lambda host: None if host.settings is None else _as_text(getattr(host.settings, name))
 
 
 def _way(name: str) -> Callable[[Gpu], str | None]:
-    return lambda gpu: None if gpu.way is None else _said(getattr(gpu.way, name))
+    return lambda gpu: None if gpu.way is None else _as_text(getattr(gpu.way, name))
 
 
 def _loaded(host: HostFacts) -> str | None:
@@ -96,7 +96,7 @@ HOST: tuple[HostProperty, ...] = (
     HostProperty("cudnn", "cuDNN", lambda host: _versions(item.version for item in host.cudnn)),
     HostProperty("nccl", "NCCL", lambda host: _versions(item.version for item in host.nccl)),
     HostProperty("container_toolkit", "container toolkit", lambda host: host.containers.toolkit or "none"),
-    HostProperty("secure_boot", "Secure Boot", lambda host: _said(host.secure_boot)),
+    HostProperty("secure_boot", "Secure Boot", lambda host: _as_text(host.secure_boot)),
     HostProperty("machine", "machine", _machine),
     HostProperty("board", "board", _setting("board")),
     HostProperty("bios", "BIOS", _bios),
@@ -111,17 +111,17 @@ HOST: tuple[HostProperty, ...] = (
 )
 
 GPU: tuple[GpuProperty, ...] = (
-    GpuProperty("gpu.memory", "GPU memory MiB", lambda gpu: _said(gpu.memory_mib)),
+    GpuProperty("gpu.memory", "GPU memory MiB", lambda gpu: _as_text(gpu.memory_mib)),
     GpuProperty("gpu.vbios", "VBIOS", lambda gpu: gpu.vbios),
     GpuProperty("gpu.inforom", "InfoROM", lambda gpu: gpu.inforom),
-    GpuProperty("gpu.power_limit", "power limit W", lambda gpu: _said(gpu.power_limit)),
-    GpuProperty("gpu.ecc", "ECC", lambda gpu: _said(gpu.ecc)),
+    GpuProperty("gpu.power_limit", "power limit W", lambda gpu: _as_text(gpu.power_limit)),
+    GpuProperty("gpu.ecc", "ECC", lambda gpu: _as_text(gpu.ecc)),
     GpuProperty("gpu.mig", "MIG", lambda gpu: gpu.mig),
-    GpuProperty("gpu.persistence", "persistence", lambda gpu: _said(gpu.persistence)),
+    GpuProperty("gpu.persistence", "persistence", lambda gpu: _as_text(gpu.persistence)),
     GpuProperty("gpu.fabric", "fabric", lambda gpu: gpu.fabric.state if gpu.fabric else None),
-    GpuProperty("nvlink.up", "NVLinks up", lambda gpu: _said(gpu.nvlinks.up) if gpu.nvlinks else None),
-    GpuProperty("nvlink.slowest", "NVLink GB/s", lambda gpu: _said(gpu.nvlinks.slowest) if gpu.nvlinks else None),
-    GpuProperty("pcie.width", "PCIe lanes", lambda gpu: _said(gpu.link.width)),
+    GpuProperty("nvlink.up", "NVLinks up", lambda gpu: _as_text(gpu.nvlinks.up) if gpu.nvlinks else None),
+    GpuProperty("nvlink.slowest", "NVLink GB/s", lambda gpu: _as_text(gpu.nvlinks.slowest) if gpu.nvlinks else None),
+    GpuProperty("pcie.width", "PCIe lanes", lambda gpu: _as_text(gpu.link.width)),
     GpuProperty("pcie.best", "PCIe best", lambda gpu: gpu.link.max_speed),
     GpuProperty("pcie.slot", "PCIe slot", lambda gpu: gpu.link.slot_max_speed),
     GpuProperty("pcie.payload", "PCIe payload", _way("max_payload")),

@@ -139,7 +139,7 @@ def _cuts(host: HostFacts) -> Iterator[str]:
     for number, gpu in enumerate(judge.probed(host)["gpus"]):
         if gpu["mig"] == "Enabled":
             layout = judge.mig.of_facts(gpu)
-            told = judge.mig.told(layout) if layout is not None else "on; only root may read the instances"
+            told = judge.mig.text_of(layout) if layout is not None else "on; only root may read the instances"
             by_layout.setdefault(told, []).append(str(number))
     for told, numbers in by_layout.items():
         yield f"{told} on GPU {', '.join(numbers)}"

@@ -52,7 +52,7 @@ def _runs(types: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
         yield kind, numbers[0], numbers[-1]
 
 
-def _alike(nodes: Mapping[str, tuple[str, ...]]) -> list[tuple[str, tuple[str, ...]]]:
+def _grouped_by_gpus(nodes: Mapping[str, tuple[str, ...]]) -> list[tuple[str, tuple[str, ...]]]:
     """Return hosts with the same GPUs together, as Slurm lists nodes."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, types in sorted(nodes.items()):
@@ -61,13 +61,13 @@ def _alike(nodes: Mapping[str, tuple[str, ...]]) -> list[tuple[str, tuple[str, .
 
 
 def _gres(nodes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    for names, types in _alike(nodes):
+    for names, types in _grouped_by_gpus(nodes):
         for kind, first, last in _runs(types):
             numbers = f"{first}" if first == last else f"[{first}-{last}]"
             yield f"NodeName={names} Name=gpu Type={kind} File=/dev/nvidia{numbers}"
 
 
 def _conf(nodes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    for names, types in _alike(nodes):
+    for names, types in _grouped_by_gpus(nodes):
         kinds = ",".join(f"gpu:{kind}:{types.count(kind)}" for kind in dict.fromkeys(types))
         yield f"NodeName={names} Gres={kinds}"

@@ -83,7 +83,7 @@ class Slurm:
 
     def seen(self) -> Seen:
         """Read the node's state and whose reason it carries."""
-        node = parse_node(self._told("--oneliner", "show", "node", check_node(self.node)))
+        node = parse_node(self._output_of("--oneliner", "show", "node", check_node(self.node)))
         if not node.drained:
             return Seen()
         if node.reason.startswith(HEALTH_MARK):
@@ -92,7 +92,7 @@ class Slurm:
 
     def others_out(self) -> tuple[int, int]:
         """Count in Slurm's own list; a cluster that names no GPUs in it is counted whole."""
-        lines = self._told("--oneliner", "show", "node").splitlines()
+        lines = self._output_of("--oneliner", "show", "node").splitlines()
         lines = [line for line in lines if re.search(r"\bGres=\S*gpu", line)] or lines
         others = [line for line in lines if not line.startswith(f"NodeName={self.node} ")]
         marked = [node for node in map(parse_node, others) if node.drained and node.reason.startswith(HEALTH_MARK)]
@@ -103,17 +103,17 @@ class Slurm:
         del since, now
         text = f"{HEALTH_MARK}: {plain(reason)}"
         if reason and seen.reason != text:
-            self._told("update", f"NodeName={self.node}", "State=DRAIN", f"Reason={text}")
+            self._output_of("update", f"NodeName={self.node}", "State=DRAIN", f"Reason={text}")
         elif not reason:
             self.give_back(seen)
 
     def give_back(self, seen: Seen) -> None:
         """Resume a node that we drained."""
         if seen.ours:
-            self._told("update", f"NodeName={self.node}", "State=RESUME")
+            self._output_of("update", f"NodeName={self.node}", "State=RESUME")
 
-    def _told(self, *words: str) -> str:
-        return self.call.told("scontrol", *words, seconds=_SECONDS)
+    def _output_of(self, *words: str) -> str:
+        return self.call.output_of("scontrol", *words, seconds=_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,12 +125,14 @@ class Kubernetes:
 
     def seen(self) -> Seen:
         """Read the node's taints."""
-        node = json.loads(self._told("get", "node", check_node(self.node), "--output=json"))
+        node = json.loads(self._output_of("get", "node", check_node(self.node), "--output=json"))
         return Seen(ours=any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ()))
 
     def others_out(self) -> tuple[int, int]:
         """Count the taints of the nodes that have, or had, GPUs to give."""
-        nodes = [line.split("\t") for line in self._told("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()]
+        nodes = [
+            line.split("\t") for line in self._output_of("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()
+        ]
         with_gpus = [node for node in nodes if node[1]] or nodes
         others = [taints for name, _gpus, taints in with_gpus if name != self.node]
         return sum(TAINT in taints.split() for taints in others), len(with_gpus)
@@ -138,19 +140,19 @@ class Kubernetes:
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
         """Set or take the taint, then say the condition, which each look confirms."""
         if reason and not seen.ours:
-            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule")
+            self._output_of("taint", "node", self.node, f"{TAINT}:NoSchedule")
         elif not reason:
             self.give_back(seen)
         patch = json.dumps(condition_patch(reason, since, now))
-        self._told("patch", "node", self.node, "--subresource=status", "--type=strategic", f"--patch={patch}")
+        self._output_of("patch", "node", self.node, "--subresource=status", "--type=strategic", f"--patch={patch}")
 
     def give_back(self, seen: Seen) -> None:
         """Remove our taint; the condition still says what is bad."""
         if seen.ours:
-            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule-")
+            self._output_of("taint", "node", self.node, f"{TAINT}:NoSchedule-")
 
-    def _told(self, *words: str) -> str:
-        return self.call.told("kubectl", *words, seconds=_SECONDS)
+    def _output_of(self, *words: str) -> str:
+        return self.call.output_of("kubectl", *words, seconds=_SECONDS)
 
 
 def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Fingerprints of those whose signatures its packages keep, which hosts check too."""
     packages: dict[str, str]
     """Name → version of each package."""
-    signed_anew: dict[str, str] = {}
+    sign_unsigned: dict[str, str] = {}
     """Digest upstream → digest here of each package that its vendor did not sign and the bundle's key signs."""
     python: str = ""
     """The Python of the environment; empty: none."""

@@ -79,7 +79,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     places: tuple[tuple[str, str], ...] = ()
     """Each key with its file and line."""
 
-    def said(self, key: str) -> str:
+    def quoted(self, key: str) -> str:
         """Return a key as the file has it, and where."""
         value = getattr(self, key)
         shown = ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value

@@ -140,7 +140,7 @@ _LABELS = {
 }
 
 
-class _Given(NamedTuple):
+class _Sample(NamedTuple):
     """One figure of a case: our name for it, which GPU, its values."""
 
     name: str
@@ -178,7 +178,7 @@ def _braces(labels: dict[str, str]) -> str:
 
 def _ways(case: Case) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """Yield the series of a case as each exporter would give them, in each of its generations."""
-    given = [_given(key, values) for key, values in case.given.items()]
+    given = [_sample(key, values) for key, values in case.given.items()]
     if given[0].name.startswith("xid:"):
         for way, form in _XID.items():
             yield way, _xid_series(form, given[0])
@@ -202,7 +202,7 @@ def _generation(metric: Metric, number: int) -> Series:
     return metric.series[min(number, len(metric.series) - 1)]
 
 
-def _series(chosen: list[tuple[_Given, Series]]) -> list[dict[str, str]]:
+def _series(chosen: list[tuple[_Sample, Series]]) -> list[dict[str, str]]:
     found = []
     for item, series in chosen:
         name = f"{series.metric}{{{_theirs(series.exporter, item.gpu)}}}"
@@ -221,7 +221,7 @@ def _infos(gpus: set[int]) -> list[dict[str, str]]:
     ]
 
 
-def _xid_series(form: str, given: _Given) -> list[dict[str, str]]:
+def _xid_series(form: str, given: _Sample) -> list[dict[str, str]]:
     number = given.name.partition(":")[2]
     exporter = "smi" if form.startswith("nvidia_smi") else "dcgm"
     values = given.values
@@ -241,7 +241,7 @@ def _theirs(exporter: str, gpu: int) -> str:
     return f'instance="{_INSTANCE}",gpu="{gpu}",UUID="GPU-{uuid}",modelName="{_MODEL}",Hostname="node1"'
 
 
-def _in_their_unit(item: _Given, series: Series) -> str:
+def _in_their_unit(item: _Sample, series: Series) -> str:
     """Return values in promtool's notation (a+bxn) in the unit of an exporter."""
     return _NUMBER.sub(lambda found: f"{found[1]}{float(found[2]) / series.scale:.10g}", item.values)
 
@@ -253,9 +253,9 @@ def _as_it_is(name: str) -> str:
     return known + rest if brace else known
 
 
-def _given(key: str, values: str) -> _Given:
+def _sample(key: str, values: str) -> _Sample:
     name, _, which = key.partition(" ")
-    return _Given(name, int(bool(which)), values)
+    return _Sample(name, int(bool(which)), values)
 
 
 @cache

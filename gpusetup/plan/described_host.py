@@ -25,7 +25,7 @@ _DEBIAN_LIKE = ("debian", "ubuntu")
 _SUSE_LIKE = ("sles", "opensuse")
 
 
-def imagined_host(request: Request) -> HostFacts:
+def described_host(request: Request) -> HostFacts:
     """Return the host that a request describes."""
     label = request.os or ""
     match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
@@ -65,7 +65,7 @@ def as_delivered(host: HostFacts) -> HostFacts:
 
     What we brought is not there, nor what passes: a full disk, a running program, a broken package database.
     """
-    bare = imagined_host(Request(os=host.os.label, arch="aarch64" if host.arch == "aarch64" else "x86_64"))
+    bare = described_host(Request(os=host.os.label, arch="aarch64" if host.arch == "aarch64" else "x86_64"))
     kept = {
         name: getattr(host, name)
         for name in (
@@ -82,11 +82,11 @@ def with_gpus_of(facts: HostFacts, request: Request, matrix: Matrix) -> HostFact
     """Return a host that has none with the GPUs that a request was about: what an image is made for."""
     if facts.gpus:
         return facts
-    gpus = tuple(_imagined_gpu(text, matrix) for text in request.gpus)
+    gpus = tuple(_described_gpu(text, matrix) for text in request.gpus)
     return msgspec.structs.replace(facts, gpus=gpus)
 
 
-def _imagined_gpu(text: str, matrix: Matrix) -> Gpu:
+def _described_gpu(text: str, matrix: Matrix) -> Gpu:
     names = find_gpu(matrix, text).names
     product = next(gpu for gpu in matrix.gpus.gpus if gpu.name in names)
     pci_id = text if gpu_by_id(matrix, text) else next(iter(product.ids), text)

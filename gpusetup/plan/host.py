@@ -34,8 +34,8 @@ from gpusetup.plan.preflight import (
     borrowed_from,
     cloud_notes,
     driver_refusals,
-    elsewhere,
     findings,
+    foreign_driver,
     guest_refusal,
     homeless_refusal,
     host_refusals,
@@ -96,7 +96,7 @@ class Planner:
     def first(self, facts: HostFacts, settings: Settings) -> Draft:
         """Plan by the facts alone: most hosts of a second run end here."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
-        if (refusal := elsewhere(facts)) is not None:
+        if (refusal := foreign_driver(facts)) is not None:
             return _refused(base, (refusal,))
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))

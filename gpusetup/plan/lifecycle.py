@@ -75,10 +75,10 @@ def _same(left: Past, right: Past) -> bool:
     one, other = left.lock.wanted, right.lock.wanted
     if one is None or other is None:
         return one is other
-    return all(_alike(name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return all(_same_part(name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
 
 
-def _alike(name: str, one: Any, other: Any) -> bool:
+def _same_part(name: str, one: Any, other: Any) -> bool:
     if name == "packages":
         return _wish(one) == _wish(other)
     alike = next((component.alike for component in COMPONENTS if component.kept == name), operator.eq)

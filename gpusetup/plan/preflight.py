@@ -154,7 +154,7 @@ def cloud_notes(facts: HostFacts, matrix: Matrix) -> Iterator[str]:
         yield f"a {found.name} has {found.count} GPUs, here it has {len(facts.gpus)}"
 
 
-def elsewhere(facts: HostFacts) -> Refusal | None:
+def foreign_driver(facts: HostFacts) -> Refusal | None:
     """Return why nothing is chosen for a host whose driver belongs to another system; None for all other hosts."""
     kind = borrowed_from(facts)
     return guest_refusal(kind) if kind is not None and kind != "container" else None
@@ -215,7 +215,7 @@ def policy_refusals(
         has.append(("cuda", toolkit.version, way if package in record_of(facts).brought else by_hand))
     for component, version, mend in has:
         for key, why in breaches(policy, matrix, component, version) if version else ():
-            text = f"{TITLES[component]} {version} breaks the policy: {policy.said(key)}"
+            text = f"{TITLES[component]} {version} breaks the policy: {policy.quoted(key)}"
             yield Refusal(reference="GS-358", message=text, note=why, hint=mend)
 
 

@@ -8,7 +8,7 @@ from gpusetup.components.base import brought_driver, working_driver
 from gpusetup.components.driver.built import other_way
 from gpusetup.components.python.requirements import adopted_python, installed_version
 from gpusetup.components.record import record_of
-from gpusetup.components.values import given
+from gpusetup.components.values import file_source
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 from gpusetup.model.stack import exact_requirements
@@ -42,7 +42,7 @@ def request_for(
         "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
     )
     wishes = _requirements(settings, adopted)
-    file = given(settings.source)
+    file = file_source(settings.source)
     if moves:
         wishes = _same_driver(wishes, facts, candidates)
     elif file is not None and file.version:
@@ -70,7 +70,7 @@ def request_for(
 
 
 def _without_libraries(settings: Settings) -> bool:
-    file = given(settings.source)
+    file = file_source(settings.source)
     return settings.source == "distro" or (file is not None and file.kind == "runfile")
 
 

@@ -25,7 +25,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS as VERSIONED
 from gpusetup.model.request import SAID_AS, Requirement
 from gpusetup.model.settings import RebootPolicy, Settings
-from gpusetup.resolve.requests import beside, parse_requirement
+from gpusetup.resolve.requests import parse_requirement, with_toolkit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,8 +115,8 @@ def overruled(
         for level, prefix, where in ((host, PREFIX, "the inventory"), (file, "", "gpusetup.toml")):
             if name in level.get("versions", {}):
                 value = level["versions"][name]
-                winner = f"{prefix}{name} = {_said(value)} in {where} wins"
-                way = f"change that, or give -e {shlex.quote(f'{PREFIX}{name}={_said(wish)}')}"
+                winner = f"{prefix}{name} = {_version_text(value)} in {where} wins"
+                way = f"change that, or give -e {shlex.quote(f'{PREFIX}{name}={_version_text(wish)}')}"
                 break
             if name not in level.get("components", (name,)):
                 winner = f"{prefix}components = {', '.join(level['components'])} in {where} wins"
@@ -128,7 +128,7 @@ def overruled(
     return tuple(found)
 
 
-def _said(wish: Requirement | None) -> str:
+def _version_text(wish: Requirement | None) -> str:
     """Return a version as a variable has it."""
     if wish is None:
         return "none"
@@ -199,7 +199,7 @@ def _toolkits(value: Any, label: str) -> Requirement | None:
     wishes = [_requirement("cuda", item, label) for item in texts(value, label)]
     found = next(iter(wishes), None)
     for wish in wishes[1:]:
-        both = beside(found, wish.specifier) if found is not None and wish is not None else None
+        both = with_toolkit(found, wish.specifier) if found is not None and wish is not None else None
         if both is None:
             wanted = 'versions of different toolkits, the default first: ["12.8", "13.0"]'
             raise wrong(label, value, wanted)

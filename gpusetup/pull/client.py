@@ -201,7 +201,7 @@ def _change(
         with alone(WORK / "lock"):
             words = ("--lock", str(settings.home / "lock.json"), "--verify", "always", "--reboot", "never")
             done, text = effects.gpusetup("apply", *words)
-        outcome, changed = _told(done.code, text, timed_out=done.timed_out)
+        outcome, changed = _outcome_of(done.code, text, timed_out=done.timed_out)
     except PreflightError as error:
         return _Outcome("waiting", error.reference, error.message, error.hint), kept, 0
     finally:
@@ -237,7 +237,7 @@ def login(path: Path | None) -> tuple[str, str] | None:
     return name, password
 
 
-def _told(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
+def _outcome_of(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
     document: dict[str, Any] = {}
     with suppress(msgspec.DecodeError, UnicodeError):
         document = msgspec.json.decode(text)

@@ -170,7 +170,7 @@ class _Etcd:
         """Return an answer."""
         if self.access.login is not None and not self.token:
             name, password = self.access.login
-            self.token = _told(self._asked("auth/authenticate", {"name": name, "password": password}), "token")
+            self.token = _text(self._asked("auth/authenticate", {"name": name, "password": password}), "token")
         return self._asked(what, fields)
 
     def _asked(self, what: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class _Etcd:
 
     def granted(self, seconds: int) -> str:
         """Return a new lease that lives so long."""
-        return _told(self.ask("lease/grant", TTL=seconds), "ID")
+        return _text(self.ask("lease/grant", TTL=seconds), "ID")
 
     def kept_alive(self, number: str) -> bool:
         """Renew a lease; tell whether it was still there."""
@@ -266,7 +266,7 @@ def _asked_unless(store: _Etcd, state: str, what: str, **fields: str) -> bool:
     return True
 
 
-def _told(found: dict[str, Any], name: str) -> str:
+def _text(found: dict[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise Unfetched(f"the lease store does not answer as etcd does: no {name}")

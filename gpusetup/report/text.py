@@ -86,12 +86,14 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
         console.print()
         for result in _grave_first(shown):
             console.print(Text(f"{WORDS[result.verdict]} {result.id}", style=_COLOURS[result.verdict]))
-            console.print(Padding(Text(_said(result)), (0, 0, 0, 2)))
+            console.print(Padding(Text(_description(result)), (0, 0, 0, 2)))
     elif shown:
         console.print()
         table = _table("", "check", "what was found", widths=(4, 20, None))
         for result in _grave_first(shown):
-            table.add_row(Text(WORDS[result.verdict], style=_COLOURS[result.verdict]), result.id, Text(_said(result)))
+            table.add_row(
+                Text(WORDS[result.verdict], style=_COLOURS[result.verdict]), result.id, Text(_description(result))
+            )
         console.print(table)
     if host.results:
         console.print()
@@ -102,7 +104,7 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
     console.print()
 
 
-def _said(result: Result) -> str:
+def _description(result: Result) -> str:
     numbers = figures(result)
     worth = result.verdict in ("fail", "warn") or result.unit in ("GB/s", "TFLOP/s")
     lines = [result.text]

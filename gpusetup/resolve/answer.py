@@ -160,14 +160,14 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
         extras=tuple(
             text
             for text in (*value.file.extras, *release.extras)
-            if major_of_extra(text) in ("", str(_major_beside(space, solution)))
+            if major_of_extra(text) in ("", str(_cuda_major(space, solution)))
         ),
         adds=release.adds,
         build=value.file.build if release.kind == "source" else "",
     )
 
 
-def _major_beside(space: Space, solution: Mapping[str, Value]) -> int:
+def _cuda_major(space: Space, solution: Mapping[str, Value]) -> int:
     """Return the CUDA major of the stack: of what brings one, else the newest that the driver runs."""
     beside = next((solution[name] for name in (*FRAMEWORKS, "cuda") if name in solution), None)
     if beside is not None:

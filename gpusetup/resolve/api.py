@@ -136,7 +136,7 @@ def _no_stack(space: Space) -> NoStackError:
     ways_out, policy = suggestions(space), space.request.policy
     broken = [KEYS[item["rule"]] for item in shortest if item["rule"] in KEYS]
     if policy is not None and broken and fits(replace(space.request, policy=None), space.matrix):
-        said = " and ".join(dict.fromkeys(policy.said(key) for key in broken))
+        said = " and ".join(dict.fromkeys(policy.quoted(key) for key in broken))
         ways_out = (*ways_out, *left_open(space), f"change {said}")
         kind, reference, text = PolicyError, "GS-212", f"the policy forbids every stack that fits: {said}"
     document = {

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
 
 
-def add_abreast(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
+def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
     """Leave of each package asked for in any version what is at most three months behind the one it has alone."""
     request = space.request
     names = asked_packages(request)
@@ -91,7 +91,7 @@ def build(matrix: Matrix, request: Request) -> Space:
 
         add_packages(space)
         if len(asked_packages(request)) > 1:
-            add_abreast(space, build)
+            add_release_window(space, build)
     add_policy(space)
     for gpu in space.gpus:
         if gpu.only_cpu is not None and gpu.only_cpu != space.arch:

@@ -252,7 +252,7 @@ def _particulars(space: Space, value: Value) -> Row:
     raise TypeError(type(value).__name__)
 
 
-def _torch_beside(space: Space, value: PackageValue) -> str | None:
+def _matching_torch(space: Space, value: PackageValue) -> str | None:
     """Return the torch releases that a package which is released with torch belongs to."""
     found = [row.version for row in space.matrix.torch.releases if row.companions.get(value.file.name) == value.version]
     return ", ".join(found) or None
@@ -268,7 +268,7 @@ def _package(space: Space, value: PackageValue) -> Row:
         "date": release.date,
         "kind": release.kind,
         "cuda": list(release.cuda) or None,
-        "torch": release.requires.get("torch") or _torch_beside(space, value),
+        "torch": release.requires.get("torch") or _matching_torch(space, value),
         "pins": {name: text for name, text in release.requires.items() if text.startswith("==")},
         "requires": dict(release.requires),
         "python": list(release.pythons.get(arch, ())),

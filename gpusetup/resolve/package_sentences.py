@@ -62,7 +62,7 @@ def _built(context: Context, member: Unary) -> str:
     return text + (f"; wheels exist of {span(wheels)}" if wheels and not context.candidate else "")
 
 
-def _abreast(_: Context, member: Unary) -> str:
+def _too_far_behind(_: Context, member: Unary) -> str:
     name, alone = member.scope[0], cast("PackageValue", member.subject)
     return (
         f"alone it would be {name} {alone.version} of {alone.release.date}; releases more than three months older are "
@@ -102,7 +102,7 @@ def _gpu_floor(context: Context, member: Unary) -> str:
     return f"{_named(context, member.scope[0])} needs compute capability {least}; {gpu.label} has {gpu.cc}"
 
 
-def _gpu_untold(_: Context, member: Unary) -> str:
+def _gpus_unpublished(_: Context, member: Unary) -> str:
     name, (gpu, last) = member.scope[0], member.subject
     return (
         f"nobody published which GPUs the releases of {name} after {last} have code for, until one that leaves out "
@@ -150,15 +150,14 @@ def _requires(context: Context, member: Pair) -> str:
     if len(values) > 1 and len(texts) > 1:
         newest = _newest(context, first)
         wanted = newest.release.requires.get(second, "any")
-        return (
-            f"each release of {first} asks for its own {second}: {first} {newest.version} for {_said(second, wanted)}"
-        )
+        its_own = _requirement_text(second, wanted)
+        return f"each release of {first} asks for its own {second}: {first} {newest.version} for {its_own}"
     wanted = next(iter(texts), "any")
     here = f"; {second} here is {span(v.version for v in context.values(second))}" if context.narrow(second) else ""
-    return f"{_named(context, first)} asks for {_said(second, wanted)}{here}"
+    return f"{_named(context, first)} asks for {_requirement_text(second, wanted)}{here}"
 
 
-def _said(name: str, specifier: str) -> str:
+def _requirement_text(name: str, specifier: str) -> str:
     return name if specifier == "any" else f"{name}{specifier}"
 
 
@@ -205,12 +204,12 @@ def _pins(context: Context, member: Pair) -> str:
     pins = [
         f"{label(member.scope[0], first)} asks for {name}{one[name]}, "
         f"{label(member.scope[1], second)} for {name}{two[name]}"
-        for name in _telling(found, one, two)
+        for name in _clearest_pins(found, one, two)
     ]
     return "; ".join(pins)
 
 
-def _telling(found: list[str], one: Any, two: Any) -> Iterator[str]:
+def _clearest_pins(found: list[str], one: Any, two: Any) -> Iterator[str]:
     """Choose the pins to tell: the two that are exact on both sides first."""
     exact = [name for name in found if one[name].startswith("==") and two[name].startswith("==")]
     yield from (exact or found)[:2]
@@ -218,14 +217,14 @@ def _telling(found: list[str], one: Any, two: Any) -> Iterator[str]:
 
 WRITERS: dict[str, Callable[[Any, Any], str]] = {
     "package-built-from-source": _built,
-    "package-abreast": _abreast,
+    "package-abreast": _too_far_behind,
     "package-wheel-instead": _wheel_instead,
     "package-placeholder": _placeholder,
     "package-withdrawn": _withdrawn,
     "package-for-cpu": _cpu,
     "package-glibc": _glibc,
     "package-gpu-floor": _gpu_floor,
-    "package-gpu-untold": _gpu_untold,
+    "package-gpu-untold": _gpus_unpublished,
     "package-cuda-for-gpu": _gpu_compiler,
     "package-driver-floor": _driver_floor,
     "package-code-for-gpu": _gpu_code,

@@ -85,4 +85,4 @@ def allowed(policy: Policy, rule: str, component: str) -> str:
     """Return what a key of a policy allows, for a conflict."""
     key = KEYS[rule]
     text = _ALLOWS[key].format(value=getattr(policy, key), component=TITLES[component])
-    return f"the policy allows {text} ({policy.said(key)})"
+    return f"the policy allows {text} ({policy.quoted(key)})"

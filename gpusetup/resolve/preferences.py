@@ -288,7 +288,7 @@ def _apply_ranked(
         masks[rank] = masks.get(rank, 0) | 1 << index
     for rank in sorted(masks):
         if criterion.alike is not None:
-            masks[rank] = _with_alike(values, domains[component], masks[rank], criterion.alike)
+            masks[rank] = _with_equals(values, domains[component], masks[rank], criterion.alike)
         if witness[component] & masks[rank]:
             limited = problem.restrict(domains, component, masks[rank])
             assert limited is not None  # noqa: S101 - the witness lies inside
@@ -300,7 +300,7 @@ def _apply_ranked(
     return domains, witness
 
 
-def _with_alike(values: Sequence[Value], domain: int, mask: int, alike: Callable[[Any], Any]) -> int:
+def _with_equals(values: Sequence[Value], domain: int, mask: int, alike: Callable[[Any], Any]) -> int:
     """Return the mask with every value of the domain that is alike to one in it."""
     same = {alike(values[index]) for index in bits(mask)}
     return sum(1 << index for index in bits(domain) if alike(values[index]) in same)

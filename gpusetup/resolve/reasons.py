@@ -141,7 +141,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
     if (policy := space.request.policy) is not None and (before := space.request.installed_driver) is not None:
         for key, why in breaches(policy, matrix, "driver", before):
-            text = f"driver {before}, which is installed, breaks the policy: {why} ({policy.said(key)})"
+            text = f"driver {before}, which is installed, breaks the policy: {why} ({policy.quoted(key)})"
             yield Reason(component="driver", rule=rule_of(key), text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)

@@ -172,7 +172,7 @@ def parse_requirement(text: str) -> Requirement:
     return Requirement(component=component, specifier=canonical, variant=variant)
 
 
-def beside(first: Requirement, specifier: str) -> Requirement | None:
+def with_toolkit(first: Requirement, specifier: str) -> Requirement | None:
     """Return the requirement with one more toolkit beside; None where the two say of one toolkit what it must be."""
     minors = [_SERIES_OF.match(text) for text in (first.specifier, *first.beside, specifier)]
     numbers = [match[1] for match in minors if match]
@@ -192,7 +192,7 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
         if old is None:
             joined[new.component] = new
             continue
-        if new.component == "cuda" and (one_more := beside(old, new.specifier)):
+        if new.component == "cuda" and (one_more := with_toolkit(old, new.specifier)):
             joined["cuda"] = one_more
             continue
         if old.variant and new.variant and old.variant != new.variant:

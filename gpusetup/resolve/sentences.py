@@ -342,7 +342,7 @@ def _cpu(_: Context, member: Unary) -> str:
     return f"{system.name} is supported on {', '.join(system.arches)}, not on {arch}"
 
 
-def _beside_cpu(_: Context, member: Unary) -> str:
+def _cpu_of_gpu(_: Context, member: Unary) -> str:
     gpu, arch = member.subject
     return f"{gpu.label} comes only with {gpu.only_cpu} CPUs; {arch} was asked for"
 
@@ -369,7 +369,7 @@ def _ptx(context: Context, member: Pair) -> str:
     )
 
 
-def _elsewhere(_: Context, member: Unary) -> str:
+def _driver_of_another_system(_: Context, member: Unary) -> str:
     if member.subject == "wsl":
         return "this is WSL, which uses the driver of Windows: do not install one in it"
     return "this is a container, which uses the driver of its host: do not install one in it"
@@ -384,7 +384,7 @@ _WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "requested": _requested,
     "installed-driver-stays": _stays,
     "repository-offers": _offers,
-    "driver-elsewhere": _elsewhere,
+    "driver-elsewhere": _driver_of_another_system,
     "jetson-driver-elsewhere": _jetson,
     "gpu-driver-window": _window,
     "module-flavour": _module,
@@ -409,7 +409,7 @@ _WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "glibc-tag": _glibc,
     "distribution-has-cuda": _distribution_cuda,
     "distribution-cpu": _cpu,
-    "gpu-only-beside-cpu": _beside_cpu,
+    "gpu-only-beside-cpu": _cpu_of_gpu,
     "wheel-for-cpu": _wheel_cpu,
     "jax-driver-floor": _jax_floor,
     "ptx-needs-native-driver": _ptx,

@@ -27,7 +27,7 @@ _KNOWN: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Any, Any]]] = Weak
 _MOST_KNOWN = 1500
 
 
-def _remember(matrix: Matrix, name: tuple[Any, ...], work_out: Callable[[], Any], values: Any) -> Any:
+def _memoised(matrix: Matrix, name: tuple[Any, ...], work_out: Callable[[], Any], values: Any) -> Any:
     """Return what was worked out before under this name; the name holds identities, so the values are kept with it."""
     known = _KNOWN.setdefault(matrix, {})
     found = known.pop(name, None) or (work_out(), values)
@@ -89,7 +89,7 @@ class Space:
         values = self.values[variable]
         if isinstance(subject, GpuKind) and lasting:
             name = (rule, variable, id(values), self.arch, subject)
-            allowed = _remember(self.matrix, name, lambda: mask_of(values, test), values)
+            allowed = _memoised(self.matrix, name, lambda: mask_of(values, test), values)
         else:
             allowed = mask_of(values, test)
         if allowed != (1 << len(values)) - 1:
@@ -119,7 +119,7 @@ class Space:
             groups = [(side[0], grouped(values, side[1])) for side, values in zip((first, second), lists, strict=True)]
             return Pair(rule, groups[0], groups[1], test, subject=subject)
 
-        self.constraints.append(_remember(self.matrix, name, work_out, lists))
+        self.constraints.append(_memoised(self.matrix, name, work_out, lists))
 
     def minor(self, value: Value) -> str:
         """Return the CUDA minor that a value brings, needs or was built for."""

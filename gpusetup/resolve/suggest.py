@@ -50,7 +50,7 @@ def suggestions(space: Space) -> tuple[str, ...]:
 
 def _tried(space: Space) -> Iterator[str]:
     request = space.request
-    yield from _elsewhere(space)
+    yield from _driver_of_another_system(space)
     yield from _packages(space)
     for wish in request.requirements:
         if wish.specifier or wish.variant:
@@ -159,7 +159,7 @@ def _other_releases(space: Space) -> Iterator[str]:
             return
 
 
-def _elsewhere(space: Space) -> Iterator[str]:
+def _driver_of_another_system(space: Space) -> Iterator[str]:
     """Say where the driver comes from on machines that get none from us."""
     request = space.request
     if request.driver is not None or request.installed_driver is not None:

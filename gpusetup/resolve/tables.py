@@ -77,7 +77,7 @@ def _nothing(name: str, wanted: str, request: Request) -> NoStackError:
     return NoStackError("GS-211", text, document=document, hint=f"`gpusetup matrix {name}` lists them all")
 
 
-def _told(matrix: Matrix, component: str, record: Record) -> Row:
+def _provenance(matrix: Matrix, component: str, record: Record) -> Row:
     return {"confidence": record.confidence, "sources": [cite(matrix, component, record)], "note": record.note}
 
 
@@ -109,7 +109,7 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
                 "cuda": branch.cuda,
                 "gpus": list(branch.architectures),
                 "modules": modules,
-                **_told(matrix, "driver", item),
+                **_provenance(matrix, "driver", item),
             }
 
 
@@ -173,7 +173,7 @@ def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
             item.name for row in matrix.mig.products if set(row.ids) & set(gpu.ids) for item in row.profiles
         ],
         **_figures_row(figures),
-        **_told(matrix, "gpus", gpu),
+        **_provenance(matrix, "gpus", gpu),
         "figures_sources": [matrix.gpu_figures.sources[key].url for key in figures.sources] if figures else [],
     }
 
@@ -207,7 +207,7 @@ def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             "repository": system.repo,
             "cuda_min": system.cuda_min,
             "cuda_max": system.cuda_max,
-            **_told(matrix, "os", system),
+            **_provenance(matrix, "os", system),
         }
 
 
@@ -282,7 +282,7 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             "cuda": cuda.get(branch),
             "hosts": list(hosts.get(line, ())),
             "clouds": clouds.get(item.vgpu, {}),
-            **_told(matrix, "vgpu", item),
+            **_provenance(matrix, "vgpu", item),
         }
 
 
@@ -300,7 +300,7 @@ def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             continue
         if not gpus or gpus & set(find_gpu(matrix, item.gpu).names):
             fields = {name: getattr(item, name) for name in ("gpu", "count", "memory_gb", "fabric", "driver")}
-            yield {"instance": item.name, "cloud": item.cloud, **fields, **_told(matrix, "instances", item)}
+            yield {"instance": item.name, "cloud": item.cloud, **fields, **_provenance(matrix, "instances", item)}
 
 
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {

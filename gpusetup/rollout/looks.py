@@ -102,7 +102,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     from gpusetup.plan.described_host import with_gpus_of
     from gpusetup.plan.host import Planner
     from gpusetup.resolve.api import resolve
-    from gpusetup.rollout.outcome import with_away
+    from gpusetup.rollout.outcome import with_downtime
     from gpusetup.rollout.owner import twins
     from gpusetup.rollout.wishes import settings_of_hosts
 
@@ -118,8 +118,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     rollout.connections = {
         name: str(host.connection.get("ansible_connection")) for name, host in looked.run.track.hosts.items()
     }
-    rollout.nodes = _said(looked.run.track, "gpusetup_node")
-    rollout.domains = _said(looked.run.track, "gpusetup_domain")
+    rollout.nodes = _texts_of(looked.run.track, "gpusetup_node")
+    rollout.domains = _texts_of(looked.run.track, "gpusetup_domain")
     rollout.facts = looked.facts.hosts
     if how.image and how.lock is not None:
         request = how.lock.request
@@ -143,12 +143,12 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         rollout.plans[name] = _with_care(rollout, name, draft.plan, lost.get(name, ()) if how.lock is None else ())
     rollout.plans |= {name: _one_of_two(refusal, rollout.facts[name]) for name, refusal in double.items()}
     plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
-    rollout.plans = with_away(plans, state_home(session.environment))
+    rollout.plans = with_downtime(plans, state_home(session.environment))
     session.run.write("plan.json", rollout.document())
     return rollout
 
 
-def _said(track: Track, variable: str) -> dict[str, str]:
+def _texts_of(track: Track, variable: str) -> dict[str, str]:
     told = {name: host.variables.get(variable) for name, host in track.hosts.items()}
     return {name: str(value) for name, value in told.items() if value}
 

@@ -141,7 +141,7 @@ _RUNS = 20
 """Runs that are read, the newest ones."""
 
 
-def with_away(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
+def with_downtime(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
     """Return plans with how long each host will be away: as this host's changes took, else the fleet's, else ours."""
     changes = {name for name, plan in plans.items() if plan.state == "change"}
     known: dict[tuple[str, bool], list[HostOutcome]] = {}
@@ -151,11 +151,12 @@ def with_away(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
                 for whose in ("", name) if was.state == "done" and was.changed else ():
                     known.setdefault((whose, was.reboot_seconds > 0), []).append(was)
     return {
-        name: replace(plan, away=_away(known, name, plan)) if name in changes else plan for name, plan in plans.items()
+        name: replace(plan, away=_downtime(known, name, plan)) if name in changes else plan
+        for name, plan in plans.items()
     }
 
 
-def _away(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan: HostPlan) -> Away:
+def _downtime(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan: HostPlan) -> Away:
     own = known.get((name, plan.reboot))
     if found := own or known.get(("", plan.reboot)):
         return Away(
@@ -173,7 +174,7 @@ def _bench() -> list[Away]:
     return convert(decode(Path(__file__).with_name("data").joinpath("away.json").read_bytes())["figures"], list[Away])
 
 
-def told(outcome: HostOutcome) -> str:
+def summary(outcome: HostOutcome) -> str:
     """Return in a few words how a host fared."""
     packages = outcome.packages
     moved = {name: " to ".join(versions) for name, versions in (packages.moved or {}).items()}

@@ -26,7 +26,7 @@ from gpusetup.rollout.outcome import (
     outcome_of,
     planned_only,
     stopped,
-    told,
+    summary,
 )
 from gpusetup.rollout.owner import owner_of
 from gpusetup.rollout.verification import verify_hosts
@@ -77,7 +77,7 @@ class _Waves:
 
     def _fared(self) -> dict[str, str]:
         """Return in a few words what became of each host that was to change."""
-        return {name: told(self.outcomes[name]) if name in self.outcomes else "not begun" for name in self.changes}
+        return {name: summary(self.outcomes[name]) if name in self.outcomes else "not begun" for name in self.changes}
 
     def _go(self) -> Applied:
         """Do it; a person who says stop gets what is known by then."""

@@ -20,8 +20,8 @@ from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.plan.described_host import CODENAMES
 from gpusetup.supply.fetching import Wanted
-from gpusetup.supply.publishing import anew
-from gpusetup.supply.root import Beside, Entry, Need, Root
+from gpusetup.supply.publishing import replaced
+from gpusetup.supply.root import Entry, Extras, Need, Root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ _EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
-_NOTHING = Beside()
+_NOTHING = Extras()
 _PLAIN = "/+~:@"
 """What stands for itself in the path of an address."""
 
@@ -48,7 +48,7 @@ def read(place: Path) -> list[Entry]:
     return entries_of(index.read_text(encoding="utf-8"), "") if index.is_file() else []
 
 
-def beside_in(_place: Path, _signer: Signer) -> Beside:
+def extras_in(_place: Path, _signer: Signer) -> Extras:
     """Return what a repository has beside its packages: nothing."""
     return _NOTHING
 
@@ -73,15 +73,15 @@ def needs_of(text: str) -> tuple[Need, ...]:
     return tuple(Need(name, sign, version.strip()) for name, sign, version in _NEEDS.findall(text))
 
 
-def prove(_paths: Iterable[Path], _beside: Beside) -> None:
+def prove(_paths: Iterable[Path], _extras: Extras) -> None:
     """Nothing is left to do: apt proved the index, and the index has the digests."""
 
 
 def publish(
-    place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _beside: Beside = _NOTHING
+    place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras = _NOTHING
 ) -> list[Path]:
     """Make the repository; return its files."""
-    with anew(place) as new:
+    with replaced(place) as new:
         described = []
         for entry in sorted(entries, key=lambda entry: entry.file):
             name = file_name(entry.file)
@@ -237,9 +237,9 @@ class AptRoot(Root):
         texts = [path.read_text(encoding="utf-8") for path in (self.folder / "lists").glob("*_Packages")]
         return [entry for text in texts for entry in entries_of(text, url)]
 
-    def beside(self) -> Beside:
+    def extras(self) -> Extras:
         """Return nothing: apt's index has all."""
-        return Beside()
+        return Extras()
 
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
         """Return every package that a machine with nothing needs for these."""

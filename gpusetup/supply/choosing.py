@@ -37,13 +37,13 @@ from gpusetup.model.package import Package
 from gpusetup.model.plan import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Resolution
-from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, imagined_host, with_gpus_of
+from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, described_host, with_gpus_of
 from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply.fetching import Wanted, sized
 from gpusetup.supply.kinds import DEB, kind_for
-from gpusetup.supply.root import Beside
+from gpusetup.supply.root import Extras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +154,7 @@ class Supply(NamedTuple):
     wheels: tuple[Wanted, ...]
     python: str
     kind: Kind = DEB
-    beside: Beside = Beside()
+    extras: Extras = Extras()
     environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
     """Of each named environment its wheels."""
     controller: str = ""
@@ -200,7 +200,7 @@ def _together(found: Sequence[Supply]) -> Supply:
         packages=tuple({entry.file.sha256: entry for one in found for entry in one.packages}.values()),
         wheels=tuple({item.name: item for one in found for item in one.wheels}.values()),
         python=next((one.python for one in found if one.python), ""),
-        beside=reduce(Beside.joined, (one.beside for one in found)),
+        extras=reduce(Extras.joined, (one.extras for one in found)),
         environments=environments,
     )
 
@@ -232,7 +232,7 @@ class _Roots:
 
 def kind_of(asked: Asked) -> Kind:
     """Return the kind of packages that its release has."""
-    return kind_for(imagined_host(asked.request).packages.manager)
+    return kind_for(described_host(asked.request).packages.manager)
 
 
 def _facts_of(asked: Asked, matrix: Matrix) -> HostFacts:
@@ -241,7 +241,7 @@ def _facts_of(asked: Asked, matrix: Matrix) -> HostFacts:
     if asked.host is not None:
         return with_gpus_of(as_delivered(asked.host), request, matrix)
     there = Containers(runtimes=asked.settings.containers)  # gpusetup installs none, whoever names one has it
-    facts = with_gpus_of(msgspec.structs.replace(imagined_host(request), containers=there), request, matrix)
+    facts = with_gpus_of(msgspec.structs.replace(described_host(request), containers=there), request, matrix)
     return _with_switches(facts, request, matrix)
 
 
@@ -255,11 +255,11 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
         )
     plan, wished, root = _planned(roots, facts, asked, matrix)
     entries: tuple[Entry, ...] = ()
-    beside = Beside()
+    extras = Extras()
     if wished.packages is not None and root is not None:
         wanted = [*wished.packages.wanted(), *_kernels(asked, facts, root, matrix)]
         entries = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
-        beside = root.beside()
+        extras = root.extras()
     stack = plan.stack
     assert stack is not None  # noqa: S101 - a plan that changes something has one
     lock = lock_of(Resolution(matrix=matrix.stamp, request=request, stack=stack, reasons=plan.reasons), matrix)
@@ -276,7 +276,7 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     environments.pop("", None)
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}" if repository else f"{ARCHIVE}/{asked.place}"
     return Supply(
-        asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), beside, environments,
+        asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), extras, environments,
         _controllers_python(request, matrix),
     )  # fmt: skip
 

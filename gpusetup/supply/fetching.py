@@ -32,7 +32,7 @@ _PAUSE = 1.0
 _AT_ONCE = 4
 
 
-def enough_room(folder: Path, size: int) -> None:
+def require_space(folder: Path, size: int) -> None:
     """Refuse before anything is written that does not fit."""
     room = shutil.disk_usage(folder).free
     if size > room:
@@ -78,7 +78,7 @@ class Pool:
         """Fetch what is lacking; `tell` hears bytes done and in all. Return how many bytes came."""
         todo = self.lacking(files)
         whole = sum(item.size for item in todo)
-        enough_room(self.folder, whole)
+        require_space(self.folder, whole)
         done = 0
         import requests
 

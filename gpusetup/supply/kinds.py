@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.record import Arch
     from gpusetup.supply.fetching import Pool, Wanted
-    from gpusetup.supply.root import Beside, Entry, Root
+    from gpusetup.supply.root import Entry, Extras, Root
     from gpusetup.supply.signing import Signer
 
 
@@ -29,13 +29,13 @@ class _Repository(Protocol):
     def read(self, place: Path) -> list[Entry]:
         """Return what a repository has; nothing where there is none."""
 
-    def beside_in(self, place: Path, signer: Signer) -> Beside:
+    def extras_in(self, place: Path, signer: Signer) -> Extras:
         """Return what a repository that was published has beside its packages."""
 
-    def prove(self, paths: Iterable[Path], beside: Beside) -> None:
+    def prove(self, paths: Iterable[Path], extras: Extras) -> None:
         """Refuse packages that nothing but their own signature vouches for, where that does not hold."""
 
-    def publish(self, place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, beside: Beside) -> list[Path]:
+    def publish(self, place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras) -> list[Path]:
         """Make the repository; whoever reads sees the old one or the new one."""
 
     def file_name(self, item: Wanted) -> str:

@@ -20,7 +20,7 @@ from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
-from gpusetup.plan.described_host import imagined_host
+from gpusetup.plan.described_host import described_host
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import kind_for
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.settings import Settings
     from gpusetup.supply.kinds import Kind
-    from gpusetup.supply.root import Beside, Entry
+    from gpusetup.supply.root import Entry, Extras
     from gpusetup.supply.signing import Signer
 
 _TRIES = 3
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
     place: str
     entries: tuple[Entry, ...]
     kind: Kind
-    beside: Beside
+    extras: Extras
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class Selection(NamedTuple):
 
 def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> Selection:
     """Read a repository's signed index, and choose from it."""
-    facts = imagined_host(request)
+    facts = described_host(request)
     repository = repository_of(matrix.repos, facts, settings)
     family = family_for(matrix.repos, facts.os, settings.source, directory_of(matrix.repos, facts))
     if repository is None or family is None:
@@ -65,14 +65,14 @@ def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> S
         root = kind.root(Path(folder), request.os or "", request.arch or "x86_64", alone=True)
         root.add(family.sources(context).sources, {})
         _patiently(root.refresh)
-        entries, beside = root.index(repository.url), root.beside()
+        entries, extras = root.index(repository.url), root.extras()
     chosen = select(entries, family.patterns(context), newest)
     if not chosen:
         raise UnreachableError(
             "GS-780", f"the repository has nothing that the matrix knows ({len(entries)} packages)",
             context=repository.url, hint="nothing was changed; is it the right address?",
         )  # fmt: skip
-    return Selection(f"compute/cuda/repos/{repository.folder}/{repository.cpu}", chosen, kind, beside)
+    return Selection(f"compute/cuda/repos/{repository.folder}/{repository.cpu}", chosen, kind, extras)
 
 
 def select(entries: Iterable[Entry], patterns: Iterable[str], newest: int) -> tuple[Entry, ...]:
@@ -118,7 +118,7 @@ def _number(version: str) -> list[int]:
     return [int(piece) for piece in re.findall(r"\d+", version)]
 
 
-def check_room(out: Path, selections: Iterable[Selection], room: int | None) -> None:
+def require_limit(out: Path, selections: Iterable[Selection], room: int | None) -> None:
     """Refuse what would outgrow the limit, which is one for all that is chosen: before anything is fetched."""
     size = sum({entry.file.sha256: entry.file.size for each in selections for entry in each.entries}.values())
     if room is not None and size > room:
@@ -150,11 +150,11 @@ def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, i
     files = [entry.file for entry in selection.entries]
     came = len(pool.lacking(files))
     _patiently(lambda: pool.fetch(files, tell))
-    repository.prove(pool.new(files), selection.beside)
+    repository.prove(pool.new(files), selection.extras)
     there = {entry.file.sha256 for entry in before}
     wanted = {item.sha256 for item in files}
     if came or wanted != there or not (place / signer.key_file).is_file():
-        repository.publish(place, selection.entries, pool, signer, selection.beside)
+        repository.publish(place, selection.entries, pool, signer, selection.extras)
     shutil.rmtree(out / ".pool")
     return came, len(there - wanted)
 

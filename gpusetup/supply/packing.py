@@ -15,7 +15,7 @@ from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, dig
 from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import Since
 from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
-from gpusetup.supply.fetching import enough_room
+from gpusetup.supply.fetching import require_space
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.publishing import laid, put_in_place
 
@@ -55,7 +55,7 @@ def pack(
         **{name: manifest.files[name].size for name in packed},
     }
     whole, done = sum(sizes.values()), 0
-    enough_room(out.parent, whole)
+    require_space(out.parent, whole)
     parts = Parts(out, split)
     try:
         with (

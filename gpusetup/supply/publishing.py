@@ -17,7 +17,7 @@ _HERE, _SWAP = -100, 2
 
 
 @contextmanager
-def anew(place: Path) -> Iterator[Path]:
+def replaced(place: Path) -> Iterator[Path]:
     """Give an empty folder, which is in place at the end; who reads, or is killed, has the old one or the new one."""
     new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
     if old.is_dir() and not place.exists():

@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 _DOCUMENT = re.compile(r"^---.*?(?=^---|\Z)", re.DOTALL | re.MULTILINE)
 
 
-class Beside(NamedTuple):
+class Extras(NamedTuple):
     """What a repository of rpm packages has beside them."""
 
     modules: str = ""
@@ -58,10 +58,10 @@ class Beside(NamedTuple):
     keys: tuple[bytes, ...] = ()
     """Whose signatures its packages have."""
 
-    def joined(self, other: Beside) -> Beside:
+    def joined(self, other: Extras) -> Extras:
         """Return what both have, once."""
         modules = dict.fromkeys(_DOCUMENT.findall(self.modules + other.modules))
-        return Beside("".join(modules), tuple(dict.fromkeys((*self.keys, *other.keys))))
+        return Extras("".join(modules), tuple(dict.fromkeys((*self.keys, *other.keys))))
 
 
 class Root(ABC):
@@ -114,5 +114,5 @@ class Root(ABC):
         """Return everything that the only repository, which is at this address, has for this CPU."""
 
     @abstractmethod
-    def beside(self) -> Beside:
+    def extras(self) -> Extras:
         """Return what the repositories of the last answer have beside packages."""

@@ -20,8 +20,8 @@ from gpusetup.drive.runner import filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.parts import zstd
-from gpusetup.supply.publishing import anew
-from gpusetup.supply.root import Beside, Entry, Need
+from gpusetup.supply.publishing import replaced
+from gpusetup.supply.root import Entry, Extras, Need
 from gpusetup.supply.signing import fingerprints_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _REPO = "{http://linux.duke.edu/metadata/repo}"
 _SIGNS = {"EQ": "=", "GE": ">=", "LE": "<=", "GT": ">", "LT": "<"}
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _DEADLINE = 3600.0
-_NOTHING = Beside()
+_NOTHING = Extras()
 _ARMORED = re.compile(rb"-----BEGIN PGP.*?-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 
 
@@ -62,11 +62,11 @@ def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[
             element.clear()
 
 
-def beside_in(place: Path, signer: Signer) -> Beside:
+def extras_in(place: Path, signer: Signer) -> Extras:
     """Return what a repository that was published has beside its packages."""
     keys = place / signer.key_file
     blocks = _ARMORED.findall(keys.read_bytes()) if keys.is_file() else ()
-    return Beside(modules_of(place) if (place / "repodata/repomd.xml").is_file() else "", tuple(blocks))
+    return Extras(modules_of(place) if (place / "repodata/repomd.xml").is_file() else "", tuple(blocks))
 
 
 def modules_of(place: Path) -> str:
@@ -137,14 +137,14 @@ def _text(element: Element, name: str) -> str:
     return element.findtext(f"{_COMMON}{name}") or ""
 
 
-def prove(paths: Iterable[Path], beside: Beside) -> None:
+def prove(paths: Iterable[Path], extras: Extras) -> None:
     """Refuse packages that none of the vendors signed: most distributions' lists are not signed, their packages are."""
     files = [str(path) for path in paths]
     if not files:
         return
     with tempfile.TemporaryDirectory(prefix="gpusetup-rpm-") as folder:
         known, own = host_code("gpu_host.openpgp"), ("--dbpath", folder)
-        for number, key in enumerate(beside.keys):
+        for number, key in enumerate(extras.keys):
             path = Path(folder, f"{number}.asc")
             path.write_bytes(known.armored(key))
             tool("rpmkeys", *own, "--import", str(path))
@@ -155,28 +155,28 @@ def prove(paths: Iterable[Path], beside: Beside) -> None:
             "GS-791",
             "packages are not signed by the vendor whose repository has them",
             note=" | ".join(bad[:4]) or done.err.strip()[-300:],
-            context=", ".join(fingerprints_of(beside.keys)),
+            context=", ".join(fingerprints_of(extras.keys)),
         )
 
 
-def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, beside: Beside = _NOTHING) -> list[Path]:
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> list[Path]:
     """Make the repository; return its files."""
-    with anew(place) as new:
+    with replaced(place) as new:
         for entry in entries:
             pool.lay(entry.file.sha256, new / file_name(entry.file))
         older = ("--update", "--update-md-path", str(place)) if (place / "repodata").is_dir() else ()
         form = ("--checksum", "sha256", "--general-compress-type", "gz", "--no-database")
         tool("createrepo_c", "--quiet", *form, *older, str(new))
         index = new / "repodata/repomd.xml"
-        if beside.modules:
+        if extras.modules:
             modules = new / "modules.yaml"
-            modules.write_text(beside.modules)
+            modules.write_text(extras.modules)
             tool("modifyrepo_c", "--mdtype=modules", "--compress-type=gz", str(modules), str(index.parent))
             modules.unlink()
-        signer.beside(index, index.with_name("repomd.xml.asc"))
+        signer.detached(index, index.with_name("repomd.xml.asc"))
         public = signer.public()
         index.with_name("repomd.xml.key").write_bytes(public)
-        (new / signer.key_file).write_bytes(_together(public, beside.keys, signer.fingerprint))
+        (new / signer.key_file).write_bytes(_together(public, extras.keys, signer.fingerprint))
     return sorted(path for path in place.rglob("*") if path.is_file())
 
 
@@ -211,7 +211,7 @@ def known_by(entries: Iterable[Entry], pool: Pool, signed: Mapping[str, str]) ->
     )
 
 
-def signed_anew(entries: Iterable[Entry], pool: Pool, signer: Signer) -> tuple[tuple[Entry, ...], dict[str, str]]:
+def sign_unsigned(entries: Iterable[Entry], pool: Pool, signer: Signer) -> tuple[tuple[Entry, ...], dict[str, str]]:
     """Sign what only a list vouches for; return the entries as they are then, and upstream's digests with ours.
 
     The pool has compared each file with the digest in the signed list. What is in a package stays as it is.
@@ -224,7 +224,7 @@ def signed_anew(entries: Iterable[Entry], pool: Pool, signer: Signer) -> tuple[t
         part = pool.folder / ".part" / f"{entry.file.sha256}.rpm"
         shutil.copyfile(pool.path(entry.file.sha256), part)
         _sign(part, signer)
-        prove([part], Beside(keys=(signer.public(),)))
+        prove([part], Extras(keys=(signer.public(),)))
         ours = digest_of(part)
         pool.path(ours).parent.mkdir(exist_ok=True)
         part.replace(pool.path(ours))

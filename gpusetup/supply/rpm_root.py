@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.model.package import Key, Source
-from gpusetup.supply.root import Beside, Root
+from gpusetup.supply.root import Extras, Root
 from gpusetup.supply.rpm_repository import entries_of, modules_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             yield name, fields
 
 
-def given(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: dict[str, Any]) -> None:
+def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: dict[str, Any]) -> None:
     """Take over the definitions of a file that a person names: whose packages they are, its keys say."""
     try:
         sections = list(_sections(path))
@@ -229,7 +229,7 @@ class RpmRoot(Root):
         self._used: dict[str, Repository] = {}
         texts = {"releasever": self.version, "basearch": arch}
         for name in archives:
-            given(Path(name), self.definitions, Path(self.layout.rpm_keys), texts, {})
+            add_definitions(Path(name), self.definitions, Path(self.layout.rpm_keys), texts, {})
         if not archives and not alone:
             self.add(archives_of(system, arch), {})
 
@@ -342,12 +342,12 @@ class RpmRoot(Root):
         self._used = {repository.name: repository for repository, _place in lists}
         return [entry for _, place in lists for entry in entries_of(place, url, (self.arch, "noarch"))]
 
-    def beside(self) -> Beside:
+    def extras(self) -> Extras:
         """Return the streams of the repositories, and the keys of their packages."""
         used = list(self._used.values())
         modules = [modules_of(place) for repository, place in self._lists() if repository in used]
         keys = (path.read_bytes() for repository in used for path in repository.keys)
-        return Beside("".join(text.rstrip("\n") + "\n" for text in modules if text), tuple(dict.fromkeys(keys)))
+        return Extras("".join(text.rstrip("\n") + "\n" for text in modules if text), tuple(dict.fromkeys(keys)))
 
     def _lists(self) -> list[tuple[Repository, Path]]:
         """Return where the lists of each repository are, as the package manager left them."""

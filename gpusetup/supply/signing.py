@@ -42,7 +42,7 @@ class Signer(NamedTuple):
         """Write a signed copy of a file."""
         self._sign("--clearsign", path, target)
 
-    def beside(self, path: Path, target: Path) -> None:
+    def detached(self, path: Path, target: Path) -> None:
         """Write the signature of a file."""
         self._sign("--detach-sign", path, target)
 

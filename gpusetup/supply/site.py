@@ -32,8 +32,8 @@ from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.supply.choosing import lay_links
 from gpusetup.supply.cyclonedx import bill_of
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.publishing import anew, laid
-from gpusetup.supply.rpm_repository import known_by, signed_anew
+from gpusetup.supply.publishing import laid, replaced
+from gpusetup.supply.rpm_repository import known_by, sign_unsigned
 from gpusetup.supply.signing import fingerprints_of
 
 if TYPE_CHECKING:
@@ -62,26 +62,26 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         known = {file.sha256: out / name for name, file in before.files.items()} if before is not None else {}
         pool = Pool(out / ".pool", known)
         there = before.systems.values() if before is not None else ()
-        signed = {theirs: ours for system in there for theirs, ours in system.signed_anew.items() if ours in known}
+        signed = {theirs: ours for system in there for theirs, ours in system.sign_unsigned.items() if ours in known}
         supply = supply._replace(packages=known_by(supply.packages, pool, signed))
         pool.fetch(supply.files(), tell)
         repository = supply.kind.repository
-        repository.prove(pool.new(entry.file for entry in supply.packages if not entry.listed), supply.beside)
-        packages, new_signed = signed_anew(supply.packages, pool, signer)
+        repository.prove(pool.new(entry.file for entry in supply.packages if not entry.listed), supply.extras)
+        packages, new_signed = sign_unsigned(supply.packages, pool, signer)
         supply = supply._replace(packages=packages)
         signed |= new_signed
         elsewhere = dict(before.systems) if before is not None else {}
         former = elsewhere.pop(supply.name, None)
         kept = {system.repository for system in elsewhere.values()}
-        with anew(out) as new:
+        with replaced(out) as new:
             _carry(
                 out, new, without={supply.repository} | ({former.repository} - kept if former is not None else set())
             )
-            published, beside = supply.packages, supply.beside
+            published, extras = supply.packages, supply.extras
             if supply.repository in kept:
                 published = (*published, *_of_others(out, supply, elsewhere.values()))
-                beside = beside.joined(repository.beside_in(out / supply.repository, signer))
-            repository.publish(new / supply.repository, published, pool, signer, beside)
+                extras = extras.joined(repository.extras_in(out / supply.repository, signer))
+            repository.publish(new / supply.repository, published, pool, signer, extras)
             lay_links(new / _LINKS, supply.wheels, pool)
             lock, *others = _write_locks(new, supply)
             system = BundledSystem(
@@ -90,9 +90,9 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
                 locks=tuple(others),
                 repository=supply.repository,
                 fingerprint=signer.fingerprint,
-                vendors=fingerprints_of(supply.beside.keys, signer.fingerprint),
+                vendors=fingerprints_of(supply.extras.keys, signer.fingerprint),
                 packages=supply.versions(),
-                signed_anew={
+                sign_unsigned={
                     theirs: ours
                     for theirs, ours in signed.items()
                     if ours in {entry.file.sha256 for entry in supply.packages}
@@ -118,7 +118,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             whole = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
             manifest = numbered(whole, before)
             write_manifest(new / MANIFEST, manifest)
-            signer.beside(new / MANIFEST, new / SIGNATURE)
+            signer.detached(new / MANIFEST, new / SIGNATURE)
         return manifest
 
 
@@ -181,7 +181,7 @@ def _alone(out: Path) -> Iterator[None]:
 def _with_controller(
     out: Path, pool: Pool, before: Manifest | None, supply: Supply
 ) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """Put gpusetup's own wheels beside, for the Python of this release; those that are there by this version stay."""
+    """Put gpusetup's own wheels extras, for the Python of this release; those that are there by this version stay."""
     python, arch = supply.controller or _ANY_PYTHON, supply.asked.request.arch or "x86_64"
     sets = dict(before.sets) if before is not None and before.gpusetup == __version__ else {}
     if f"{python}-{arch}" in sets and before is not None:

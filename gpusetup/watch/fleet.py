@@ -82,7 +82,7 @@ class Fleet:
     ) -> None:
         self.every, self.clock, self.at_once = every, clock, at_once
         self.links = [Link(route, every, clock) for route in routes]
-        _room_for(len(self.links))
+        _raise_file_limit(len(self.links))
         self._environment = environment
         self._program = sent(every)
         self._selector = selectors.DefaultSelector()
@@ -133,7 +133,7 @@ class Fleet:
 
     def _connect(self) -> None:
         for link in self.links:
-            if link.given_up:
+            if link.is_lost:
                 self._drop(link, "no answer")
         now = self.clock()
         under_way = sum(link.state == "connecting" for link in self.links)
@@ -183,7 +183,7 @@ class Fleet:
                     self._selector.unregister(pipe)
 
 
-def _room_for(hosts: int) -> None:
+def _raise_file_limit(hosts: int) -> None:
     """Allow as many open files as all hosts have pipes, as far as this user may: the usual 1,024 are 250 hosts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _PIPES * hosts + _OTHERS

@@ -103,7 +103,7 @@ class Link:
         self.looks, self.stuck = 0, None
 
     @property
-    def given_up(self) -> bool:
+    def is_lost(self) -> bool:
         """Tell whether nothing came for so long that a new connection is the better hope."""
         return self.running is not None and self.clock() - self.heard > max(_GIVE_UP, 2 * self.patience)
 

@@ -210,7 +210,7 @@ def runs(runtime: str, env: Dict[str, str]) -> bool:
     return systemd.active_since(runtime + ".service", env) is not None
 
 
-def given_up(asked: List[str], ledger: Ledger) -> List[str]:
+def unwanted_runtimes(asked: List[str], ledger: Ledger) -> List[str]:
     """Return runtimes that an earlier apply configured and that nobody asks for any more."""
     ours = ledger.state["files"]
     return [name for name, paths in containers.SETTINGS.items() if name not in asked and any(p in ours for p in paths)]
@@ -232,7 +232,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
     refuse_absent(asked["runtimes"], env)
     changed = False
     pending: List[str] = []
-    gone = given_up(asked["runtimes"], ledger)
+    gone = unwanted_runtimes(asked["runtimes"], ledger)
     for runtime in gone:
         wrote = [ledger.restore(path) for path in containers.SETTINGS[runtime]]
         changed = changed or any(wrote)

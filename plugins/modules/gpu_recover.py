@@ -84,14 +84,16 @@ def act(module: Any) -> Dict[str, Any]:
         result = recover.reset(gpus, process.environment(), request["state_dir"], check)
         if not check:
             left = "; ".join(f"{address} still asks for {action}" for address, action in result["left"].items())
-            recover.remember(request["state_dir"], dict(done, action="reset", outcome=left or "done"))
+            recover.record_recovery(request["state_dir"], dict(done, action="reset", outcome=left or "done"))
         if result["trouble"]:
             hint = "journalctl -xe says why; the next apply or recovery starts it again"
             raise failure.HostFailure("GS-487", result["trouble"], ", ".join(gpus), "the reset itself is done", hint)
         return result
     if not check:
         if request["action"]:
-            recover.remember(request["state_dir"], dict(done, action=request["action"], outcome=request["outcome"]))
+            recover.record_recovery(
+                request["state_dir"], dict(done, action=request["action"], outcome=request["outcome"])
+            )
         owner.release(request["state_dir"], module.params["host"]["owner"])
     return {"changed": False}
 

@@ -59,7 +59,7 @@ def definitions(request: Dict[str, Any]) -> sources.Written:
     return wanted
 
 
-def looked(request: Dict[str, Any]) -> sources.Written:
+def preview(request: Dict[str, Any]) -> sources.Written:
     """Return what `definitions` would; a local repository's package is unpacked into a folder that is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         real = local_repository.folder_of(request["state_dir"])
@@ -114,7 +114,7 @@ def main() -> None:
     written = []
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
-        wanted = definitions(request) if not module.check_mode else looked(request)
+        wanted = definitions(request) if not module.check_mode else preview(request)
         changes = dict(switched_off(request, wanted), **enabled(request))
         for path in sorted(wanted):
             content, mode = wanted[path]

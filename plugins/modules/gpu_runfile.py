@@ -96,7 +96,7 @@ def main() -> None:
     wait = request.pop("poll")
     with params.failing(module, finished=True, progress={}):
         job = jobs.Job(request["state_dir"], "runfile", request)
-        ready = installation(request).there() and not job.joinable()
+        ready = installation(request).is_installed() and not job.joinable()
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={})
         status = job.start_or_join(lambda running: installation(request, running).run(), wait)

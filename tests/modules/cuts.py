@@ -244,7 +244,7 @@ class Host:
         monkeypatch.setattr(owner, "take", lambda *_words: "")
         monkeypatch.setattr(owner, "release", lambda *_words: None)
         monkeypatch.setattr(lifecycle.lost, "reason", lambda *_words: "")
-        monkeypatch.setattr(lifecycle.jobs, "refuse_beside_another", lambda _folder: None)
+        monkeypatch.setattr(lifecycle.jobs, "refuse_while_running", lambda _folder: None)
         monkeypatch.setattr(lifecycle, "deviations", self._deviations)
         monkeypatch.setattr(lifecycle.driver, "reboot_reasons", lambda *_words: [])
         monkeypatch.setattr(lifecycle.fetched, "sweep", lambda: None)

@@ -247,7 +247,7 @@ def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(
     (folder / "state.json").write_text("half")
     held = ["driver", "libc.x", "nvidia-utils:amd64", "theirs"]
     assert lost.state(str(folder), None, held)["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
-    again = lost.begin_anew(str(folder), lost.reason(str(folder), None), held)
+    again = lost.begin_new_record(str(folder), lost.reason(str(folder), None), held)
     assert again.state["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
     kept = Path(again.state["lost"]["kept"])
     assert kept.parent == folder

@@ -46,7 +46,7 @@ def test_a_rebuild_that_still_runs_is_waited_for(
     assert (second["finished"], second["changed"]) == (True, True)
     _failed, third = run_module(gpu_nouveau, host=host, poll=20)
     assert (third["finished"], third["changed"]) == (True, False)
-    jobs.refuse_beside_another(str(tmp_path))
+    jobs.refuse_while_running(str(tmp_path))
 
 
 def test_a_look_that_fails_is_told_as_a_failure(

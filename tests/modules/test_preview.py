@@ -184,7 +184,9 @@ class TestSpace:
             "/lib/modules": 150 * _MB,
         }
         small = space.needs("apt", PLAN, [7 * _MB], 0, builds=False)
-        assert small["/boot"] == space.image_room(7 * _MB) == 15 * _MB, "a small image may grow by more than its eighth"
+        assert small["/boot"] == space.image_space(7 * _MB) == 15 * _MB, (
+            "a small image may grow by more than its eighth"
+        )
         plain = space.needs("dnf", {**PLAN, "disk_bytes": -5}, [], 0, builds=False)
         assert plain == {"/usr": 0, "/var/cache": 364 * _MB, "/boot": 0}
 

@@ -142,7 +142,7 @@ def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host: Hos
     folder.mkdir()
     (folder / "recoveries.json").write_text("[{")
     for number in range(recover._KEPT + 3):
-        recover.remember(str(folder), {"action": "reset", "gpus": [str(number)], "outcome": "done"})
+        recover.record_recovery(str(folder), {"action": "reset", "gpus": [str(number)], "outcome": "done"})
     kept = record(host)
     assert (len(kept), kept[0]["gpus"]) == (recover._KEPT, ["3"])
 

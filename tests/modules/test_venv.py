@@ -93,7 +93,7 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(
         files = {name: BundledFile(sha256=digest, size=1) for name, digest in digests.items()}
         write_manifest(manifest, Manifest(gpusetup="1", pip="", sets={}, files=files))
         (tmp_path / KEY).write_bytes(whose.public())
-        whose.beside(manifest, tmp_path / SIGNATURE)
+        whose.detached(manifest, tmp_path / SIGNATURE)
 
     def ends_with(version: str, signers: tuple[str, ...] = (owner.fingerprint,)) -> str:
         failed, result = finish(run_module, wanted, requirements=[f"frame=={version}"], signers=list(signers))

@@ -301,9 +301,9 @@ def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypa
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x" * 1000)
     way = way_back.WayBack({"a": str(file)}, [], [], [])
-    assert way_back.room(way, str(tmp_path / "state/way-back")) == 0
+    assert way_back.kept_bytes(way, str(tmp_path / "state/way-back")) == 0
     monkeypatch.setattr(way_back.space, "existing", lambda _path: "/proc")
-    assert way_back.room(way, "/var/lib/gpusetup/way-back") == 1000
+    assert way_back.kept_bytes(way, "/var/lib/gpusetup/way-back") == 1000
 
 
 def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

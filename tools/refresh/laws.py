@@ -297,6 +297,6 @@ class Laws:
         chosen = [("cuda", part.version) for part in (found.stack.cuda, *found.stack.cudas) if part is not None]
         for component, version in (("driver", found.driver.version), *chosen):
             for key, why in breaches(policy, self.matrix, component, version):
-                yield f"{component} {version} breaks {policy.said(key)}: {why}"
+                yield f"{component} {version} breaks {policy.quoted(key)}: {why}"
         if self.answer(request) is None:
             yield f"there is a stack only under {policy}"

@@ -36,7 +36,7 @@ def header_patterns(context: Context) -> tuple[str, ...]:
         return ()
     row, texts = found
     names = [named(name, **texts) for name in (row.package, *row.beside, *row.next)]
-    return tuple(dict.fromkeys((*names, *_beside_images(context, texts.get("flavour", "")))))
+    return tuple(dict.fromkeys((*names, *_header_metapackages(context, texts.get("flavour", "")))))
 
 
 def flavour_of(context: Context) -> str:
@@ -45,7 +45,7 @@ def flavour_of(context: Context) -> str:
     if found is None:
         return ""
     flavour = found[1].get("flavour", "")
-    mine = _beside_images(context, flavour)
+    mine = _header_metapackages(context, flavour)
     return mine[0].removeprefix("linux-headers-") if mine else flavour
 
 
@@ -71,7 +71,7 @@ def _row(context: Context) -> tuple[KernelPackages, dict[str, str]] | None:
 def _following(context: Context, row: KernelPackages, texts: dict[str, str]) -> str:
     """Return the metapackage: the one beside the image's that is installed, else one of this kernel's line."""
     offers = context.offers
-    mine = _beside_images(context, texts.get("flavour", ""))
+    mine = _header_metapackages(context, texts.get("flavour", ""))
     if mine:
         return next((name for name in mine if not offers.known or offers.has(name)), "")
     version = named(row.version, **texts)
@@ -83,7 +83,7 @@ def _following(context: Context, row: KernelPackages, texts: dict[str, str]) -> 
     return ""
 
 
-def _beside_images(context: Context, flavour: str) -> list[str]:
+def _header_metapackages(context: Context, flavour: str) -> list[str]:
     """Return the headers' metapackages beside the images' ones that are installed: they bring the next kernel."""
     found = []
     for name, package in context.facts.packages.installed.items():

@@ -14,7 +14,7 @@ from gpusetup.model.request import DriverCandidate
 
 if TYPE_CHECKING:
     from gpusetup.components.base import Context
-    from gpusetup.components.values import Given
+    from gpusetup.components.values import FileSource
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.stack import DriverChoice
@@ -27,7 +27,7 @@ class RunfileInstaller(Family):
 
     key = "runfile"
 
-    def __init__(self, file: Given, manager: Manager) -> None:
+    def __init__(self, file: FileSource, manager: Manager) -> None:
         self.file = file
         self._manager: Manager = manager
 

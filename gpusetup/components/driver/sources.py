@@ -12,7 +12,7 @@ from gpusetup.components.driver.debian_archive import DebianArchive
 from gpusetup.components.driver.nvidia import NvidiaRepository
 from gpusetup.components.driver.runfile import RunfileInstaller
 from gpusetup.components.driver.ubuntu_archive import UbuntuArchive
-from gpusetup.components.values import given
+from gpusetup.components.values import file_source
 from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins
 from gpusetup.model.plan import Refusal
 
@@ -50,7 +50,7 @@ def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
 def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Repository | None:
     """Return the repository for a host, None when the distribution's own source is used or none exists."""
     directory = directory_of(repos, facts)
-    file = given(settings.source)
+    file = file_source(settings.source)
     if settings.source == "distro" or directory is None or (file is not None and file.kind == "runfile"):
         return None
     arch: Arch = "x86_64" if facts.arch == "x86_64" else "aarch64"
@@ -104,7 +104,7 @@ def unproven(context: Context) -> Refusal | None:
 
 def _of_file(context: Context, installer: Installer) -> Refusal | None:
     """Return why a local repository's package is not for this host, or is not proven."""
-    file = given(installer.path)
+    file = file_source(installer.path)
     if file is None or file.directory != installer.directory:
         return Refusal(
             reference="GS-353",
@@ -177,7 +177,7 @@ def family_for(
     repos: ReposFile, system: OperatingSystem, source: str, directory: RepoDirectory | None
 ) -> Family | None:
     """Return how packages are named here; None where there is nothing that we can install."""
-    file = given(source)
+    file = file_source(source)
     if file is not None and file.kind == "runfile":
         return RunfileInstaller(file, manager_of(system))
     if source == "distro":

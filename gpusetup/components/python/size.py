@@ -30,7 +30,7 @@ class Room(NamedTuple):
         return self.download + self.installed * (100 + _BESIDE) // 100 if self.installed else 0
 
 
-def room_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Room:
+def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Room:
     """Return what these lines of a requirements file bring; what comes with two of them is counted once."""
     closures = {item.pin: item.wheels for item in measured.closures if item.arch == arch}
     sizes = next((found for cpu, found in measured.sizes.items() if cpu == arch), {})
@@ -57,7 +57,7 @@ def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: Wheels
     for item in wanted.parts.get("python", ()):
         if f"python-environment-{item.name}" in made:
             lines[item.path] = item.requirements
-    return {path: room_of(those, arch, measured) for path, those in lines.items()}
+    return {path: disk_space_of(those, arch, measured) for path, those in lines.items()}
 
 
 def unmeasured(room: Room) -> tuple[str, ...]:

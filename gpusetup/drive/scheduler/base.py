@@ -106,7 +106,7 @@ class Caller:
         """Run a command to its end, whatever it says."""
         return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds, stdin=stdin)
 
-    def told(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> str:
+    def output_of(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> str:
         """Run a command and return what it printed; anything but success is an error."""
         done = self(*argv, seconds=seconds, stdin=stdin)
         if not done.ok:

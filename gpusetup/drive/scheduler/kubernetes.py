@@ -41,8 +41,8 @@ class Kubernetes:
         """Pods with a GPU end by themselves; the rest is evicted as `kubectl drain` does, budgets respected."""
         cordoned, ours = self._node(node)
         if not cordoned:
-            self.call.told("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
-            self.call.told("kubectl", "cordon", node)
+            self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
+            self.call.output_of("kubectl", "cordon", node)
         left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
         if not left:
             wait = f"--timeout={_EVICTION_SECONDS}s"
@@ -73,15 +73,15 @@ class Kubernetes:
 
     def _node(self, node: str) -> tuple[bool, bool]:
         """Return whether it takes no pods, and whether that was us."""
-        told = json.loads(self.call.told("kubectl", "get", "node", check_node(node), "--output=json"))
+        told = json.loads(self.call.output_of("kubectl", "get", "node", check_node(node), "--output=json"))
         ours = _ANNOTATION in told.get("metadata", {}).get("annotations", {})
         return bool(told.get("spec", {}).get("unschedulable")), ours
 
     def _with_gpu(self, node: str) -> str:
         where = ("--all-namespaces", f"--field-selector=spec.nodeName={node}", "--output=json")
-        pods = gpu_pods(json.loads(self.call.told("kubectl", "get", "pods", *where)))
+        pods = gpu_pods(json.loads(self.call.output_of("kubectl", "get", "pods", *where)))
         return f"pods with a GPU run: {', '.join(pods[:8])}" if pods else ""
 
     def _back(self, node: str) -> None:
-        self.call.told("kubectl", "uncordon", node)
-        self.call.told("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")
+        self.call.output_of("kubectl", "uncordon", node)
+        self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")

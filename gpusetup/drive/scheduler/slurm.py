@@ -69,7 +69,7 @@ class Slurm:
         seen = self.node(node)
         taken = not seen.drained
         if taken:
-            self.call.told("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
+            self.call.output_of("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
         left = wait_until(lambda: self.jobs_on(node, mine), seconds, self.call.stop)
         if left:
             if taken:
@@ -93,7 +93,7 @@ class Slurm:
         if not seen.ours and not seen.reason.startswith(_REBOOTED):
             return f"someone else drained it meanwhile: {seen.reason}"
         self._resume(node)
-        return wait_until(lambda: self._away(node), _BACK_SECONDS, self.call.stop)
+        return wait_until(lambda: self._out_of_service(node), _BACK_SECONDS, self.call.stop)
 
     def drained_by_us(self, node: str) -> bool:
         """Our mark is in Slurm's own record."""
@@ -106,32 +106,34 @@ class Slurm:
 
     def node(self, node: str) -> Node:
         """Return what Slurm says of a node."""
-        return parse_node(self.call.told("scontrol", "--oneliner", "show", "node", check_node(node)))
+        return parse_node(self.call.output_of("scontrol", "--oneliner", "show", "node", check_node(node)))
 
     def _resume(self, node: str) -> None:
-        self.call.told("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self.call.output_of("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def jobs_on(self, node: str, mine: str = "") -> str:
         """Say which jobs but `mine` are on a node, nothing when none is."""
         if not self.node(node).states & _BUSY:
             return ""
-        jobs = self.call.told("squeue", "--noheader", "--nodelist", node, "--format=%i").split()
+        jobs = self.call.output_of("squeue", "--noheader", "--nodelist", node, "--format=%i").split()
         others = [job for job in jobs if job != mine]
         if others:
             return f"jobs run: {', '.join(others[:8])}"
         return "" if mine in jobs else "a job is ending"
 
-    def _away(self, node: str) -> str:
+    def _out_of_service(self, node: str) -> str:
         seen = self.node(node)
         gone = seen.states & {"DOWN", "DRAIN"}
         return f"it is still {'+'.join(sorted(gone))}: {seen.reason}" if gone else ""
 
     def reserved(self, node: str) -> str:
         """Return whose reservation the node is in now, or nothing."""
-        for name, nodes in parse_reservations(self.call.told("scontrol", "--oneliner", "show", "reservation")).items():
+        for name, nodes in parse_reservations(
+            self.call.output_of("scontrol", "--oneliner", "show", "reservation")
+        ).items():
             if (
                 re.fullmatch(r"[\w\[\],.-]+", nodes)
-                and node in self.call.told("scontrol", "show", "hostnames", nodes).split()
+                and node in self.call.output_of("scontrol", "show", "hostnames", nodes).split()
             ):
                 return name
         return ""

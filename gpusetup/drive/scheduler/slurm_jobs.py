@@ -103,7 +103,7 @@ class SlurmJobs(Slurm):
     def _partition(self, node: str) -> None:
         """A partition that is down takes jobs and starts none."""
         words = (f"--partition={self.partition}",) if self.partition else ()
-        told = self.call.told("sinfo", "--noheader", f"--nodes={node}", *words, "--format=%P/%a").split()
+        told = self.call.output_of("sinfo", "--noheader", f"--nodes={node}", *words, "--format=%P/%a").split()
         states = dict(line.split("/", 1) for line in told if "/" in line)
         mine = states if self.partition else {name: up for name, up in states.items() if name.endswith("*")}
         if self.partition and not states:
@@ -128,7 +128,7 @@ class SlurmJobs(Slurm):
 
     def _waits(self, node: str, job: str, reasons: list[str]) -> str:
         """Say why a job has no node yet; one that never will have it is an error."""
-        told = self.call.told("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T/%r").strip()
+        told = self.call.output_of("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T/%r").strip()
         state, _, reason = told.partition("/")
         if state == "RUNNING":
             return ""
@@ -143,7 +143,7 @@ class SlurmJobs(Slurm):
 
     def _left(self, node: str) -> tuple[str, str]:
         """Return the job that an earlier run left on a node, and whose it is when it is another controller's."""
-        told = self.call.told(
+        told = self.call.output_of(
             "squeue", "--noheader", f"--name={MARK}", "--states=PENDING,CONFIGURING,RUNNING", "--format=%i/%n/%k"
         )
         for line in told.splitlines():
@@ -158,7 +158,9 @@ class SlurmJobs(Slurm):
 
     def cannot_reboot(self) -> GpuSetupError | None:
         """Slurm reboots by a program that slurm.conf names."""
-        found = re.search(r"^RebootProgram\s*=\s*(.*)$", self.call.told("scontrol", "show", "config"), re.MULTILINE)
+        found = re.search(
+            r"^RebootProgram\s*=\s*(.*)$", self.call.output_of("scontrol", "show", "config"), re.MULTILINE
+        )
         if found and found.group(1).strip() not in ("", "(null)"):
             return None
         told = "Slurm cannot reboot nodes: slurm.conf has no RebootProgram"

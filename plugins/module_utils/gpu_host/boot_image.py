@@ -29,7 +29,7 @@ def lacking(kernel: str) -> Optional[str]:
 
 def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
     """Make it anew; it stays as it was where there is no room."""
-    (boot,) = space.rows({os.path.dirname(path): space.image_room(os.path.getsize(path))})
+    (boot,) = space.rows({os.path.dirname(path): space.image_space(os.path.getsize(path))})
     if boot["free"] < boot["needed"]:
         raise HostFailure(
             "GS-472",

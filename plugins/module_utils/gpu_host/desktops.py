@@ -265,7 +265,7 @@ def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
     """Wait until something answers there as it should."""
     end, said = time.monotonic() + _PATIENCE, None  # type: Tuple[float, Optional[bytes]]
     while time.monotonic() < end:
-        said = _said(place, len(greeting))
+        said = _greeting(place, len(greeting))
         if said == greeting:
             return
         time.sleep(0.2)
@@ -279,7 +279,7 @@ def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
     )
 
 
-def _said(place: str, count: int) -> Optional[bytes]:
+def _greeting(place: str, count: int) -> Optional[bytes]:
     try:
         with socket.create_connection(ports.split(place), 5) as stream:
             return stream.recv(count) if count else b""

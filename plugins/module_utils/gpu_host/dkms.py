@@ -33,7 +33,7 @@ def mend(
     """Build the module for a kernel that lacks it although the packages are right (a kernel came later)."""
     if missing(machine, params) is not None:
         _build(machine, params, env, tell, log)
-    problem = sign_anew(machine, params, env, tell, log)
+    problem = rebuild_signed(machine, params, env, tell, log)
     if problem:
         raise HostFailure("GS-456", problem, hint=_UNSIGNED)
 
@@ -61,7 +61,7 @@ def _build(
         raise HostFailure("GS-456", "the kernel module could not be built: " + problem)
 
 
-def sign_anew(
+def rebuild_signed(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> Optional[str]:
     """Build anew what DKMS built and signed with another key than it should; return what is still wrong."""

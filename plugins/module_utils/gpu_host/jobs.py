@@ -45,9 +45,9 @@ class Job:
             status = _read(self.folder)
             if not _runs(status):
                 status = _read(self.folder)  # it may have ended between the two looks
-                if status and _untold(status):
+                if status and _unfetched(status):
                     return self._collect(status)
-                refuse_beside_another(self.state_folder)
+                refuse_while_running(self.state_folder)
                 _prune(os.path.dirname(self.folder))
                 self._start(work)
                 status = None
@@ -58,7 +58,7 @@ class Job:
         miss that.
         """
         status = _read(self.folder)
-        return _runs(status) or _untold(_read(self.folder))
+        return _runs(status) or _unfetched(_read(self.folder))
 
     def _watch(self, known: Optional[Status], wait: float) -> Status:
         """Wait for something new: the end, or another message; at most `wait` seconds."""
@@ -189,12 +189,12 @@ def _read(folder: str) -> Optional[Status]:
 def _prune(root: str) -> None:
     """Let the oldest of the jobs that are over go."""
     folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
-    over = [folder for folder in folders if not _runs(_read(folder)) and not _untold(_read(folder))]
+    over = [folder for folder in folders if not _runs(_read(folder)) and not _unfetched(_read(folder))]
     for folder in sorted(over, key=os.path.getmtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_beside_another(state_folder: str) -> None:
+def refuse_while_running(state_folder: str) -> None:
     """Refuse while any job changes this host."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
@@ -213,7 +213,7 @@ def _runs(status: Optional[Status]) -> bool:
     return bool(status and status["state"] == "running" and alive(status))
 
 
-def _untold(status: Optional[Status]) -> bool:
+def _unfetched(status: Optional[Status]) -> bool:
     """Say whether a job ended lately and nobody has fetched its answer."""
     return bool(
         status

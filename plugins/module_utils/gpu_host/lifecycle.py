@@ -63,7 +63,7 @@ class Lifecycle:
         self.signs = threading.Event()
         if why:
             self._take()
-        self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
+        self.ledger = lost.begin_new_record(folder, why, self._manager().held()) if why else Ledger(folder, check)
 
     def _manager(self) -> planning.Manager:
         return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
@@ -89,7 +89,7 @@ class Lifecycle:
         finished = state["apply"].get("finished") and self._parts().items() <= done.items()
         found = deviations(self.ledger.folder, self.machine, self.request) if finished else []
         if finished and not found:
-            told = self._told("unchanged", {}, [])
+            told = self._answer("unchanged", {}, [])
             return {
                 "changed": False,
                 "converged": True,
@@ -104,7 +104,7 @@ class Lifecycle:
             state = self.ledger.state
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
         if not resumed:  # another controller's step, which outlived its owner: not even a file of it is touched
-            jobs.refuse_beside_another(self.ledger.folder)
+            jobs.refuse_while_running(self.ledger.folder)
         identity = state["apply"]["id"] if resumed else self.request["id"] or f"{now()}-{self.digest[:6]}"
         if not self.check:
             host = self._manager()
@@ -217,7 +217,7 @@ class Lifecycle:
         change = packages.difference(before["packages"], told["after"]["packages"])
         cut = [f"{entry['what']} is still to {entry.get('aim') or 'change'}" for entry in state["open"].values()]
         outcome = "pending-reboot" if reasons else "done"
-        return {"gpu_result": self._told(outcome, change, reasons, _texts(waits) + sorted(cut))}
+        return {"gpu_result": self._answer(outcome, change, reasons, _texts(waits) + sorted(cut))}
 
     def _parts(self) -> Dict[str, str]:
         """Return a digest of each part of what is wanted."""
@@ -260,7 +260,7 @@ class Lifecycle:
             files.write_json(path, dict(past, verified=verified))
         self.ledger.tell(verified=verified, lock=request["lock"] or state["lock"])
 
-    def _told(
+    def _answer(
         self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str], waits: Sequence[str] = ()
     ) -> Dict[str, Any]:
         """Return what the play tells about this host."""
@@ -347,7 +347,7 @@ class Lifecycle:
         """After the packages are gone: files, links, the Python environment, the record itself; then compare with the
         baseline.
         """
-        jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
+        jobs.refuse_while_running(self.ledger.folder)  # it would write its progress into a record that is gone
         gone, still = ([], []) if self.check else services.put_back(self.ledger, process.environment())
         folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
         if monitoring.forget(folder, self.check):

@@ -40,7 +40,7 @@ def state(folder: str, host: Any, held: Iterable[str]) -> State:
     return Ledger(folder).state
 
 
-def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
+def begin_new_record(folder: str, why: str, held: Iterable[str]) -> Ledger:
     """Keep a damaged record aside and begin a new one, with the files that show that there was one."""
     path, kept = os.path.join(folder, "state.json"), ""
     if os.path.lexists(path):

@@ -114,7 +114,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
         layout = {"enabled": True, "instances": [dict(item, compute=[]) for item in wish["instances"]]}
     why = judge.refusal(layout, profiles)
     if why is not None:
-        raise HostFailure("GS-436", f"the GPU at {gpu['address']} cannot be cut so: {why[0]}", judge.told(layout),
+        raise HostFailure("GS-436", f"the GPU at {gpu['address']} cannot be cut so: {why[0]}", judge.text_of(layout),
                           "according to its own table of profiles: nvidia-smi mig -lgip", why[1])  # fmt: skip
     done = judge.placed(layout, profiles)
     return done or layout
@@ -151,12 +151,14 @@ def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
     """Take every instance away, inner ones first."""
     for kind, there in (("-dci", any(item["compute"] for item in gpu["instances"] or ())), ("-dgi", gpu["instances"])):
         if there:
-            _told(run, ["mig", "-i", gpu["address"], kind], f"the MIG instances of {gpu['address']} cannot be removed")
+            _smi_output(
+                run, ["mig", "-i", gpu["address"], kind], f"the MIG instances of {gpu['address']} cannot be removed"
+            )
 
 
 def _switch(run: probe.Run, address: str, enabled: bool, stopped: Stopped) -> str:
     """Switch MIG on or off; GPUs of Ampere need a reset for it, later ones do it at once."""
-    answer = _told(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
+    answer = _smi_output(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
     if _is(run, address) == enabled:
         return ""
     stopped.stop(holders.FOR_RESET)
@@ -177,7 +179,7 @@ def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[st
     profile, whole = item["profile"], item["compute"] == [item["profile"]]
     tuple_of = "{}:{}".format(numbers[profile], item["start"])
     what = f"{profile} cannot be created on {address}"
-    told = _told(run, ["mig", "-i", address, "-cgi", tuple_of] + (["-C"] if whole else []), what)
+    told = _smi_output(run, ["mig", "-i", address, "-cgi", tuple_of] + (["-C"] if whole else []), what)
     if whole or not item["compute"]:
         return
     made = re.search(r"created GPU instance ID\s+(\d+)", told)
@@ -188,10 +190,10 @@ def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[st
             raise HostFailure("GS-436", f"{profile} on {address} has no compute instance {name}",
                               hint="it has " + (", ".join(known) or "none"))  # fmt: skip
         arguments = ["mig", "-i", address, "-gi", str(number), "-cci", str(known[name])]
-        _told(run, arguments, f"{name} cannot be created on {address}")
+        _smi_output(run, arguments, f"{name} cannot be created on {address}")
 
 
-def _told(run: probe.Run, arguments: List[str], what: str) -> str:
+def _smi_output(run: probe.Run, arguments: List[str], what: str) -> str:
     """Return what nvidia-smi said when it did as it was told."""
     answer = run(arguments)
     words: str = (answer["out"] + answer["err"]).strip()
@@ -210,7 +212,7 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
     for address, layout in wanted.items():
         if not judge.same(now.get(address), layout):
             raise HostFailure("GS-437", f"the GPU at {address} does not have the layout that gpusetup set",
-                              f"it has {judge.told(now.get(address))}, and is to have {judge.told(layout)}",
+                              f"it has {judge.text_of(now.get(address))}, and is to have {judge.text_of(layout)}",
                               hint="nvidia-smi mig -lgi and -lci show the present instances")  # fmt: skip
     return {address: now[address] for address in wanted}
 
@@ -234,7 +236,7 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped)
             lost.append(address)
     if not lost:
         return "the GPUs have their old layout again"
-    had = "; ".join(f"{address} had {judge.told(found[address])}" for address in lost)
+    had = "; ".join(f"{address} had {judge.text_of(found[address])}" for address in lost)
     return "gpusetup could not restore all of it: " + had
 
 

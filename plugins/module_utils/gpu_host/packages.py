@@ -39,7 +39,7 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
 
 def difference(before: Installed, after: Installed) -> Dict[str, Any]:
     """Return what changed between two package sets: {"installed", "removed", "moved"}."""
-    before, after = alike(before, after), alike(after, before)
+    before, after = named_like(before, after), named_like(after, before)
     return {
         "installed": {name: after[name] for name in after if name not in before},
         "removed": {name: before[name] for name in before if name not in after},
@@ -49,7 +49,7 @@ def difference(before: Installed, after: Installed) -> Dict[str, Any]:
     }
 
 
-def alike(one: Installed, other: Installed) -> Installed:
+def named_like(one: Installed, other: Installed) -> Installed:
     """Name what one set has in a single version as the other does, which has several."""
     several = {name: versions.one_of_several(name, version) for name, version in one.items()}
     return {several[name] if several[name] in other else name: version for name, version in one.items()}

@@ -84,7 +84,7 @@ def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
 def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], installed: Installed) -> Plan:
     """Return what the package manager would do; refuse a plan that does not lead to all that was asked for."""
     plan = host.simulate(exact, removals)
-    plan["remove"] = packages.alike(plan["remove"], installed)
+    plan["remove"] = packages.named_like(plan["remove"], installed)
     left = packages.undone(exact, removals, packages.after(installed, plan))
     if left:
         raise HostFailure(

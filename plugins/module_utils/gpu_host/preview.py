@@ -12,7 +12,6 @@ from ..gpu_probe import locks
 from ..gpu_probe import sources as probe_sources
 from . import (
     desktops,
-    elsewhere,
     fetched,
     files,
     list_dates,
@@ -23,10 +22,11 @@ from . import (
     offers,
     packages,
     planning,
-    preview_room,
+    preview_space,
     process,
     runfile,
     runfile_install,
+    separate_manager,
     sources,
     way_back,
 )
@@ -127,7 +127,7 @@ class Preview:
         if host is not None and asked:
             answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)
-        preview_room.check(self, answer)
+        preview_space.check(self, answer)
         self._python()
         for failure in monitoring.in_the_way(self.params):
             self.refuse("monitoring", failure)
@@ -249,7 +249,7 @@ class Preview:
             list_dates.forget(
                 [uri for source in self.params["sources"] for uri in source.get("uris") or ()], self.folder
             )
-        return elsewhere.manager(self.params, self.folder, self.params["enable"])
+        return separate_manager.manager(self.params, self.folder, self.params["enable"])
 
     def _copy_host_sources(self) -> None:
         """Copy the host's own sources, without the entries that are to be switched off and what an apply takes away;
@@ -285,7 +285,7 @@ class Preview:
         if extra:
             hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
-        new_kernels = sorted(name for name in plan["install"] if preview_room.KERNEL.match(name))
+        new_kernels = sorted(name for name in plan["install"] if preview_space.KERNEL.match(name))
         if new_kernels:
             text = "the transaction installs another kernel: " + ", ".join(new_kernels)
             self.find("warn", "new-kernel", text, "it boots next")

@@ -102,7 +102,7 @@ def _left(addresses: Sequence[str]) -> Dict[str, str]:
     return {address: action for address, action in asks.items() if action not in (None, "None")}
 
 
-def remember(folder: str, done: Dict[str, Any]) -> None:
+def record_recovery(folder: str, done: Dict[str, Any]) -> None:
     """Write down what was done (`action`, `gpus`, `why`, `outcome`, `who`), with the clock's time and the uptime."""
     path = os.path.join(folder, FILE)
     kept = files.read_json(path)

@@ -31,7 +31,7 @@ def header(path: str) -> Dict[str, str]:
     """Return what a `.run` file says of itself: version, CPU, title; refuse what is not NVIDIA's driver."""
     try:
         with open(path, "rb") as stream:
-            return _said(path, stream.read(_HEADER))
+            return _header_fields(path, stream.read(_HEADER))
     except OSError as error:
         raise HostFailure(
             "GS-475",
@@ -42,7 +42,7 @@ def header(path: str) -> Dict[str, str]:
         ) from error
 
 
-def _said(path: str, first: bytes) -> Dict[str, str]:
+def _header_fields(path: str, first: bytes) -> Dict[str, str]:
     text = first.decode("latin-1")
     found = dict(_FIELD.findall(text))
     if not text.startswith("#!") or found.get("script", "").strip() != _INSTALLER or not found.get("version_string"):
@@ -89,7 +89,7 @@ def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
         prove(here, params["runfile_sha256"], version, machine)
         return {}
     first, length = download.start_of(path, params["network"])
-    _fits(path, _said(path, first), version, machine)
+    _fits(path, _header_fields(path, first), version, machine)
     return {folder: -(-length >> 20)}
 
 
@@ -167,7 +167,7 @@ class Installation:
         self.log = log
         self.env = process.environment(request["network"])
 
-    def there(self) -> bool:
+    def is_installed(self) -> bool:
         """Say whether this very driver is installed, by its uninstaller and by its modules."""
         known = self.ledger.state["runfile"]
         same = known.get("version") == self.request["version"] and not self.ledger.opened(Driver.kind, ".run installer")

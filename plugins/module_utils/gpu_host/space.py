@@ -29,14 +29,14 @@ def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds:
     found[_LISTS[manager]] = found.get(_LISTS[manager], 0) + _LISTS_MB * _MB
     largest = max([*images, 0])
     if largest:
-        found["/boot"] = image_room(largest) + kernels * (largest + _VMLINUZ_MB * _MB)
+        found["/boot"] = image_space(largest) + kernels * (largest + _VMLINUZ_MB * _MB)
     if builds:
         found["/var/lib/dkms"] = _DKMS_MB * _MB
         found["/lib/modules"] = _MODULES_MB * _MB
     return found
 
 
-def image_room(size: int) -> int:
+def image_space(size: int) -> int:
     """Return the bytes that an initramfs needs to be made anew beside the old one, which it may outgrow."""
     return size + max(size // 8, _GROWTH_MB * _MB)
 

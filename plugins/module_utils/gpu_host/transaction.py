@@ -14,13 +14,13 @@ from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set,
 from ..gpu_judge import versions
 from . import (
     dkms,
-    elsewhere,
     fetched,
     files,
     locks,
     packages,
     planning,
     runfile,
+    separate_manager,
     services,
     sources,
     streams,
@@ -213,7 +213,7 @@ class Transaction:
             )
         if not any(plan[kind] for kind in _PLANNED):
             return exact
-        way = way_back.look(self.host, plan, installed, self.params, elsewhere.changed(self.ledger))
+        way = way_back.look(self.host, plan, installed, self.params, separate_manager.changed(self.ledger))
         if way.lost and not self.params["no_way_back"]:
             raise way_back.missing(way, installed)
         self.kept, self.former = way_back.keep(way, self.kept_folder), bool(way.former)
@@ -223,7 +223,7 @@ class Transaction:
         if left and dkms.build_error(self.started):
             problem = "it does not compile"
         if not left and not problem:
-            problem = dkms.sign_anew(self.machine, self.params, self.host.env, self.job.tell, self.job.log)
+            problem = dkms.rebuild_signed(self.machine, self.params, self.host.env, self.job.tell, self.job.log)
         if problem:
             failure = HostFailure(
                 "GS-456",

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 from ..gpu_judge import versions
 from ..gpu_probe import drivers
 from ..gpu_probe.environment import changeable
-from . import elsewhere, packages, planning, sources, space
+from . import packages, planning, separate_manager, sources, space
 from .failure import HostFailure
 from .ledger import Ledger
 from .packages import Installed, Plan, Wish
@@ -38,7 +38,7 @@ NOTHING = WayBack({}, [], [], [])
 
 
 def look(
-    host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: elsewhere.Texts
+    host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: separate_manager.Texts
 ) -> WayBack:
     """Say what of a transaction could be undone, with the sources as they were `before` too. A removal alone, or one
     for which wishes are optional, is not meant to be.
@@ -51,7 +51,9 @@ def look(
     wishes = {name: packages.listed(name, version) for name, version in old.items()}
     offered = host.ever_offered(sorted({packages.key(wish) for wish in wishes.values()}))
     wishes = {name: wish for name, wish in wishes.items() if not _is_offered(wish, offered)}
-    formerly = elsewhere.offers(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
+    formerly = (
+        separate_manager.offers(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
+    )
     names = set(params["driver_packages"])
     for name, wish in wishes.items():
         file = host.archive(wish, _shelf(params["state_dir"]))
@@ -69,7 +71,7 @@ def look(
 def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed) -> WayBack:
     """Add to a look before touching what could not be undone."""
     ledger = Ledger(preview.params["state_dir"], check=True)
-    way = look(host, plan, installed, preview.params, elsewhere.changed(ledger, preview.folder))
+    way = look(host, plan, installed, preview.params, separate_manager.changed(ledger, preview.folder))
     if way.lost:
         failure = missing(way, installed)
         if preview.params["no_way_back"]:
@@ -94,7 +96,7 @@ def missing(way: WayBack, installed: Installed) -> HostFailure:
     )
 
 
-def room(way: WayBack, folder: str) -> int:
+def kept_bytes(way: WayBack, folder: str) -> int:
     """Return the bytes that keeping the files takes: none on the file system that has them."""
     device = os.stat(space.existing(folder)).st_dev
     return sum(os.path.getsize(path) for path in way.files.values() if os.stat(path).st_dev != device)

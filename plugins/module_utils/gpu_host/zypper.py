@@ -183,12 +183,12 @@ class Zypper(Rpm):
 
         Options stand before the first name: after it `-` means that a package goes.
         """
-        words, gone = self.words(wishes), self._there(removals)
+        words, gone = self.words(wishes), self._installed_as_zypper(removals)
         if not words:
             return ["remove", "--no-clean-deps", *([how] if how == "--dry-run" else []), *gone]
         return ["install", *self.flags, how, *words, *("!" + name for name in gone)]
 
-    def _there(self, names: Iterable[str]) -> List[str]:
+    def _installed_as_zypper(self, names: Iterable[str]) -> List[str]:
         """Return installed packages, as a package set lists them, in zypper's words: name, architecture, version."""
         names = list(names)
         installed = self.installed() if names else {}
@@ -205,7 +205,7 @@ class Zypper(Rpm):
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
         """Take packages away; return (ok, last lines)."""
-        gone = self._there(names)
+        gone = self._installed_as_zypper(names)
         return self._run(["remove", "--no-clean-deps", *gone]) if gone else (True, [])
 
     def _run(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[bool, List[str]]:

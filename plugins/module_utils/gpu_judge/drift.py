@@ -143,11 +143,11 @@ def _module(facts: Facts, record: Record) -> Iterator[Difference]:
     problems = driver.module_problems(facts, wish)
     for kernel in sorted(problems):
         found = driver.module_of(facts, kernel)
-        now = "there is none" if found is None else _told(found)
+        now = "there is none" if found is None else _module_text(found)
         yield Difference("module-" + kernel, f"nvidia module for kernel {kernel}, which boots next", wanted, now)
     if driver.loaded_problem(facts, wish):
         runs, mend = driver.loaded(facts), "apply" if problems else "reboot"
-        now = "none is loaded" if runs is None else _told(runs)
+        now = "none is loaded" if runs is None else _module_text(runs)
         yield Difference("loaded", "nvidia module in the kernel", wanted, now, mend)
     running, count = facts["kernel"]["running"], driver.kernels(facts, wish)
     if running not in count and driver.module_of(facts, running) is None:
@@ -174,7 +174,7 @@ def _libraries(facts: Facts, record: Record) -> Iterator[Difference]:
     yield Difference("library", what, version, ", ".join(paths) or now, "hand", hint)
 
 
-def _told(module: Dict[str, Any]) -> str:
+def _module_text(module: Dict[str, Any]) -> str:
     return "{} ({})".format(module.get("version"), module.get("flavour") or "unknown")
 
 
@@ -264,8 +264,8 @@ def _mig(facts: Facts, record: Record) -> Iterator[Difference]:
         yield Difference(
             "mig-" + address,
             "MIG layout of " + address,
-            mig.told(layout),
-            mig.told(now),
+            mig.text_of(layout),
+            mig.text_of(now),
             "reboot" if waits else "apply",
         )
 

@@ -46,7 +46,7 @@ def too_many(profile: str, compute: Sequence[str]) -> bool:
     return outer is not None and sum(slices(profile, item) for item in compute) > int(outer.group(1))
 
 
-def told(layout: Optional[Layout]) -> str:
+def text_of(layout: Optional[Layout]) -> str:
     """Say a layout in a few words: `7 x 1g.18gb`, `off`."""
     if layout is None:
         return "unknown"
@@ -178,8 +178,8 @@ def refusal(layout: Layout, profiles: Sequence[Profile]) -> Optional[Tuple[str, 
     if place(names, profiles) is not None:
         return None
     kept, beside = fitting(names, profiles)
-    what = "{} do not fit on one GPU".format(told({"enabled": True, "instances": _plain(names)}))
-    fits = told({"enabled": True, "instances": _plain(kept)})
+    what = "{} do not fit on one GPU".format(text_of({"enabled": True, "instances": _plain(names)}))
+    fits = text_of({"enabled": True, "instances": _plain(kept)})
     return what, "what fits: " + fits + (", and beside it one of " + ", ".join(beside) if beside else "")
 
 

@@ -31,7 +31,7 @@ def entries(host: LiveHost, release: str) -> List[Entry]:
         folder = root + "/loader/entries"
         for name in _names_in(host, folder, "*.conf"):
             path = f"{folder}/{name}"
-            told = _told(text_of(host, path))
+            told = _fields(text_of(host, path))
             linux = (told.get("linux") or told.get("efi") or [""])[0]
             if release in (told.get("version") or []) or _names(linux, release):
                 images = [_on_host(host, root, item) for line in told.get("initrd", []) for item in line.split()]
@@ -103,7 +103,7 @@ def _names(text: str, release: str) -> bool:
     return bool(re.search(r"(?<![\w.])" + re.escape(release) + r"(?:\+\d+(?:-\d+)?)?(?=$|/|\.efi$|\.img$)", text))
 
 
-def _told(text: str) -> Dict[str, List[str]]:
+def _fields(text: str) -> Dict[str, List[str]]:
     found: Dict[str, List[str]] = {}
     for line in text.splitlines():
         key, _space, value = line.strip().partition(" ")

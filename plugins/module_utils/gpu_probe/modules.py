@@ -114,7 +114,7 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
         if answer["rc"] != 0:
             return None
         told = dict(re.findall(r"^(\w+):[ \t]*(.*)$", answer["out"], re.MULTILINE))
-        return dict(told, **signatures.told_by_modinfo(told))
+        return dict(told, **signatures.from_modinfo(told))
     try:
         with open(real, "rb") as handle:
             if path.endswith(".gz"):

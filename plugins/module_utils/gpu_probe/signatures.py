@@ -46,7 +46,7 @@ def of_module(image: Any) -> Dict[str, Any]:
     return {"signed": True, "signer": signer, "key": key}
 
 
-def told_by_modinfo(fields: Dict[str, str]) -> Dict[str, Any]:
+def from_modinfo(fields: Dict[str, str]) -> Dict[str, Any]:
     """Return the same from what `modinfo` prints; built without OpenSSL it knows no names, only that there is one."""
     signed = any(name in fields for name in ("sig_id", "sig_key", "sig_hashalgo", "signer"))
     return {

@@ -30,7 +30,7 @@ def main(path: str) -> int:
         sys.stderr.write(failure.text() + "\n")
         return 1
     for address, layout in sorted(result["made"].items()):
-        sys.stdout.write(f"{address}: {judge.told(layout)}\n")
+        sys.stdout.write(f"{address}: {judge.text_of(layout)}\n")
     for reason in result["reboot"]:
         sys.stderr.write(reason + "\n")
     return 1 if result["reboot"] else 0

@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.cli.schema import schema_of
-from gpusetup.compare.hosts import compared, figures_apart, settings_apart
+from gpusetup.compare.hosts import compared, differing_figures, differing_settings
 from gpusetup.compare.text import rows
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
@@ -124,11 +124,11 @@ def test_two_hosts_are_enough_where_each_has_several_gpus(h200x8):
 )
 def test_figures(values, unit, far):
     subjects = {(f"h{place}", ""): float(value) for place, value in enumerate(values)}
-    assert [int(host[1:]) for host, _ in figures_apart(subjects, unit).outliers] == far
+    assert [int(host[1:]) for host, _ in differing_figures(subjects, unit).outliers] == far
 
 
 def test_settings_that_are_not_known_are_not_compared():
-    apart = settings_apart({("a", ""): "x", ("b", ""): "x", ("c", ""): None, ("d", ""): "y"})
+    apart = differing_settings({("a", ""): "x", ("b", ""): "x", ("c", ""): None, ("d", ""): "y"})
     assert (apart.usual, apart.compared, apart.alike, apart.outliers) == ("x", 3, 2, (("d", ""),))
 
 

@@ -15,7 +15,7 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import finding_of
 from gpusetup.doctor.look import without_apply
-from gpusetup.plan.preflight import elsewhere
+from gpusetup.plan.preflight import foreign_driver
 from tests.unit.doctor.test_machines import HOSTS, environment, look_at
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_a_jetson_is_healthy_without_a_gpu_on_pci(jetson: Path, capsys: Any) -> 
 
 
 def test_plan_refuses_a_jetson_with_the_same_advice(jetson: Path) -> None:
-    refusal = elsewhere(look_at(jetson).facts)
+    refusal = foreign_driver(look_at(jetson).facts)
     assert refusal is not None
     assert "Jetson Linux" in refusal.message
     assert "nvidia-jetpack" in (refusal.hint or "")

@@ -57,12 +57,12 @@ def driver(folder: Path, init: int) -> dict[str, str]:
 def test_the_driver_alone_is_asked(tmp_path: Path) -> None:
     answer = ptx.measured(driver(tmp_path, 0))
     assert {name: answer[name] for name in ANSWER} == ANSWER
-    assert ptx.told(answer) == "the driver compiles PTX up to 9.0, which CUDA 13.0 writes"
+    assert ptx.sentence(answer) == "the driver compiles PTX up to 9.0, which CUDA 13.0 writes"
 
 
 @pytest.mark.parametrize(("code", "said"), [(100, "this machine has no NVIDIA GPU"), (802, "CUDA error 802 at cuInit")])
 def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) -> None:
-    assert said in ptx.told(ptx.measured(driver(tmp_path, code)))
+    assert said in ptx.sentence(ptx.measured(driver(tmp_path, code)))
 
 
 def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch: pytest.Monkey
     (folder / "ptx_sweep.py").write_text("import time; time.sleep(60)", encoding="ascii")
     monkeypatch.setattr(ptx, "content_path", lambda: tmp_path)
     monkeypatch.setattr(ptx, "_DEADLINE", 0.5)
-    assert "no answer within 0.5 s" in ptx.told(ptx.measured())
+    assert "no answer within 0.5 s" in ptx.sentence(ptx.measured())
 
 
 def details(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch, message: str = MESSAGE) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.plan_text import plan_text
-from gpusetup.components.python.size import Room, room_of
+from gpusetup.components.python.size import Room, disk_space_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import HostPlan, Plan, Preview, PreviewTransaction
 from gpusetup.model.request import Requirement
@@ -50,8 +50,8 @@ MEASURED = msgspec.convert(
     ],
 )  # fmt: skip
 def test_what_lines_bring_is_counted_once(lines: tuple[str, ...], room: Room) -> None:
-    assert room_of(lines, "x86_64", MEASURED) == room
-    assert room_of(lines, "aarch64", MEASURED).download == 0
+    assert disk_space_of(lines, "x86_64", MEASURED) == room
+    assert disk_space_of(lines, "aarch64", MEASURED).download == 0
 
 
 def planned(planner: Any, facts: Any, answer: Preview, *wishes: Requirement) -> HostPlan:
@@ -71,7 +71,7 @@ def told(plan: HostPlan) -> str:
 def test_measured_wheels_count_and_their_room_is_asked_for(planner: Any, host: Any, nvidia_ubuntu: Preview) -> None:
     wish = Requirement(component="cupy")
     plan = planned(planner, host("ubuntu24.04-h200-keep"), nvidia_ubuntu, wish)
-    room = room_of(plan.variables.gpu_python_requirements, "x86_64", matrix().wheels)
+    room = disk_space_of(plan.variables.gpu_python_requirements, "x86_64", matrix().wheels)
     assert room.unknown == ()
     assert room.installed > room.download > 10_000_000
     assert (plan.wheel_bytes, plan.package_bytes, plan.download_bytes) == (

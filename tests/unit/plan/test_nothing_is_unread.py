@@ -20,7 +20,7 @@ from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
 from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
-from gpusetup.plan.described_host import imagined_host
+from gpusetup.plan.described_host import described_host
 from gpusetup.plan.wanted import wanted_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Everything(Offers):
 
 
 def _hosts(label: str, arch: Any) -> Iterator[HostFacts]:
-    facts = imagined_host(Request(os=label, arch=arch))
+    facts = described_host(Request(os=label, arch=arch))
     match = label.rstrip("0123456789.")
     facts = msgspec.structs.replace(
         facts, os=msgspec.structs.replace(facts.os, id=match, version_id=label[len(match) :])

@@ -15,7 +15,7 @@ from gpusetup.model.facts_software import Python
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.plan.described_host import imagined_host
+from gpusetup.plan.described_host import described_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
@@ -160,7 +160,7 @@ def test_a_release_candidate_comes_only_when_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("system", matrix().os.systems, ids=lambda system: system.id)
 def test_every_chosen_python_has_a_way_onto_its_distribution(system: Any) -> None:
-    facts = imagined_host(Request(os=system.id, arch="x86_64"))
+    facts = described_host(Request(os=system.id, arch="x86_64"))
     assert system_of(matrix(), facts) == system
     for gpu in ("t4", "a100"):
         found = stack("torch", gpus=(gpu,), os=system.id)

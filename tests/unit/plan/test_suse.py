@@ -8,7 +8,7 @@ from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.described_host import imagined_host
+from gpusetup.plan.described_host import described_host
 from tests.unit.plan.conftest import answer
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
@@ -111,5 +111,5 @@ def test_what_is_held_is_the_drivers_own():
 
 
 def test_a_host_of_which_only_the_name_is_known_has_zypper():
-    facts = imagined_host(Request(os="opensuse-leap15"))
+    facts = described_host(Request(os="opensuse-leap15"))
     assert (facts.os.label, facts.os.family, facts.packages.manager) == ("opensuse-leap15", "suse", "zypper")

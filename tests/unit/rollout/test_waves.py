@@ -20,7 +20,7 @@ from gpusetup.plan.host import jobs_of
 from gpusetup.rollout import waves
 from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.outcome import outcome_of, with_away
+from gpusetup.rollout.outcome import outcome_of, with_downtime
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -195,7 +195,7 @@ def ran(home, seconds, reboot, name="a", changed=3):
 
 def away(home, reboot=True):
     plans = {"a": HostPlan(state="change", reboot=reboot), "b": HostPlan(state="unchanged")}
-    found = with_away(plans, home)
+    found = with_downtime(plans, home)
     assert found["b"] == plans["b"]
     return (took := found["a"].away).seconds, took.reboot_seconds, took.source, took.runs
 

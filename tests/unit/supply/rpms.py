@@ -11,7 +11,7 @@ import pytest
 
 from gpusetup.supply import rpm_repository
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.root import Beside
+from gpusetup.supply.root import Extras
 from tests.programs import RPM, lacking
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def published(place: Path, packages: list[Rpm], vendor: Signer, modules: str = "
     entries = described(raw)
     pool = Pool(place.parent / "pool")
     pool.fetch([entry.file for entry in entries], lambda _done, _whole: None)
-    rpm_repository.publish(place, entries, pool, vendor, Beside(modules, (vendor.public(),)))
+    rpm_repository.publish(place, entries, pool, vendor, Extras(modules, (vendor.public(),)))
 
 
 def run(*argv: str) -> None:

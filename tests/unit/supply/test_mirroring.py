@@ -17,7 +17,7 @@ from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.mirroring import Selection, alone, check_room, keep, look, select
+from gpusetup.supply.mirroring import Selection, alone, keep, look, require_limit, select
 from gpusetup.supply.root import Entry
 from gpusetup.supply.signing import signer
 from tests.unit.supply import rpms
@@ -159,7 +159,7 @@ def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Up
     with pytest.raises(UnreachableError):
         look(Request(os=upstream.system, arch="x86_64"), settings, matrix(), 2)
     with pytest.raises(BadInputError, match="more than --room allows"):
-        check_room(tmp_path / "mirror", [upstream.chosen(), upstream.chosen()._replace(entries=())], 1)
+        require_limit(tmp_path / "mirror", [upstream.chosen(), upstream.chosen()._replace(entries=())], 1)
     assert not (tmp_path / "mirror").exists()
 
 
@@ -197,9 +197,9 @@ def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path: Path
     chosen = upstream.chosen()
     first = chosen.entries[0]
     other = chosen._replace(entries=(first._replace(file=first.file._replace(sha256="0" * 64)),))
-    check_room(tmp_path, [chosen, chosen], chosen.size)
+    require_limit(tmp_path, [chosen, chosen], chosen.size)
     with pytest.raises(BadInputError, match="more than --room allows"):
-        check_room(tmp_path, [chosen, other], chosen.size)
+        require_limit(tmp_path, [chosen, other], chosen.size)
     with (
         alone(tmp_path / "mirror"),
         pytest.raises(PreflightError, match="another gpusetup renews"),

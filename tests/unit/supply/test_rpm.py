@@ -21,7 +21,7 @@ from gpusetup.supply import rpm_repository, rpm_root, site
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
-from gpusetup.supply.root import Beside
+from gpusetup.supply.root import Extras
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
@@ -97,8 +97,8 @@ def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(
     found, root = solved(tmp_path / "r", upstream, "570")
     assert [(entry.name, entry.version) for entry in found] == [("builder", "3.0-1.el9"), ("driver", OLD)]
     assert [entry.version for entry in supply.packages] == ["3.0-1.el9", NEW], "of the other stream"
-    assert root.beside().modules == MODULES
-    assert len(root.beside().keys) == 2
+    assert root.extras().modules == MODULES
+    assert len(root.extras().keys) == 2
     kernels = [Package(name="kernel-devel", version=version) for version in KERNELS]
     both = root.closure([Package(name="builder"), *kernels])
     assert {f"kernel-devel-{version}": version for version in KERNELS}.items() <= supply._replace(
@@ -113,7 +113,7 @@ def supply(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Supp
     found, root = solved(tmp_path_factory.mktemp("s") / "r", upstream, "580")
     request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="rocky9", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
-    return Supply(Asked(request, Settings()), (lock,), REPOSITORY, found, (), "3.9", RPM, root.beside())
+    return Supply(Asked(request, Settings()), (lock,), REPOSITORY, found, (), "3.9", RPM, root.extras())
 
 
 @NEEDED
@@ -159,12 +159,12 @@ def test_releases_that_share_a_repository_keep_packages_streams_and_keys(
     out = tmp_path / "site"
     older, root = solved(tmp_path / "r", upstream, "570", Package(name="driver", version=OLD))
     other = supply.asked._replace(request=structs.replace(supply.asked.request, os="rhel9"))
-    alone = Beside(STREAM.format(stream="570", version=OLD), root.beside().keys)
+    alone = Extras(STREAM.format(stream="570", version=OLD), root.extras().keys)
     add_system(out, supply, key, nothing)
     for _again in range(2):
-        add_system(out, supply._replace(asked=other, packages=older[1:], beside=alone), key, nothing)
+        add_system(out, supply._replace(asked=other, packages=older[1:], extras=alone), key, nothing)
         assert {entry.version for entry in rpm_repository.read(out / REPOSITORY)} == {"3.0-1.el9", OLD, NEW}
-        beside = rpm_repository.beside_in(out / REPOSITORY, key)
+        beside = rpm_repository.extras_in(out / REPOSITORY, key)
         assert sorted(beside.modules.split("---")) == sorted(MODULES.split("---"))
         assert len(beside.keys) == 3
         check_bundle(out)
@@ -201,7 +201,7 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
     toolkit = tmp_path / "toolkit"
     build(toolkit, [Rpm("toolkit", needs="builder")], None)
     run("createrepo_c", "--quiet", str(toolkit))
-    upstream.nvidia.beside(toolkit / "repodata/repomd.xml", toolkit / "repodata/repomd.xml.asc")
+    upstream.nvidia.detached(toolkit / "repodata/repomd.xml", toolkit / "repodata/repomd.xml.asc")
     vouches = Key.at(f"file://{upstream.folder}/cuda/{upstream.nvidia.key_file}", (upstream.nvidia.fingerprint,))
     source = Source(
         name="toolkit", kind="dnf", uris=(f"file://{toolkit}",), key=vouches, gpgcheck=False, repo_gpgcheck=True
@@ -212,13 +212,13 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
     root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
     found = root.closure([Package(name="driver"), Package(name="toolkit")])
     assert [entry.name for entry in found if entry.listed] == ["toolkit"]
-    more = supply._replace(packages=found, beside=root.beside())
+    more = supply._replace(packages=found, extras=root.extras())
     out = tmp_path / "site"
     system = add_system(out, more, key, nothing).systems["rocky9-x86_64"]
     check_bundle(out)
     (theirs,) = (entry.file.sha256 for entry in found if entry.listed)
-    (ours,) = system.signed_anew.values()
-    assert system.signed_anew == {theirs: ours}
+    (ours,) = system.sign_unsigned.values()
+    assert system.sign_unsigned == {theirs: ours}
     assert ours != theirs
 
     address = f"file://{out}/{REPOSITORY}"
@@ -260,9 +260,9 @@ def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key:
     pool = Pool(tmp_path / "pool")
     pool.fetch([entry.file for entry in found], nothing)
     place = tmp_path / "bundle"
-    rpm_repository.publish(place, found, pool, key, root.beside())
+    rpm_repository.publish(place, found, pool, key, root.extras())
 
-    prints = (key.fingerprint, *fingerprints_of(root.beside().keys))
+    prints = (key.fingerprint, *fingerprints_of(root.extras().keys))
     assert len(set(prints)) == 3
     source = Source(
         name="bundle", kind="zypper", uris=(f"file://{place}",), key=Key.at(f"file://{place}/{key.key_file}", prints)

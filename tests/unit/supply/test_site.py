@@ -164,7 +164,7 @@ def test_the_manifest_says_who_made_it(
     code, said = unpacked()
     assert (code, "--unsigned takes it all the same" in said) == (3, True)
     assert unpacked("--unsigned", "--signed-by", key.fingerprint)[0] == 3
-    signer("", tmp_path / "forger").beside(forged / "manifest.json", forged / "manifest.json.asc")
+    signer("", tmp_path / "forger").detached(forged / "manifest.json", forged / "manifest.json.asc")
     assert "another one's" in unpacked()[1]
     assert read_manifest(tmp_path / "there" / "manifest.json")[0].serial < 1 << 40
     assert "GS-793" not in verified(tmp_path / "there", key.fingerprint)[1]
@@ -176,7 +176,7 @@ def test_the_manifest_says_who_made_it(
     (out / "manifest.json").write_bytes((out / "manifest.json").read_bytes() + b"\n")
     code, said = verified(out, key.fingerprint)
     assert (code, "changed since" in said) == (3, True)
-    other.beside(out / "manifest.json", out / "manifest.json.asc")
+    other.detached(out / "manifest.json", out / "manifest.json.asc")
     assert verified(out, key.fingerprint)[0] == 3
     (out / REPOSITORY / other.key_file).write_bytes(other.public() + key.public())
     assert verified(out, key.fingerprint)[0] == 3

@@ -20,7 +20,7 @@ def test_a_host_is_live_then_silent_then_given_up_and_met_again(link, clock):
     clock.now += 8
     assert (host.state, host.age) == ("silent", 8.0)
     clock.now += 30
-    assert host.given_up
+    assert host.is_lost
     host.drop("no answer")
     assert (host.state, host.reason, host.running) == ("down", "no answer", None)
     assert host.look is not None, "its last figures stay, with their age"

@@ -78,7 +78,7 @@ def compare(machine: Machine) -> Finding:
             "it asks for a password" if found.get("status") == 401 else "nothing is exported (see monitoring.exporter)"
         )
         return Finding("skip", f"not compared: {why}")
-    told = _told(found["lines"])
+    told = _figures_by_gpu(found["lines"])
     here = {_bare(gpu.text("uuid") or ""): gpu for gpu in machine.gpus}
     lacking = sorted(gpu.label for uuid, gpu in here.items() if uuid not in told)
     strange = sorted(set(told) - set(here))
@@ -92,7 +92,7 @@ def compare(machine: Machine) -> Finding:
     return Finding("pass", f"{len(here)} GPUs as in nvidia-smi", len(told), len(here))
 
 
-def _told(lines: list[str]) -> dict[str, dict[str, float]]:
+def _figures_by_gpu(lines: list[str]) -> dict[str, dict[str, float]]:
     """Return the figures of each GPU by the names that its exporter has."""
     told: dict[str, dict[str, float]] = {}
     for line in lines:

@@ -58,7 +58,7 @@ def item(user: str, told: dict[str, Any], expected: str = _NVIDIA) -> Item:
     if drawn.get("error") or drawn.get("rc"):
         said = str(drawn.get("stderr") or drawn.get("error") or "").strip().splitlines()
         return fails(f"no program can draw: {said[-1][:160] if said else 'vglrun glxinfo gave no reason'}")
-    vendor, renderer = (_said(drawn, name) for name in ("vendor", "renderer"))
+    vendor, renderer = (_opengl_string(drawn, name) for name in ("vendor", "renderer"))
     if expected.lower() not in f"{vendor} {renderer}".lower():
         if _SOFTWARE.search(renderer):
             return fails(f"the renderer is {renderer}: software on the processor, not the GPU", renderer)
@@ -66,6 +66,6 @@ def item(user: str, told: dict[str, Any], expected: str = _NVIDIA) -> Item:
     return Item(user, "pass", measured=renderer)
 
 
-def _said(drawn: dict[str, Any], name: str) -> str:
+def _opengl_string(drawn: dict[str, Any], name: str) -> str:
     found = re.search(rf"^OpenGL {name} string: (.*)$", str(drawn.get("stdout", "")), re.MULTILINE)
     return found[1].strip() if found else ""

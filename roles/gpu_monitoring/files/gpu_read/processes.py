@@ -30,7 +30,7 @@ class Processes:
         self._known: Dict[Tuple[int, str], Dict[str, Any]] = {}
         self._asked: Dict[Tuple[int, str], Dict[str, Any]] = {}
 
-    def told(self, pid: int) -> Dict[str, Any]:
+    def describe(self, pid: int) -> Dict[str, Any]:
         """Return {"user", "command", "container"}; None for what cannot be told, such as of another PID namespace."""
         key = (pid, self._started(pid))
         found = self._known.get(key) or self._look(pid)

@@ -68,7 +68,7 @@ class Reader:
             gpu.pop("driver", None)
             gpu["throttle"] = throttle_reasons(gpu.pop("reasons", None))
             for process in gpu["processes"]:
-                process.update(self.processes.told(process["pid"]))
+                process.update(self.processes.describe(process["pid"]))
         self.processes.forget()
         return dict(document, driver=driver, gpus=gpus)
 

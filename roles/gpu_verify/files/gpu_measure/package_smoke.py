@@ -33,7 +33,7 @@ class Trial:
         self.name, self.run, self.wanted, self.limit = name, run, wanted, limit
         self.where: Callable[[Any], str] = how.get("where", device_of)
         """Says where a result was computed: what is not on a GPU fails, however right it is."""
-        self.distance: Callable[[Any, Any], float] = how.get("distance", apart)
+        self.distance: Callable[[Any, Any], float] = how.get("distance", relative_error)
         self.settle: Callable[[], Any] = how.get("settle", lambda: None)
         """Waits until the GPU is done, where a result comes before it is there."""
         self.amount: float = how.get("amount", 1.0)
@@ -51,7 +51,7 @@ def device_of(result: Any) -> str:
     return "cuda" if hasattr(result, "__cuda_array_interface__") else "cpu"
 
 
-def apart(got: Any, wanted: Any) -> float:
+def relative_error(got: Any, wanted: Any) -> float:
     """How far a result is from the right one, as a share of its size."""
     import numpy
 

@@ -12,8 +12,8 @@ KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|
 def check(look: Any, answer: Dict[str, Any]) -> None:
     """Add what a transaction needs and the host does not have."""
     plan: Optional[packages.Plan] = answer["transaction"]
-    needed = _packages_room(look, plan, answer) if plan is not None else {}
-    kept = way_back.room(look.way, look.params["state_dir"])
+    needed = _packages_space(look, plan, answer) if plan is not None else {}
+    kept = way_back.kept_bytes(look.way, look.params["state_dir"])
     if kept:
         needed[look.params["state_dir"]] = kept
     room = sum(local_repository.size(source, look.params["state_dir"]) for source in look.params["sources"])
@@ -39,7 +39,7 @@ def check(look: Any, answer: Dict[str, Any]) -> None:
             look.find("refuse", "space", text, hint, "GS-472")
 
 
-def _packages_room(look: Any, plan: packages.Plan, answer: Dict[str, Any]) -> Dict[str, int]:
+def _packages_space(look: Any, plan: packages.Plan, answer: Dict[str, Any]) -> Dict[str, int]:
     images = _images(look) if look.params["driver_version"] else []
     new_kernels = sum(1 for name in plan["install"] if KERNEL.match(name))
     builds = any(item["builds"] for item in answer["kernels"])
