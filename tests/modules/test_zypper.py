@@ -24,64 +24,10 @@ from tests.stored import stored
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HEAD = """<?xml version='1.0'?>
-<stream>
-<message type="info">Loading repository data...</message>
-<message type="info">Reading installed packages...</message>
-<message type="info">Resolving package dependencies...</message>
-"""
-SUMMARY = (
-    HEAD
-    + """<install-summary download-size="6607" space-usage-diff="-488" packages-to-change="4">
-<to-install>
-<solvable type="package" name="dkms" edition="3.0.10-1" arch="noarch" summary="Dynamic &quot;modules&quot;">
-<description>x</description></solvable>
-</to-install>
-<to-upgrade>
-<solvable type="package" name="libx" edition="2-1" arch="i586" edition-old="1-1" arch-old="i586" summary="x">
-<description>x</description></solvable>
-<solvable type="patch" name="a-patch" edition="2-1" arch="noarch" edition-old="1-1" arch-old="noarch" summary="x">
-<description>x</description></solvable>
-</to-upgrade>
-<to-downgrade>
-<solvable type="package" name="nvidia-modprobe" edition="3:570.211.01-1" arch="x86_64" edition-old="3:580.178.04-1" arch-old="x86_64" summary="x">
-<description>x</description></solvable>
-</to-downgrade>
-<to-remove>
-<solvable type="package" name="nvidia-persistenced" edition="3:580.159.04-1" arch="x86_64" summary="x">
-<description>x</description></solvable>
-</to-remove>
-</install-summary>
-<prompt id="0">
-<text>Continue?</text>
-<option default="1" value="y" desc="Yes, accept the summary and proceed with installation/removal of packages."/>
-</prompt>
-"""
-)
-PROBLEM = (
-    HEAD
-    + """<prompt id="1">
-<description>Problem: confl-1-1.noarch conflicts with oldname provided by oldname-1-1.noarch
- Solution 1: deinstallation of oldname-1-1.noarch
- Solution 2: do not install confl-1-1.noarch
-</description>
-<text>Choose from above solutions by number or cancel</text>
-</prompt>
-</stream>
-"""
-)
+SUMMARY = stored("zypper_summary.xml")
+PROBLEM = stored("zypper_problem.xml")
 FOUND = stored("zypper_found.txt")
-UNSIGNED = """<?xml version='1.0'?>
-<stream>
-<message type="info">Looking for gpg key ID D3A2DAA0 in cache /var/cache/zypp/pubkeys.</message>
-<message type="warning">File &apos;repomd.xml&apos; from repository &apos;cuda&apos; is signed with an unknown key &apos;D2835488D3A2DAA0&apos;.</message>
-<message type="error">Error building the cache:
-[cuda|http://mirror/x] Valid metadata not found at specified URL
-History:
- - Signature verification failed for repomd.xml
-</message>
-</stream>
-"""
+UNSIGNED = stored("zypper_unsigned.xml")
 
 
 class Answers:

@@ -16,30 +16,13 @@ from gpusetup.doctor import ptx
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Environment
+from tests.stored import stored
 from tests.unit.doctor.test_machines import HEALTHY, HOSTS, look_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DRIVER = """
-#include <stdio.h>
-#include <string.h>
-int cuInit(unsigned flags) { return INIT; }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
-int cuDeviceGet(int *device, int number) { *device = number; return 0; }
-int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "Stand-in", size); return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { return context == (void *)1 ? 0 : 201; }
-int cuModuleUnload(void *module) { return module == (void *)2 ? 0 : 400; }
-int cuModuleLoadData(void **module, const char *text) {
-  int major, minor;
-  if (sscanf(text, ".version %d.%d .target sm_90", &major, &minor) != 2) return 218;
-  if (major * 10 + minor > 90) return 222;
-  *module = (void *)2;
-  return 0;
-}
-"""
+DRIVER = stored("cuda_stand_in.c")
 MESSAGE = "CUDA error 222: the provided PTX was compiled with an unsupported toolchain"
 ANSWER = {"driver_cuda": "13.0", "name": "Stand-in", "compute_capability": "9.0", "highest": "9.0"}
 
