@@ -38,6 +38,11 @@ def check(content: bytes, signature: Path, signers: Path, source: str, use: str 
             raise BadInputError("GS-221", f"cannot read {path}: there is no such file", path=source)
     who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
     names = who.out.split()
+    if "sig_find_principals: " in who.err:
+        raise BadInputError(
+            "GS-221", f"the signature of this {_what(use)} is damaged", path=source, note=who.err.strip()[-300:],
+            hint="fetch it again, whole: its last line is -----END SSH SIGNATURE-----",
+        )  # fmt: skip
     if who.code or not names:
         raise BadInputError(
             "GS-221", f"no trusted signer signed this {_what(use)}", path=source,

@@ -196,8 +196,10 @@ def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_pa
     assert "does not belong to this evidence" in capsys.readouterr().err
     sign(seen, key, "gpusetup-offer")  # by the same key, for something else
     assert main(proof) == 3
-    seen.with_name("seen.json.sig").write_text(signature.replace("A", "B"))
-    assert main(proof) == 3
+    for harm in (signature.replace("A", "B"), signature[:200], ""):
+        seen.with_name("seen.json.sig").write_text(harm)
+        assert main(proof) == 3
+        assert "the signature of this evidence is damaged" in capsys.readouterr().err
     seen.with_name("seen.json.sig").unlink()
     assert main(proof) == 3
     assert "Traceback" not in capsys.readouterr().err
