@@ -82,7 +82,8 @@ def keeps_code(name: str) -> bool:
     """Say whether a task of this name runs from code that the host keeps."""
     routed = yaml.safe_load((content_path() / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
     action = content_path() / f"plugins/action/{name}.py"
-    return name in routed or (action.exists() and "WithProgram" in action.read_text())
+    text = action.read_text() if action.exists() else ""
+    return name in routed or "WithProgram" in text or "SharedCode" in text
 
 
 def sent(packed: dict[str, Path], name: str) -> float:

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
+from ansible_collections.gpusetup.stack.plugins.action import gpu_reboot_need
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code, gpu_state
 from ansible_collections.gpusetup.stack.plugins.plugin_utils import shared_code
@@ -162,6 +163,14 @@ def test_a_host_that_keeps_nothing_gets_the_module_whole(answers):
     host = Controller(*answers, {"changed": True})
     assert host.ask({"a": 1}, {}, "text") == {"changed": True}
     assert host.asked[-1] == ("gpu_small", {"a": 1, "program": "text"}, False)
+
+
+@pytest.mark.parametrize(("action", "sent"), [(gpu_reboot_need.ActionModule, {shared_code.DIGEST}), (object, set())])
+def test_only_the_module_after_a_reboot_sends_the_code_unasked(action, sent):
+    for after in (True, False):
+        host = type("Host", (Controller, action), {})({"changed": False})
+        host.ask({"after_reboot": after}, {})
+        assert set(host.asked[0][1]["sent"]) == (sent if after else set())
 
 
 def test_an_asynchronous_task_sends_the_module_whole():

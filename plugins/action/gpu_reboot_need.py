@@ -1,0 +1,16 @@
+"""Send the code along to a host that has just rebooted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code import SharedCode
+
+
+class ActionModule(SharedCode):
+    """The plugin."""
+
+    @staticmethod
+    def keeps_nothing(arguments: dict[str, Any]) -> bool:
+        """Tell whether the host lost the code in the reboot that this task comes after."""
+        return bool(arguments.get("after_reboot"))
