@@ -20,9 +20,10 @@ from gpusetup.cli.options import ARCHES
 from gpusetup.cli.output import warn
 from gpusetup.components.values import choice, texts, wrong, yes
 from gpusetup.errors import BadInputError
-from gpusetup.model.request import PACKAGES
+from gpusetup.model.request import PACKAGES, Request
 from gpusetup.plan.settings import read_level
-from gpusetup.resolve.requests import parse_requirements
+from gpusetup.resolve.packages import what_packages_need
+from gpusetup.resolve.requests import parse_requirement, parse_requirements
 from gpusetup.rollout.wishes import read_toml
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.request import Requirement as Requested
 
 PYPROJECT = "pyproject.toml"
 _FRAMEWORKS = ("torch", "tensorflow", "jax")
@@ -53,8 +55,9 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
     named = level.get("versions", {})
     without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
-    wishes = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix, without).wishes()
-    found = parse_requirements([*wishes, *(str(wish) for wish in named.values() if wish), *level.get("components", ())])
+    pins = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix, without)
+    own = [*pins.wishes(), *(str(wish) for wish in named.values() if wish), *level.get("components", ())]
+    found = parse_requirements([*own, *pins.narrowing((*said, *parse_requirements(own)))])
     kept = [str(wish) for wish in found if wish.component not in without]
     if not {text for text in (*kept, *map(str, said)) if not text.startswith("python")}:
         raise BadInputError("GS-132", f"{path} names no package that uses a GPU", path=str(path))
@@ -109,7 +112,8 @@ class _Pins:
 
     def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix, without: set[str]) -> None:
         self.path, self.arch, self.python, self.matrix, self.without = path, arch, python, matrix, without
-        self.seen: set[Path] = set()
+        self.seen: set[tuple[Path, bool]] = set()
+        self.constraints: list[str] = []
         self.builds: set[str] = set()
 
     def wishes(self) -> Iterator[str]:
@@ -171,20 +175,29 @@ class _Pins:
         except InvalidMarker:
             return True
 
-    def _lines(self, path: Path) -> Iterator[str]:
+    def narrowing(self, asked: tuple[Requested, ...]) -> Iterator[str]:
+        """Yield what constraints say of the components asked for, and of those that these need: of others nothing."""
+        needed = what_packages_need(self.matrix, Request(requirements=asked), self.arch)
+        known = needed | {wish.component for wish in asked}
+        self.without |= {*PACKAGES, *_FRAMEWORKS} - known
+        return (wish for wish in self._pip(self.constraints) if parse_requirement(wish).component in known)
+
+    def _lines(self, path: Path, *, narrows: bool = False) -> Iterator[str]:
         """Yield the requirements of a file and of those that it includes."""
-        if path.resolve() not in self.seen:
-            self.seen.add(path.resolve())
+        if (path.resolve(), narrows) not in self.seen:
+            self.seen.add((path.resolve(), narrows))
             yield from self._each(re.sub(r"\\\r?\n", " ", self._text(path)).splitlines(), path.parent)
 
     def _each(self, lines: Iterable[str], folder: Path) -> Iterator[str]:
         for line in lines:
             words = re.sub(r"(^|\s)#.*", "", line).strip()
-            if include := re.fullmatch(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", words):
-                if "://" in include[1]:
-                    warn(f"{include[1]} is left out of the question: gpusetup fetches no requirements")
+            if include := re.fullmatch(r"(?:-r|(-c)|--requirement|(--constraint))[\s=]*(\S+)", words):
+                if "://" in include[3]:
+                    warn(f"{include[3]} is left out of the question: gpusetup fetches no requirements")
+                elif include[1] or include[2]:
+                    self.constraints += [*self._lines(folder / include[3], narrows=True)]
                 else:
-                    yield from self._lines(folder / include[1])
+                    yield from self._lines(folder / include[3])
             elif words and not words.startswith("-"):
                 yield re.split(r"\s--", words)[0]
 
@@ -236,7 +249,7 @@ class _Pins:
         import yaml
 
         try:
-            document = yaml.safe_load(self._text(self.path))
+            document = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(self._text(self.path)).get_single_data()
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has is a ValueError
             raise BadInputError(
                 "GS-131", f"{self.path} is not valid YAML: {' '.join(str(error).split())}", path=str(self.path),
@@ -247,14 +260,16 @@ class _Pins:
             if isinstance(item, dict):
                 yield from self._pip(self._each(_strings(item.get("pip")), self.path.parent))
                 continue
-            line = re.sub(r"\[.*?version\s*=\s*['\"]?([^'\"\]]*).*", r" \1", str(item))
+            if not isinstance(item, str):
+                continue
+            line = re.sub(r"\[.*?version\s*=\s*['\"]?([^'\"\]]*).*", r" \1", item)
             line = re.sub(r"\s*,\s*|(?<=[<>=!~])\s+", lambda found: found[0].strip(), line)
             named, match = _NAME.match(line), _CONDA.fullmatch(line.strip())
             component = _OF_CONDA.get(named[1].lower()) if named else None
             if component is None or component in self.without:
                 continue
             if match is None:
-                raise self._unreadable(str(item), component)
+                raise self._unreadable(item, component)
             version = match[2] or ""
             number = version.lstrip("=")
             wanted = "==" + number if version == number and number[:1].isdigit() else version
