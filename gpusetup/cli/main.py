@@ -105,6 +105,10 @@ def _run(argv: list[str]) -> Exit:
 
     set_quiet(arguments.quiet)
     try:
+        if facts := getattr(arguments, "facts", None):
+            from gpusetup.cli.options import check_from
+
+            check_from(*([facts] if isinstance(facts, str) else facts))
         return load_command(name).run(arguments)
     except (GpuSetupError, OSError) as error:
         about_lines = error if isinstance(error, GpuSetupError) else _disk_trouble(error)

@@ -27,6 +27,20 @@ def not_together(first: str, second: str, why: str) -> BadInputError:
     )
 
 
+def check_from(*names: str) -> None:
+    """Refuse what is neither a file nor open already, such as a pipe on disk: reading it could wait for ever."""
+    from pathlib import Path
+
+    for name in names:
+        path = Path(name).absolute()
+        special = path.exists() and not path.is_file() and not path.is_dir()
+        if special and not str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
+            raise BadInputError(
+                "GS-139", f"{name} is not a file: reading it could wait for ever", path=f"--from {name}",
+                hint=f"read it on standard input: --from /dev/stdin < {name}",
+            )  # fmt: skip
+
+
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
     """`--format` and `--out`, which exist on every command that answers."""
     group = parser.add_argument_group("output")

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli.options import add_vulnerable
+from gpusetup.cli.options import ARCHES, add_vulnerable, not_together
 from gpusetup.errors import BadInputError
+from gpusetup.model.request import SITE_FILE
 from gpusetup.resolve.requests import question
 
 if TYPE_CHECKING:
@@ -44,14 +45,18 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     )
     from msgspec.structs import replace
 
-    if Path("gpusetup.toml").is_file():  # most lookups have none, and do not pay for what reads it
+    if Path(SITE_FILE).is_file():  # most lookups have none, and do not pay for what reads it
         from gpusetup.rollout.wishes import policy_beside
 
         request = replace(request, policy=policy_beside(None))
     if arguments.on is not None:
-        from gpusetup.matrix.gpus import instance_named
+        from gpusetup.matrix.gpus import find_gpu, instance_named
 
         found = instance_named(matrix, arguments.on)
+        cpu = find_gpu(matrix, found.gpu).only_cpu or ARCHES[0]
+        if arguments.arch not in {None, cpu}:
+            why = f"the CPU of {found.name} is {cpu}"
+            raise not_together(f"--on {arguments.on}", f"--arch {arguments.arch}", why)
         request = replace(request, gpus=(found.gpu,), gpu_count=found.count, vgpu_guest=found.driver == "vgpu")
     if request.driver != arguments.driver:
         from gpusetup.cli.output import warn
@@ -67,8 +72,14 @@ def is_project(name: str) -> bool:
 
 
 def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
-    """Replace a project's file behind `--from` by what it asks for."""
-    if arguments.facts is not None and is_project(arguments.facts):
+    """Replace a project's file behind `--from` by what it asks for; no answer goes into the very file it is from."""
+    if arguments.facts is None:
+        return
+    for option in ("out", "lock"):
+        name, read = getattr(arguments, option, None), Path(arguments.facts)
+        if name and read.is_file() and Path(name).is_file() and read.samefile(name):
+            raise not_together(f"--{option} {name}", f"--from {arguments.facts}", "the answer would replace that file")
+    if is_project(arguments.facts):
         from gpusetup.cli import project
 
         project.take_project(arguments, matrix)

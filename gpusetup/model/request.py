@@ -28,6 +28,9 @@ OF_VENDORS = _NAMES.of_vendors
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Everything that can be asked for, in the order in which preferences look at it."""
 
+SITE_FILE = "gpusetup.toml"
+"""What a site says, beside its inventory or in the current folder."""
+
 DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
 """What nothing-asked-for means."""
 

@@ -23,7 +23,7 @@ from gpusetup.components.values import (
 )
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS as VERSIONED
-from gpusetup.model.request import SAID_AS, Requirement
+from gpusetup.model.request import SAID_AS, SITE_FILE, Requirement
 from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.resolve.requests import parse_requirement, with_toolkit
 
@@ -112,7 +112,7 @@ def overruled(
         if left == wish or (left is not None and bare):
             continue
         name = wish.component
-        for level, prefix, where in ((host, PREFIX, "the inventory"), (file, "", "gpusetup.toml")):
+        for level, prefix, where in ((host, PREFIX, "the inventory"), (file, "", SITE_FILE)):
             if name in level.get("versions", {}):
                 value = level["versions"][name]
                 winner = f"{prefix}{name} = {_version_text(value)} in {where} wins"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.model.request import Policy
+from gpusetup.model.request import SITE_FILE, Policy
 from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Track
     from gpusetup.model.settings import Settings
     from gpusetup.rollout.options import Wishes
-
-FILE_NAME = "gpusetup.toml"
 
 
 def settings_of_hosts(
@@ -71,7 +69,7 @@ def _with_token(settings: Settings) -> Settings:
 def beside(inventory: str | None) -> Path:
     """Return where gpusetup.toml is: beside the inventory, without one in the current folder."""
     place = Path(inventory) if inventory is not None and "," not in inventory else Path()
-    return (place if place.is_dir() else place.parent) / FILE_NAME
+    return (place if place.is_dir() else place.parent) / SITE_FILE
 
 
 def policy_beside(inventory: str | None) -> Policy | None:
