@@ -148,7 +148,9 @@ def _by_number(family: str) -> dict[int, str]:
 @cache
 def _errors_by_name() -> dict[str, CudaError]:
     named = {name: error for error in cuda_errors() for name in (error.runtime, error.driver) if name}
-    return named | {error.text.lower(): error for error in cuda_errors() if error.text}
+    # Programs also print a driver's name without its prefix, in words: "Illegal address" for CUDA_ERROR_ILLEGAL_ADDRESS.
+    words = {error.driver.removeprefix("CUDA_ERROR_").replace("_", " ").lower(): error for error in cuda_errors() if error.driver}
+    return words | named | {error.text.lower(): error for error in cuda_errors() if error.text}
 
 
 @cache
@@ -162,7 +164,7 @@ def _old_cuda_numbers() -> dict[int, CudaError]:
 
 
 def _cuda(groups: Groups) -> str:
-    error = _errors_by_name().get(groups.get("cuda_text", "").lower().strip(" .'\""))
+    error = _errors_by_name().get(groups.get("cuda_text", "").lower().replace("_", " ").strip(" .'\""))
     if error is None and (name := groups.get("cuda_name")):
         error = _errors_by_name().get(name)
         if error is None:
