@@ -148,9 +148,9 @@ def _by_number(family: str) -> dict[int, str]:
 @cache
 def _errors_by_name() -> dict[str, CudaError]:
     named = {name: error for error in cuda_errors() for name in (error.runtime, error.driver) if name}
-    # Programs also print a driver's name without its prefix, in words: "Illegal address" for CUDA_ERROR_ILLEGAL_ADDRESS.
-    words = {error.driver.removeprefix("CUDA_ERROR_").replace("_", " ").lower(): error for error in cuda_errors() if error.driver}
-    return words | named | {error.text.lower(): error for error in cuda_errors() if error.text}
+    # Programs also print a driver's name in words: "Illegal address" for CUDA_ERROR_ILLEGAL_ADDRESS.
+    texts = {name[11:].replace("_", " ").lower(): error for name, error in named.items() if name[:11] == "CUDA_ERROR_"}
+    return texts | named | {error.text.lower(): error for error in cuda_errors() if error.text}
 
 
 @cache

