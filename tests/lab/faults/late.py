@@ -48,7 +48,7 @@ def back_too_late(row: Row) -> None:
         while_away = lab.apply()
         lab.host.lose_at_reboot(lost=False)
         lab.host.power_on()
-        judged(row, lab, answer, 7, "last boot time")
+        judged(row, lab, answer, 7, "did not come back from its reboot")
         if while_away.code != 6:
             row.problems.append(f"the same command while the host is away: exit {while_away.code}")
         completes(row, lab)
