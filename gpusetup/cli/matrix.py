@@ -7,7 +7,7 @@ examples:
   gpusetup matrix driver '580.*'                     the releases of a driver branch
   gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
   gpusetup matrix cve driver=580.95.05               its known vulnerabilities
-  gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python, instances
+  gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python, instances, variants
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
   gpusetup matrix --age                              how old the data of each component is
 """
@@ -38,6 +38,7 @@ _TABLES = {
     "vgpu": ("vgpu", "grid"),
     "cve": ("cve",),
     "instances": ("instances?",),
+    "variants": ("variants?",),
 }
 """Tables that are looked up without the resolver, and the words that name them."""
 _ALSO_REQUIREMENTS = ("driver", "python")
@@ -76,6 +77,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise not_together("--newer" if arguments.newer else "--age", other, "it is about all components")
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
+    if name == "variants" and (request.driver is None or arguments.facts):
+        request = _of_host(request, arguments)
     conclusion = ""
     beside: dict[str, list[str]] = {}
     if arguments.age or arguments.newer:
@@ -150,6 +153,17 @@ def _table(arguments: argparse.Namespace) -> tuple[str, str]:
             return name, parse_requirement(words[0]).specifier
         return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
     return "", ""
+
+
+def _of_host(request: Request, arguments: argparse.Namespace) -> Request:
+    """Return the request with what it does not name of a host in a file, or of this machine: GPUs and driver."""
+    from msgspec.structs import replace
+
+    from gpusetup.facts.variants import host_in, seen
+
+    gpus, driver = seen(host_in(arguments.facts))
+    named = request.gpus if arguments.gpu else tuple(gpus)
+    return replace(request, gpus=named, driver=request.driver or driver, os=arguments.os, arch=arguments.arch)
 
 
 def _warnings(request: Request, matrix: Matrix) -> list[str]:

@@ -80,6 +80,8 @@ def _footer(matrix: Matrix) -> str:
 
 _RATES = ("fp16", "bf16", "fp8")
 _NOTES = {"gpu": "\nrates: TFLOP/s, dense; ?: not known; one GPU by its whole name has more\n"}
+_SHOWN = 6
+"""So many values of a feature fit a line."""
 _FIGURES = frozenset({"memory_gb", "bandwidth_gbs", "power_w", "nvlink_gbs", "fp16", "bf16", "fp8"})
 
 
@@ -100,6 +102,8 @@ def _cell(name: str, row: dict[str, Any]) -> str:
         if name == "archs" and len(value) == 1:
             return f"from {value[0]}"  # the upper end is open, or nobody measured it
         return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
+    if name == "values" and len(value) > _SHOWN:
+        return f"{', '.join(value[: _SHOWN - 1])} … {value[-1]}"
     if isinstance(value, (list, dict)):
         return ", ".join(map(str, value))
     return str(value)

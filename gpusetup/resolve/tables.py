@@ -12,6 +12,8 @@ from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed
 from gpusetup.resolve.naming import cite
+from gpusetup.resolve.variants import machine_of
+from gpusetup.resolve.variants import rows as feature_rows
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ _FILTERS = {
     "vgpu": {"--driver"},
     "cve": {"--driver"},
     "instances": {"--gpu"},
+    "variants": {"--gpu", "--driver"},
 }
 """Which questions about a machine narrow a table."""
 TABLES = tuple(_FILTERS)
@@ -71,10 +74,14 @@ def _check_filters(name: str, request: Request) -> None:
 def _nothing(name: str, wanted: str, request: Request) -> NoStackError:
     asked = [text for text in (wanted, *request.gpus, request.os, request.arch) if text]
     asked += [f"driver {request.driver}"] if request.driver else []
-    text = f"no row of `matrix {name}` fits {' with '.join(asked)}"
+    text = f"no row of `matrix {name}` fits {' with '.join(asked) or 'this machine'}"
+    hint = f"`gpusetup matrix {name}` lists them all"
+    if name == "variants":
+        text += ": wheel variants need a GPU and a loaded driver for it"
+        hint = "name another machine's: gpusetup matrix variants --gpu h100 --driver 580.95.05"
     conflict = [{"rule": "requested", "text": text, "source": ""}]
     document = {"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": conflict, "suggestions": []}
-    return NoStackError("GS-211", text, document=document, hint=f"`gpusetup matrix {name}` lists them all")
+    return NoStackError("GS-211", text, document=document, hint=hint)
 
 
 def _provenance(matrix: Matrix, component: str, record: Record) -> Row:
@@ -303,6 +310,13 @@ def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             yield {"instance": item.name, "cloud": item.cloud, **fields, **_provenance(matrix, "instances", item)}
 
 
+def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per feature of wheel variants: the values that fit the GPUs and the driver."""
+    if machine := machine_of(matrix, request.gpus, request.driver):
+        told = _told(matrix, "driver", machine.branch)
+        yield from (row | told for row in feature_rows(machine) if wanted in row["property"])
+
+
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
     "driver": _drivers,
     "gpu": _gpus,
@@ -311,4 +325,5 @@ _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
     "vgpu": _vgpu,
     "cve": _cves,
     "instances": _instances,
+    "variants": _variants,
 }

@@ -36,50 +36,7 @@ groups: {even: "inventory_hostname[-1] in '02468'"}
 compose: {composed: "'x-' ~ inventory_hostname"}
 keyed_groups: [{key: gpusetup_domain | default('none'), prefix: domain}]
 """
-LOOK = r"""
-import json, sys
-from pathlib import Path
-from ansible.parsing.dataloader import DataLoader
-from ansible.inventory.manager import InventoryManager
-from ansible.cli import CLI
-from ansible.plugins.loader import init_plugin_loader
-from ansible.template import Templar
-from ansible.vars.manager import VariableManager
-import os
-from gpusetup.drive.handed import hand_over
-
-init_plugin_loader([])
-loader = DataLoader()
-loader.set_vault_secrets(CLI.setup_vault_secrets(loader, vault_ids=[], vault_password_files=[sys.argv[1] + "/../key"]))
-inventory = InventoryManager(loader, sources=sys.argv[1:])
-def shown(value):
-    if isinstance(value, dict):
-        return ["dict", [[shown(key), shown(item)] for key, item in value.items()]]
-    if isinstance(value, (list, tuple)):
-        return ["list", [shown(item) for item in value]]
-    return [type(value).__name__, str(value)]
-print("why:", hand_over(inventory._inventory, os.environ), file=sys.stderr)
-manager = VariableManager(loader=loader, inventory=inventory)
-told = {"hosts": {}, "groups": {}, "patterns": {}}
-for name, host in inventory.hosts.items():
-    variables = manager.get_vars(host=host)
-    templar = Templar(loader=loader, variables=variables)
-    kept = {key: value for key, value in variables.items() if key not in {"hostvars", "omit", "vars", "playbook_dir"}}
-    rendered = {}
-    for key in ("seen", "templated", "nested", "raw", "composed", "ansible_become_password", "from_group_vars", "clash"):
-        if key in variables:
-            rendered[key] = shown(templar.template(variables[key]))
-    told["hosts"][name] = {"variables": shown(kept), "rendered": rendered, "groups": [g.name for g in host.groups],
-                           "address": host.address}
-for name, group in inventory.groups.items():
-    told["groups"][name] = {"hosts": [host.name for host in group.get_hosts()], "depth": group.depth,
-                            "priority": group.priority, "vars": shown(group.vars)}
-for pattern in ("all", "rack-b:&even", "all:!slow", "gpu*", "~dyn[0-3]", "ungrouped", "domain_rack_1", "rack-a[0:1]"):
-    told["patterns"][pattern] = [host.name for host in inventory.get_hosts(pattern)]
-inventory.subset("rack-a:!gpu02")
-told["limited"] = [host.name for host in inventory.get_hosts("all")]
-print(json.dumps(told))
-"""
+LOOK = stored("inventory-look.py.txt")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from gpusetup.components.driver.sources import context_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer, Package, Preview
 from gpusetup.model.settings import Settings
+from tests.stored import stored_rows
 
 
 def _context(host, system, release, *, arch="x86_64", installed=(), offers=None):
@@ -43,22 +44,7 @@ ALL_UBUNTU = {
 
 @pytest.mark.parametrize(
     ("release", "meta"),
-    [
-        ("6.8.0-50-generic", "linux-headers-generic"),
-        ("6.14.0-24-generic", "linux-headers-generic-hwe-24.04"),
-        ("6.14.0-24-generic-64k", "linux-headers-generic-64k-hwe-24.04"),
-        ("6.14.0-1010-aws", "linux-headers-aws"),
-        ("6.8.0-1021-aws", "linux-headers-aws-lts-24.04"),
-        ("6.11.0-1018-azure", "linux-headers-azure"),
-        ("6.11.0-1017-gcp", "linux-headers-gcp"),
-        ("6.14.0-1009-oracle", "linux-headers-oracle"),
-        ("6.8.0-1020-kvm", "linux-headers-kvm"),
-        ("6.8.0-50-lowlatency", "linux-headers-lowlatency"),
-        ("6.11.0-1016-lowlatency", "linux-headers-lowlatency-hwe-24.04"),
-        ("6.8.0-1018-nvidia", "linux-headers-nvidia"),
-        ("6.8.0-1018-nvidia-64k", "linux-headers-nvidia-64k"),
-        ("6.11.0-1009-nvidia-64k", "linux-headers-nvidia-64k-hwe-24.04"),
-    ],
+    stored_rows("ubuntu-headers.json"),
 )
 def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
     context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)

@@ -22,6 +22,7 @@ from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables
 from gpusetup.plan.wanted import without_leftovers
 from tests.lab.repository import catalog
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, changes
 
 WISH = DesktopsWish(users=("alice", "bob"))
@@ -58,26 +59,7 @@ def test_desktops_are_read(value: Any, read: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "hint"),
-    [
-        ({"users": []}, "name 1 to 64 users"),
-        (["root"], "not root"),
-        (["a b"], "name users of the host"),
-        (["alice; rm -r /"], "name users of the host"),
-        ([1], "name users of the host"),
-        (["alice", "alice"], "name each user once"),
-        ({"size": "1920x1080"}, "for example"),
-        ({"users": ["alice"], "colour": "red"}, "for example"),
-        ({"users": ["alice"], "size": "big"}, "write width and height"),
-        ({"users": ["alice"], "session": "xfce; reboot"}, "write one program"),
-        ({"users": ["alice"], "port": 80}, "write the first port"),
-        ({"users": ["alice", "bob"], "port": 65535}, "leave room for 2 ports"),
-        ({"users": ["alice"], "backend": "glx"}, "write egl"),
-        ({"users": ["alice"], "group": "a b"}, "write the name of a group"),
-        ({"users": ["alice"], "listen": "gpu1.example"}, "write an address in numbers"),
-        ({"users": ["alice"], "listen": "0.0.0.0"}, "give certificate and key"),
-        ({"users": ["alice"], "certificate": "/etc/a.crt"}, "give both"),
-        ("{", "for example"),
-    ],
+    stored_rows("refused-desktops.json"),
 )
 def test_what_cannot_be_a_desktop_is_refused(value: Any, hint: str) -> None:
     with pytest.raises(BadInputError) as caught:

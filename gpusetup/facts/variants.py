@@ -1,0 +1,67 @@
+"""This machine as installers of wheel variants ask for it: variantlib's plugin for the namespace `nvidia`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.resolve.variants import Values
+
+FACTS = "GPUSETUP_FACTS"
+"""Names a file of facts, which then stand for this machine."""
+
+
+class Feature(NamedTuple):
+    """One feature with its values, the best first."""
+
+    name: str
+    values: list[str]
+    multi_value: bool
+
+
+class Provider:
+    """The plugin: what fits this machine by the matrix."""
+
+    namespace = "nvidia"
+    is_build_plugin = False
+
+    @classmethod
+    def get_all_configs(cls) -> list[Feature]:
+        """Return every value that a wheel may be tagged with."""
+        from gpusetup.resolve.variants import known
+
+        return _features(known())
+
+    @classmethod
+    def get_supported_configs(cls) -> list[Feature]:
+        """Return what fits this machine; nothing without a GPU or a loaded driver."""
+        from gpusetup.matrix.load import matrix
+        from gpusetup.resolve.variants import machine_of, supported
+
+        return _features(supported(machine_of(matrix(), *seen(host_in(None)))))
+
+
+def _features(values: Values) -> list[Feature]:
+    return [Feature(name, found, name == "sm_arch") for name, found in values.items()]
+
+
+def host_in(path: str | None) -> HostFacts:
+    """Return the one host of a file, or this machine; the environment may name a file in its place."""
+    from pathlib import Path
+
+    from gpusetup.facts.collect import read_facts, this_machine
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    if path := path or os.environ.get(FACTS):
+        return next(iter(read_facts(Path(path)).hosts.values()))
+    return this_machine(matrix_lookup(matrix()), candidates=False)
+
+
+def seen(host: HostFacts) -> tuple[list[str], str | None]:
+    """Return the GPUs by their compute capabilities, and the driver that is loaded."""
+    loaded = host.driver.loaded if host.driver is not None else None
+    known = [gpu.compute_capability or gpu.reported_capability for gpu in host.gpus]
+    return [f"sm_{cc.replace('.', '')}" for cc in known if cc], loaded.version if loaded is not None else None

@@ -1,0 +1,107 @@
+"""Wheel variants: our answers against the reference validator, through its own loader."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from variantlib.api import VariantDescription, VariantProperty, get_variants_by_priority, validate_variant
+from variantlib.plugins.loader import VARIANT_PROVIDER_CACHE_TABLE, EntryPointPluginLoader
+from variantlib.variants_json import VariantsJson
+
+from gpusetup.cli.main import main
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.variants import FACTS, Provider
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Facts
+from gpusetup.resolve.variants import machine_of, ordered, supported
+
+TESTS = Path(__file__).parents[2]
+TOY = json.loads((TESTS / "fixtures/variants/toy.json").read_text())
+HOSTS = {
+    "ubuntu24.04-h200x8-keep": ["cuda13.0", "cuda12.8", "cuda12.6", "anygpu", "nogpu", "null"],
+    "debian12-gtx1080ti-proprietary": ["cuda12only", "cuda12.6", "anygpu", "nogpu", "null"],
+    "ubuntu22.04-t4-runfile": ["cuda12only", "cuda12.8", "cuda12.6", "anygpu", "nogpu", "null"],
+    "ubuntu24.04-gtx1080ti-rtx5090-nostack": ["nogpu", "null"],
+    "debian12-none-nothing": ["nogpu", "null"],
+}
+
+
+def choice(values: Any) -> list[str]:
+    return ordered(TOY, TOY["variants"], values)
+
+
+@pytest.fixture(params=HOSTS)
+def host(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A captured machine that stands for this one."""
+    found = captured(TESTS / "hosts" / request.param / "root", matrix_lookup(matrix()))
+    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(hosts={"one": found})))
+    monkeypatch.setenv(FACTS, str(tmp_path / "facts.json"))
+    VARIANT_PROVIDER_CACHE_TABLE.clear()
+    return str(request.param)
+
+
+def test_the_reference_chooses_what_we_choose_on_each_machine(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    best = get_variants_by_priority(variants_json=copy.deepcopy(TOY))
+    values = {name: found for name, found, _ in Provider.get_supported_configs()}
+    assert [item.label for item in best] == choice(values) == HOSTS[host]
+    with EntryPointPluginLoader() as loader:  # checks names, values and types
+        seen = loader.get_supported_configs().get("nvidia")
+        assert {item.name: item.values for item in seen.configs} == values if values else seen is None
+    code = main(["matrix", "variants", "--format", "json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert (code, {row["property"].split(" :: ")[1]: row["values"] for row in rows}) == (0 if values else 4, values)
+
+
+def test_the_reference_takes_every_value_that_we_know() -> None:
+    with EntryPointPluginLoader() as loader:
+        known = {item.name: item.values for item in loader.get_all_configs()["nvidia"].configs}
+    for variant in TOY["variants"].values():
+        found = [
+            VariantProperty("nvidia", name, item) for name, items in variant.get("nvidia", {}).items() for item in items
+        ]
+        assert validate_variant(VariantDescription(found), VariantsJson(copy.deepcopy(TOY))).is_valid()
+    wrong = VariantDescription([VariantProperty("nvidia", "cuda_version_lower_bound", "12.99")])
+    assert not validate_variant(wrong, VariantsJson(copy.deepcopy(TOY))).is_valid()
+    assert (len(known["cuda_version_lower_bound"]), len(known["sm_arch"])) == (110, 160), "as NVIDIA's own provider"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "driver", "first", "code"),
+    [
+        (["h100"], "565.57.01", ["12.7", "12.6"], ["90_real", "90_virtual"]),
+        (["h100"], "999.10", None, ["90_real", "90_virtual"]),
+        (
+            ["rtx 4090", "t4"],
+            "580.95.05",
+            ["13.0", "13"],
+            [f"8{minor}_real" for minor in range(9, -1, -1)] + ["80_virtual"],
+        ),
+        (["b200"], "535.154.05", [], []),
+        (["v100"], "590.44.01", [], []),
+        ([], "580.95.05", [], []),
+        (["h100"], None, [], []),
+    ],
+)
+def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpus, driver, first, code) -> None:
+    values = supported(machine_of(matrix(), gpus, driver))
+    lower, upper = values.get("cuda_version_lower_bound", []), values.get("cuda_version_upper_bound", [])
+    newest = [item.cuda for item in matrix().driver.branches][-1]
+    assert lower[:2] == first if first is not None else lower[0] == newest
+    assert values.get("sm_arch", []) == code
+    assert not set(lower) & set(upper)
+    assert not lower or (len(lower) + len(upper), lower[-1], upper[0]) == (110, "11", "15.20")
+
+
+def test_a_variant_is_better_by_its_first_feature_then_by_having_more_of_them() -> None:
+    lower, arch = {"cuda_version_lower_bound": ["12.0"]}, {"sm_arch": ["90_real"]}
+    variants = {"b": {"nvidia": lower}, "a": {"nvidia": lower}, "c": {"nvidia": lower | arch}, "d": {"nvidia": arch}}
+    unknown = {"e": {"amd": {"gfx_arch": ["gfx942"]}}, "null": {}}
+    metadata = {"default-priorities": {"namespace": ["nvidia"]}, "variants": variants | unknown}
+    values = supported(machine_of(matrix(), ["h100"], "580.95.05"))
+    assert ordered(metadata, [*metadata["variants"], "unlisted"], values) == ["c", "a", "b", "d", "null"]
