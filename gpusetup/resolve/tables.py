@@ -313,7 +313,7 @@ def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     """One row per feature of wheel variants: the values that fit the GPUs and the driver."""
     if machine := machine_of(matrix, request.gpus, request.driver):
-        told = _told(matrix, "driver", machine.branch)
+        told = _provenance(matrix, "driver", machine.branch)
         yield from (row | told for row in feature_rows(machine) if wanted in row["property"])
 
 
