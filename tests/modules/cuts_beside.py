@@ -201,7 +201,7 @@ class RedHat(Host):
         }  # fmt: skip
         job = self.job()
         made = runfile_install.Installation(request, lifecycle.Machine(), Ledger(self.state), job.tell, job.log)
-        if not made.there():
+        if not made.is_installed():
             made.run()
         self._nouveau("present")._argument(True)
 

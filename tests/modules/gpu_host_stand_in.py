@@ -87,7 +87,7 @@ class Host:
     def layouts(self) -> dict[str, str]:
         gpus = probe.look(process.smi(process.environment()))
         assert gpus is not None
-        return {gpu["address"]: mig.judge.told(mig.layout_of(gpu)) for gpu in gpus}
+        return {gpu["address"]: mig.judge.text_of(mig.layout_of(gpu)) for gpu in gpus}
 
     @property
     def ledger(self) -> Ledger:

@@ -101,7 +101,7 @@ def test_it_is_run_with_what_it_lists_and_written_down(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
 ) -> None:
     made = installation(tmp_path, file, Host(), monkeypatch, ran)
-    assert not made.there()
+    assert not made.is_installed()
     assert made.run() == {"changed": True}
     (argv,) = ran
     assert argv[3:] == [
@@ -109,7 +109,7 @@ def test_it_is_run_with_what_it_lists_and_written_down(
         "--skip-module-load", "--no-x-check",
     ]  # fmt: skip
     assert Ledger(str(tmp_path)).state["runfile"] == {"path": str(file), "version": VERSION, "replaced": False}
-    assert made.there()
+    assert made.is_installed()
     assert not list(tmp_path.glob("runfile-*"))
 
 

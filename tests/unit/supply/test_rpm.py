@@ -325,7 +325,7 @@ def test_of_another_the_archives_are_named_by_hand(system: str) -> None:
 def test_a_definition_that_proves_nothing_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.repo").write_text(text)
     with pytest.raises(BadInputError) as told:
-        rpm_root.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
+        rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
     assert told.value.reference == "GS-764"
 
 
@@ -334,7 +334,7 @@ def test_a_definition_of_a_host_is_taken_over(tmp_path: Path, key: Signer) -> No
     text = "[on]\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
     (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")
     texts = {"releasever": "9", "basearch": "x86_64"}
-    rpm_root.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
+    rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
     (only,) = rpm_root.repositories(tmp_path / "d")
     assert (only.name, only.url, only.signed) == ("on", "https://x.invalid/9/x86_64", True)
     assert only.keys[0].read_bytes() == key.public()
