@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.values import given
+from gpusetup.components.values import file_source
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.request import Requirement
@@ -41,7 +41,7 @@ OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
     ],
 )
 def test_a_files_name_says_what_it_is(path: str, kind: str, said: Any) -> None:
-    found = given(path)
+    found = file_source(path)
     assert found is not None
     assert found.kind == kind
     assert said in {(found.version, found.arch), found.directory}
@@ -49,7 +49,7 @@ def test_a_files_name_says_what_it_is(path: str, kind: str, said: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/srv/bundle", "nvidia", "https://mirror/x.run", "/a/setup.run"])
 def test_other_sources_are_no_files(path: str) -> None:
-    assert given(path) is None
+    assert file_source(path) is None
 
 
 def test_a_file_under_another_name_is_refused_with_the_right_ones() -> None:
