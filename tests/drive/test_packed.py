@@ -18,6 +18,7 @@ from tests.simulated_fleet import SimulatedFleet
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "ansible_collections.gpusetup.stack.plugins.modules.gpu_facts-ZIP_DEFLATED"
+PACKING = {"ANSIBLE_DEBUG": "1", "ANSIBLE_PYTHON_MODULE_RLIMIT_NOFILE": "99"}  # then Ansible starts each module itself
 
 
 def looked(fleet, home):
@@ -27,7 +28,7 @@ def looked(fleet, home):
         outside, collections=collections_path(), package=ROOT / "gpusetup", events=home / "events.jsonl"
     )
     argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(fleet.inventory), "gpusetup.stack.facts"]
-    done = subprocess.run(argv, env=environment | {"ANSIBLE_DEBUG": "1"}, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, env=environment | PACKING, capture_output=True, text=True, check=True)
     return [line.partition("ANSIBALLZ: ")[2] for line in done.stdout.splitlines() if "ANSIBALLZ: " in line]
 
 
