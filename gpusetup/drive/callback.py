@@ -33,7 +33,7 @@ _PREFIXES = re.compile(
 )
 """What Ansible and ssh put before the reason that a host cannot be reached."""
 _TEXT_LIMIT = 8000
-_ANSIBLES_OWN, _AT_FIRST, _IN_A_LONG_STEP = 0.001, 0.002, 0.05
+_ANSIBLES_OWN, _AT_FIRST, _ON_HOSTS, _IN_A_LONG_STEP = 0.001, 0.002, 0.01, 0.05
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
 _ASKED = "gpusetup_"
 _ADDRESSES = {"gpusetup_proxy", "gpu_proxy", "gpusetup_source", "gpusetup_source_key", "gpusetup_extra_sources"}
@@ -95,7 +95,7 @@ class EventWriter:
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002 - Ansible's
         self._write("task", task=_text(task._uuid), **_task_document(task))
-        self._look_for_results_every(_AT_FIRST)
+        self._look_for_results_every(_ON_HOSTS if _own(task) else _AT_FIRST)
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._write("task", task=_text(task._uuid), handler=True, **_task_document(task))
@@ -261,6 +261,7 @@ def _host_document(manager: Any, variables: Any, host: Any) -> tuple[dict[str, A
         "connection": {name: asked.pop(name) for name in _CONNECTION if name in asked},
         "variables": asked,
         **({"problem": problem} if problem else {}),
+        **({"roles": True} if any(name.startswith(_OWN) for name in variables) else {}),
     }
     return document, secrets
 

@@ -71,6 +71,8 @@ class HostProgress:
     connection: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
+    roles: bool = False
+    """Somebody beside us sets variables of our roles for it."""
     problem: str = ""
     task: str = ""
     task_since: float = 0.0
@@ -130,6 +132,7 @@ class Track:
             host.variables = said.get("variables", {})
             host.groups = tuple(said.get("groups", ()))
             host.problem = said.get("problem", "")
+            host.roles = bool(said.get("roles"))
             if said.get("refused"):
                 host.failure = Failure("inventory", str(said["refused"]), refused=True)
         for name in self.rest:  # in the order of the inventory, whichever shard is the first to speak

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.drive.handed import take_from_plugin
+from gpusetup.drive.handed import TYPED, take_from_plugin
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.parent import die_with_parent
 
@@ -180,6 +180,11 @@ def _of_its_own() -> None:
     constants.DEFAULT_LOCAL_TMP = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=base)
     atexit.register(cleanup_tmp_file, constants.DEFAULT_LOCAL_TMP)
     take_from_plugin(os.environ)
+    if os.environ.get(TYPED) == "1":
+        from ansible.playbook.role import Role
+
+        # Else each role reads what it has to check, and is a task more.
+        Role._get_role_argspecs = lambda _role: {}  # noqa: SLF001 - Ansible can be told so of an include alone
 
 
 if __name__ == "__main__":

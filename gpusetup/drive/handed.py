@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PLUGIN = "gpusetup_handed"
 _PLACE = "GPUSETUP_INVENTORY"
 """The descriptor of the memory, and the inventory that it holds."""
+TYPED = "GPUSETUP_TYPED"
 _ENABLED, _FOLDER = "ANSIBLE_INVENTORY_ENABLED", "ANSIBLE_INVENTORY_PLUGINS"
 _PLUGINS = Path(__file__).resolve().parents[1] / "inventory_plugins"
 _WHOLE = getattr(fcntl, "F_SEAL_WRITE", 0)
@@ -41,6 +42,8 @@ class Handed:
 
     def __init__(self) -> None:
         self._memory: IO[bytes] | None = None
+        self.typed = False
+        """All variables of our roles are ours, as the first look has shown: their types are known, no role checks."""
 
     def to_processes(self, inventory: str | None, passthrough: Sequence[str]) -> tuple[dict[str, str], tuple[int, ...]]:
         """Return what tells an Ansible process where to leave its inventory or to take it from; its descriptors.

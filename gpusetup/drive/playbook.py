@@ -14,7 +14,7 @@ from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
 from gpusetup.drive.engines.base import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.fork_server import ForkServer
-from gpusetup.drive.handed import Handed
+from gpusetup.drive.handed import TYPED, Handed
 from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
 from gpusetup.drive.inventory_file import examine
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
@@ -185,7 +185,13 @@ def run_playbook(
                 shard=shard,
                 playbook=f"{COLLECTION}.{name}",
                 options=options,
-                environment={PARENT: str(os.getpid()), SECRETS: str(pipe)} | session.for_ansible() | dict(own),
+                environment={
+                    PARENT: str(os.getpid()),
+                    SECRETS: str(pipe),
+                    TYPED: str(int(session.handed.typed)),
+                    **session.for_ansible(),
+                    **own,
+                },
                 handed=handed,
                 descriptors=descriptors,
                 server=session.server,
@@ -205,6 +211,7 @@ def run_playbook(
         shards = Shards(run.path, track, begin, forks=session.reach.forks, together=at_once)
         stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
     follow()
+    session.handed.typed |= name == "facts" and not any(host.roles for host in track.hosts.values())
     finished = _in_all(ended)
     if not track.hosts and not finished.interrupted:
         raise _nothing_happened(session, finished, errors[0])

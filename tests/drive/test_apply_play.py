@@ -16,45 +16,21 @@ from tests.simulated_fleet import SimulatedFleet
 from tests.stored import stored_rows
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
-ALWAYS = ("gpu_state", "gpu_preview", "gpu_repo_source", "gpu_packages")
-WANTED = (
-    {},
-    {"gpu_mig_layouts": [{"gpu": "0000:01:00.0", "enabled": True}], "gpu_fabric_services": ["nvidia-fabricmanager"]},
-    {
-        "gpu_imex_channels": 0, "gpu_licence_give_up": True, "gpu_container_give_up": True, "gpu_rdma_stack": "inbox",
-        "gpu_nouveau_blacklist": True, "gpu_preflight_enabled": False,
-    },
-    {
-        "gpu_driver_version": "580.159.04", "gpu_desktop_backend": "egl", "gpu_cuda_default": "/usr/local/cuda-13.0",
-        "gpu_python_environments": [{"name": "a", "path": "/opt/a", "requirements": ["x==1"]}],
-        "gpu_monitoring_exporter": "textfile", "gpu_persistence_services": ["nvidia-persistenced"],
-    },
-)  # fmt: skip
-CALLED = (
-    (*ALWAYS, "gpu_state"),
-    (*ALWAYS, "gpu_service", "gpu_mig", "gpu_state"),
-    (
-        "gpu_state", "gpu_repo_source", "gpu_packages", "gpu_nouveau", "gpu_container_runtime", "gpu_licence", "gpu_rdma", "gpu_imex",
-        "gpu_state",
-    ),
-    (
-        "gpu_state", "gpu_preview", "gpu_repo_source", "gpu_monitoring", "gpu_packages", "gpu_kernel_module", "gpu_service",
-        "gpu_cuda_default", "gpu_venv", "gpu_monitoring", "gpu_reboot_need", "gpu_desktops", "gpu_state",
-    ),
-)  # fmt: skip
+HOSTS = stored_rows("apply_hosts.json")
+"""What each host wants, and the modules that it is asked by in their order."""
 
 
 @pytest.fixture
 def fleet(tmp_path):
     """Hosts of which each wants something else, said by the inventory to the roles themselves."""
-    made = SimulatedFleet(tmp_path / "fleet", len(WANTED), kinds=("ubuntu24.04-h200-keep",))
+    made = SimulatedFleet(tmp_path / "fleet", len(HOSTS), kinds=("ubuntu24.04-h200-keep",))
     made.answer("gpu_state", {"converged": False})
     made.answer("gpu_reboot_need", {"needed": False})
     made.answer("gpu_venv", {"python": {}})
-    for name, variables in zip(made.names, WANTED, strict=True):
+    for name, host in zip(made.names, HOSTS, strict=True):
         folder = made.folder / "host_vars"
         folder.mkdir(exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(variables))
+        (folder / f"{name}.json").write_text(json.dumps(host["wanted"]))
     return made
 
 
@@ -70,7 +46,7 @@ def play(fleet, tmp_path, *words, book="apply", code=0):
 
 
 def test_every_host_gets_what_its_inventory_wants_in_the_one_order(fleet, tmp_path):
-    assert play(fleet, tmp_path) == list(CALLED)
+    assert play(fleet, tmp_path) == [tuple(host["called"]) for host in HOSTS]
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     idle = [event["name"] for event in events if event.get("host") == fleet.names[0] and event["event"] == "skipped"]
     assert len(idle) <= 10, idle  # not one for every task of every role

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from gpusetup.drive.shards import SIZE
 from tests.simulated_fleet import FAULTS, SimulatedFleet, working
 
@@ -57,6 +59,20 @@ def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_tw
     again = {name for name in fleet.names if asked(fleet, name).count("gpu_state") > before[name]}
     assert again == set(rest)
     assert left(runs) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "called"), [("", ["gpu_facts", "gpu_preview"]), (" gpu_preflight_timeout=soon", ["gpu_facts"])]
+)
+def test_roles_check_the_variables_that_an_inventory_gives_them_and_not_ours(tmp_path, said, called):
+    fleet = SimulatedFleet(tmp_path / "fleet", 1, kinds=("ubuntu24.04-h200-keep",))
+    fleet.inventory.write_text(fleet.inventory.read_text().replace("_domain", f"_node=n{said} gpusetup_domain", 1))
+    argv = [sys.executable, "-m", "gpusetup", "plan", str(fleet.inventory)]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run(argv, env=environment, capture_output=True, check=False)
+    assert asked(fleet, fleet.names[0])[:2] == called
+    (events,) = tmp_path.glob(".local/state/gpusetup/runs/*/events.jsonl")
+    assert ("validate_argument_spec" in events.read_text()) == bool(said)
 
 
 def left(runs):
