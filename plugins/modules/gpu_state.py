@@ -226,9 +226,11 @@ def main() -> None:
         result = act(state, module.params["mode"])
     if not module.check_mode:
         tell_the_log(module, result)
-        if module.params["mode"] == "clean":
+    try:
+        module.exit_json(diff=state.ledger.diffs, **result)
+    finally:  # not before: to answer, Ansible still reads from there
+        if module.params["mode"] == "clean" and not module.check_mode:
             shutil.rmtree(CODE, ignore_errors=True)
-    module.exit_json(diff=state.ledger.diffs, **result)
 
 
 if __name__ == "__main__":

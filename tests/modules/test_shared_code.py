@@ -214,6 +214,9 @@ def test_removal_takes_the_code_away(run_module, tmp_path, monkeypatch):
     folder = str(tmp_path / "state")
     token = owner.take(folder, {"controller": "here", "user": "anna", "run": "1", "home": ""}, "digest")
     monkeypatch.setattr(gpu_state.lifecycle.Lifecycle, "clean", lambda _self: {"changed": True})
+    ends = gpu_state.AnsibleModule.exit_json
+    monkeypatch.setattr(gpu_state.AnsibleModule, "exit_json", lambda me, **told: ends(me, there=kept.exists(), **told))
     failed, result = run_module(gpu_state, host={"state_dir": folder, "owner": token}, manager="apt", mode="clean")
     assert not failed, result
+    assert result["there"], "Ansible imports from there while it answers"
     assert not kept.exists()
