@@ -15,18 +15,9 @@ options:
     elements: dict
     default: []
     suboptions:
-      version:
-        description: CUDA version.
-        type: str
-        required: true
-      path:
-        description: Folder.
-        type: path
-        required: true
-  default:
-    description: Version among O(roots); empty takes the default away.
-    type: str
-    default: ""
+      version: {description: CUDA version., type: str, required: true}
+      path: {description: Folder., type: path, required: true}
+  default: {description: Version among O(roots); empty takes the default away., type: str, default: ""}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

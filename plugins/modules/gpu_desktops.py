@@ -11,7 +11,7 @@ description:
   - With O(backend=none) everything that was set up is removed.
 options:
   backend:
-    description: How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen.
+    description: "How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen."
     type: str
     choices: [none, egl, x]
     required: true
@@ -20,36 +20,18 @@ options:
     type: list
     elements: str
     default: []
-  size:
-    description: Width and height.
-    type: str
-    default: 1920x1080
-  session:
-    description: The program that draws the desktop; empty is openbox with a terminal.
-    type: str
-    default: ""
-  listen:
-    description: Address of the pages.
-    type: str
-    default: 127.0.0.1
-  port:
-    description: Port of the first page.
-    type: int
-    default: 6080
+  size: {description: Width and height., type: str, default: "1920x1080"}
+  session: {description: The program that draws the desktop; empty is openbox with a terminal., type: str, default: ""}
+  listen: {description: Address of the pages., type: str, default: "127.0.0.1"}
+  port: {description: Port of the first page., type: int, default: 6080}
   certificate:
     description: Path on the host of the certificate for those who come from elsewhere.
     type: str
     default: ""
-  key:
-    description: Path on the host of its key.
-    type: str
-    default: ""
-  group:
-    description: The only group that may use the GPUs; empty leaves that as it is.
-    type: str
-    default: ""
+  key: {description: Path on the host of its key., type: str, default: ""}
+  group: {description: The only group that may use the GPUs; empty leaves that as it is., type: str, default: ""}
   gpus:
-    description: PCI addresses of the GPUs, over which the users are spread.
+    description: "PCI addresses of the GPUs, over which the users are spread."
     type: list
     elements: str
     default: []

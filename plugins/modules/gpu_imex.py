@@ -10,15 +10,8 @@ description:
   - The list must name this host, and be the same on every machine of the domain.
   - Without O(nodes) everything that was written is brought back.
 options:
-  nodes:
-    description: Addresses or names of the domain's machines.
-    type: list
-    elements: str
-    default: []
-  channels:
-    description: How many channels.
-    type: int
-    default: 1
+  nodes: {description: Addresses or names of the domain's machines., type: list, elements: str, default: []}
+  channels: {description: How many channels., type: int, default: 1}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

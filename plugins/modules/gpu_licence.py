@@ -10,9 +10,7 @@ description:
   - What was there before is recorded, so that removal and rollback restore it. The token is readable by root alone
     and appears in no log, diff or record.
 options:
-  token:
-    description: The token itself; needed to license.
-    type: str
+  token: {description: The token itself; needed to license., type: str}
   state:
     description: C(absent) takes our token away and brings the daemon's settings back to what they were.
     type: str
@@ -23,10 +21,7 @@ options:
     type: str
     choices: [vgpu, workstation, gaming, compute]
     default: vgpu
-  wait:
-    description: Seconds to wait for the licence.
-    type: int
-    default: 60
+  wait: {description: Seconds to wait for the licence., type: int, default: 60}
   start:
     description: Restart the daemon now; false leaves that to the next boot (the driver is not loaded yet).
     type: bool

@@ -20,40 +20,28 @@ options:
     elements: dict
     default: []
     suboptions:
-      gpu:
-        description: PCI address.
-        type: str
-        required: true
-      enabled:
-        description: Whether MIG is on.
-        type: bool
-        required: true
+      gpu: {description: PCI address., type: str, required: true}
+      enabled: {description: Whether MIG is on., type: bool, required: true}
       instances:
         description: GPU instances.
         type: list
         elements: dict
         default: []
         suboptions:
-          profile:
-            description: Profile, as C(nvidia-smi mig -lgip) names it.
-            type: str
-            required: true
-          count:
-            description: How many; 0 is as many as there can be.
-            type: int
-            default: 1
+          profile: {description: "Profile, as C(nvidia-smi mig -lgip) names it.", type: str, required: true}
+          count: {description: How many; 0 is as many as there can be., type: int, default: 1}
           compute:
             description: Compute instances in each; empty is one that has all of it.
             type: list
             elements: str
             default: []
   gpus:
-    description: PCI addresses of all of the host's GPUs, as the driver numbers them.
+    description: "PCI addresses of all of the host's GPUs, as the driver numbers them."
     type: list
     elements: str
     default: []
   program:
-    description: What brings the layout back at boot, packed; filled in by the action plugin.
+    description: "What brings the layout back at boot, packed; filled in by the action plugin."
     type: str
     default: ""
 extends_documentation_fragment:

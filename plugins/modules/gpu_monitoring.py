@@ -21,38 +21,14 @@ options:
     type: str
     default: none
     choices: [none, dcgm, nvidia_gpu_exporter, textfile]
-  listen:
-    description: Address and port; empty beside a node_exporter that is not ours.
-    type: str
-    default: ""
-  folder:
-    description: Where the textfile goes.
-    type: str
-    default: ""
-  dcgm:
-    description: The version of DCGM, by which its counters are called.
-    type: str
-    default: ""
-  certificate:
-    description: Path of the certificate on the host.
-    type: str
-    default: ""
-  key:
-    description: Path of its key on the host.
-    type: str
-    default: ""
-  passwords:
-    description: Path on the host of lines as C(htpasswd -B) writes them.
-    type: str
-    default: ""
-  start:
-    description: Start the services now, not only at the next boot.
-    type: bool
-    default: true
-  program:
-    description: What writes the textfile, packed; filled in by the action plugin.
-    type: str
-    default: ""
+  listen: {description: Address and port; empty beside a node_exporter that is not ours., type: str, default: ""}
+  folder: {description: Where the textfile goes., type: str, default: ""}
+  dcgm: {description: "The version of DCGM, by which its counters are called.", type: str, default: ""}
+  certificate: {description: Path of the certificate on the host., type: str, default: ""}
+  key: {description: Path of its key on the host., type: str, default: ""}
+  passwords: {description: Path on the host of lines as C(htpasswd -B) writes them., type: str, default: ""}
+  start: {description: "Start the services now, not only at the next boot.", type: bool, default: true}
+  program: {description: "What writes the textfile, packed; filled in by the action plugin.", type: str, default: ""}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

@@ -11,23 +11,17 @@ description:
   - Runs detached; repeat the call until C(finished) is true.
 options:
   state:
-    description: C(present) keeps nouveau away, C(absent) undoes it.
+    description: "C(present) keeps nouveau away, C(absent) undoes it."
     type: str
     default: present
     choices: [present, absent]
-  kernel_argument:
-    description: Also on the kernel command line.
-    type: bool
-    default: true
+  kernel_argument: {description: Also on the kernel command line., type: bool, default: true}
   kernels:
     description: Kernels whose initramfs counts; empty is the one that boots next.
     type: list
     elements: str
     default: []
-  poll:
-    description: Longest wait of one call in seconds.
-    type: int
-    default: 10
+  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

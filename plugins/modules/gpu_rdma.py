@@ -10,16 +10,8 @@ description:
   - A module that the kernel does not take is told, not a failure.
   - Without anything asked for, what was written is brought back.
 options:
-  stack:
-    description: Whose RDMA stack the packages are of.
-    type: str
-    choices: [none, inbox, doca]
-    default: none
-  modules:
-    description: Modules to load now and at every boot.
-    type: list
-    elements: str
-    default: []
+  stack: {description: Whose RDMA stack the packages are of., type: str, choices: [none, inbox, doca], default: none}
+  modules: {description: Modules to load now and at every boot., type: list, elements: str, default: []}
   p2pdma:
     description: Whether NVMe drives are to reach GPU memory by PCI peer-to-peer DMA.
     type: bool

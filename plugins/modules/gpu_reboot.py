@@ -10,18 +10,9 @@ description:
     takes minutes is not asked all the time.
   - A machine that this runs on (a local connection) is not rebooted.
 options:
-  text:
-    description: What the users of the host read.
-    type: str
-    default: gpusetup
-  command:
-    description: Reboots the host in place of C(shutdown), as a shell would run it.
-    type: str
-    default: ""
-  timeout:
-    description: Seconds within which it must be back.
-    type: int
-    default: 600
+  text: {description: What the users of the host read., type: str, default: gpusetup}
+  command: {description: "Reboots the host in place of C(shutdown), as a shell would run it.", type: str, default: ""}
+  timeout: {description: Seconds within which it must be back., type: int, default: 600}
 author: The gpusetup authors (!UNKNOWN)
 """
 

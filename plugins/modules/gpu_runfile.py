@@ -13,21 +13,16 @@ description:
   - Runs detached; repeat the call until C(finished) is true.
 options:
   path:
-    description: The .run file on the host, or the address to fetch it from; what was fetched stays in the state folder.
+    description: The .run file on the host, or the address to fetch it from; what was fetched stays in the state
+      folder.
     type: str
     required: true
   sha256:
-    description: Digest that the file must have; when empty, only its owner and its own check vouch for it.
+    description: "Digest that the file must have; when empty, only its owner and its own check vouch for it."
     type: str
     default: ""
-  dkms:
-    description: Register the modules with DKMS, so that later kernels get them too.
-    type: bool
-    default: true
-  poll:
-    description: Longest wait of one call in seconds.
-    type: int
-    default: 10
+  dkms: {description: "Register the modules with DKMS, so that later kernels get them too.", type: bool, default: true}
+  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.driver

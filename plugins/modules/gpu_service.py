@@ -8,11 +8,7 @@ description:
   - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not
     start is a failure with the last lines of its journal.
 options:
-  names:
-    description: Units.
-    type: list
-    elements: str
-    required: true
+  names: {description: Units., type: list, elements: str, required: true}
   start:
     description: Start them now; false enables them for the next boot (the driver is not loaded yet).
     type: bool

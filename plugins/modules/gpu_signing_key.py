@@ -11,19 +11,9 @@ description:
     root alone, never printed or logged. An enrolment that was not confirmed is gone after that boot; the next call
     stages it again.
 options:
-  mode:
-    description: What to do.
-    type: str
-    required: true
-    choices: [configure, enroll]
-  key:
-    description: Path of the site's private key on the host; empty is DKMS's own.
-    type: str
-    default: ""
-  certificate:
-    description: Path of its certificate in DER form.
-    type: str
-    default: ""
+  mode: {description: What to do., type: str, required: true, choices: [configure, enroll]}
+  key: {description: Path of the site's private key on the host; empty is DKMS's own., type: str, default: ""}
+  certificate: {description: Path of its certificate in DER form., type: str, default: ""}
   enroll:
     description: The key will be enrolled; otherwise C(configure) refuses one that the kernel would not take.
     type: bool
