@@ -6,31 +6,38 @@ its own, else pip. Our pins are its requirements, and what limits what comes wit
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import sys
 import tempfile
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 from packaging.markers import Marker
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.tags import Tag, compatible_tags, cpython_tags, parse_tag
+from packaging.utils import canonicalize_name, canonicalize_version
 
-from gpusetup.bootstrap.web import authorities
+from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.bootstrap.wheels import last_words, pip, target_environment, target_tags
 from gpusetup.content import host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, NoStackError, UnreachableError
 from gpusetup.model.lock import PipHashes
+from gpusetup.resolve.variants import ordered, supported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.drive.runner import Finished
     from gpusetup.model.lock import PipRequirements
+    from gpusetup.resolve.variants import Machine
 
 _DEADLINE = 1800.0
 _ROUNDS = 8
@@ -64,48 +71,78 @@ class Full(NamedTuple):
     lines: tuple[str, ...]
     pylock: str
     warnings: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    """Which variant of which package was chosen."""
 
 
-def hashes_of(wanted: PipRequirements, target: Target) -> tuple[PipHashes, Full]:
-    """Return the complete lines for both sets, and all about the one that needs no system packages."""
-    wheels = _full(wanted.wheels, target)
-    system = wheels if wanted.wheels == wanted.system else _full(wanted.system, target)
+def hashes_of(wanted: PipRequirements, target: Target, machine: Machine | None = None) -> tuple[PipHashes, Full]:
+    """Return the complete lines for both sets, and all about the one that needs no system packages.
+
+    For a machine uv takes wheel variants too, where an index has them.
+    """
+    wheels = _full(wanted.wheels, target, machine)
+    system = wheels if wanted.wheels == wanted.system else _full(wanted.system, target, machine)
     hashes = PipHashes(python=target.python, arch=target.arch, system=system.lines, wheels=wheels.lines)
     return hashes, wheels
 
 
-def _full(lines: tuple[str, ...], target: Target) -> Full:
+def _full(lines: tuple[str, ...], target: Target, machine: Machine | None) -> Full:
     if all(line.startswith("-") for line in lines):
         return Full((), "")
     beside = str(Path(sys.executable).with_name("uv"))
     places = [beside, *filter(None, [shutil.which("uv")])]
     installer = host_code("gpu_host.installer")
     chosen = installer.choose("best", sys.executable, dict(os.environ), places)
-    return _by_uv(chosen.uv, lines, target) if chosen.uv else _by_pip(lines, target)
+    return _by_uv(chosen.uv, lines, target, machine) if chosen.uv else _by_pip(lines, target)
 
 
 # --- uv -------------------------------------------------------------------------------------------------------------
 
 
-def _by_uv(uv: str, lines: tuple[str, ...], target: Target) -> Full:
+def _by_uv(uv: str, lines: tuple[str, ...], target: Target, machine: Machine | None) -> Full:
+    variants: list[_Variant] = []
+    warnings = []
+    done, text = _compiled(uv, lines, target, machine=machine)
+    if machine and not done.ok:
+        if _IS_VARIANT.search(done.err):
+            done, text, variants = _with_variants(uv, lines, target, machine)
+        elif not _NO_ANSWER.search(done.err):
+            why = "" if _OLD.search(done.err) else " ".join(last_words(done).split())
+            warnings += [f"wheel variants are left out: {why}"] if why else []
+            done, text = _compiled(uv, lines, target)
+    if not done.ok:
+        raise _refusal(done, lines, target)
+    options = [line for line in lines if line.startswith("-")]
+    warnings += [_yanked(name, reason) for name, reason in _YANKED.findall(done.err)]
+    warnings += [item.warning for item in variants if item.warning]
+    chosen = tuple(item.sentence for item in variants if item.label)
+    return Full((*options, *_lines(text, target)), text, tuple(warnings), chosen)
+
+
+def _compiled(
+    uv: str, lines: Iterable[str], target: Target, *more: str, form: str = "pylock.toml", machine: Machine | None = None
+) -> tuple[Finished, str]:
+    """Let uv resolve, with the variants that fit a machine; return what it said and what it wrote."""
     minor = int(target.glibc.partition(".")[2])
     platform = f"{target.arch}-manylinux_2_{max((known for known in _UV_GLIBC if known <= minor), default=17)}"
-    more = ["--python-version", target.python, "--python-platform", platform, "--only-binary", ":all:", "--no-header"]
+    options = ["--python-version", target.python, "--python-platform", platform, "--only-binary", ":all:"]
     env = dict(os.environ)
+    if machine is not None:
+        options += ["--preview-features", "wheel-variants"]
+        forced = {"CUDA_DRIVER_VERSION": machine.cuda, "SM_ARCH": machine.cc}
+        env |= {f"NV_VARIANT_PROVIDER_FORCE_{name}": value for name, value in forced.items()}
     trusted = authorities()
     if isinstance(trusted, str):
         env.setdefault("SSL_CERT_FILE", trusted)
     with tempfile.TemporaryDirectory() as folder:
-        wanted, lock = Path(folder) / "requirements.txt", Path(folder) / "pylock.toml"
+        wanted, lock = Path(folder) / "requirements.in", Path(folder) / form
         wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        compiling = host_code("gpu_host.installer").compiling
-        done = run(compiling(uv, sys.executable, str(wanted), str(lock), *more), env=env, deadline=_DEADLINE)
-        if not done.ok:
-            raise _refusal(done, lines, target)
-        text = lock.read_text(encoding="utf-8")
-    options = [line for line in lines if line.startswith("-")]
-    warnings = [_yanked(name, reason) for name, reason in _YANKED.findall(done.err)]
-    return Full((*options, *_lines(text, target)), text, tuple(warnings))
+        argv = host_code("gpu_host.installer").compiling(
+            uv, sys.executable, str(wanted), str(lock), *options, "--no-header", *more
+        )
+        argv[argv.index("--format") + 1] = form
+        done = run(argv, env=env, deadline=_DEADLINE)
+        return done, lock.read_text(encoding="utf-8") if done.ok else ""
 
 
 def _lines(pylock: str, target: Target) -> list[str]:
@@ -123,6 +160,158 @@ def _lines(pylock: str, target: Target) -> list[str]:
         digests = [wheel["hashes"].get("sha256") for wheel in item.get("wheels", ())]
         lines.append(_line(item["name"], str(item.get("version", "")), digests))
     return lines
+
+
+# --- wheel variants ---------------------------------------------------------------------------------------------------
+
+_IS_VARIANT = re.compile(r"resolved to a wheel variant")
+"""In the words of uv 0.13.9, which resolves variants and does not write them into PEP 751's document."""
+_OLD = re.compile(r"unexpected argument '--preview-features'")
+_PIN = re.compile(r"^([^\s=]+)==(\S+)\n +# from (\S+)", re.MULTILINE)
+_SELECTED = r"Selecting: {}==\S+ \[[^]]*\] \((\S+)\)"
+_FILE = re.compile(
+    r"([^-]+)-([^-]+)(?:-\d[^-]*)?-(?:(?P<tags>[^-\d][^-]*-[^-]+-[^-]+?)(?:-(?P<label>[0-9a-z_.]+))?\.whl|variants\.json)"
+)
+_PAGE = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+_LARGEST, _PATIENCE = 64 << 20, 60.0
+
+
+class _Metadata(msgspec.Struct):
+    """What must be in a variants.json."""
+
+    priorities: dict[str, list[str]] = msgspec.field(name="default-priorities")
+    variants: dict[str, dict[str, dict[str, list[str]]]]
+    schema: str = msgspec.field(name="$schema")
+
+
+class _Variant(NamedTuple):
+    """One package that has variants: its table in the document, the label that was chosen and what to warn of."""
+
+    name: str
+    table: str
+    label: str
+    warning: str
+
+    @property
+    def sentence(self) -> str:
+        """Say what was chosen."""
+        return f"{self.name}: the variant {self.label}"
+
+
+def _with_variants(
+    uv: str, lines: tuple[str, ...], target: Target, machine: Machine
+) -> tuple[Finished, str, list[_Variant]]:
+    """Resolve with variants: uv finds the releases for the machine, the matrix chooses the variants of them."""
+    more = ("--no-annotate", "--emit-index-annotation", "--verbose")
+    done, text = _compiled(uv, lines, target, *more, form="requirements.txt", machine=machine)
+    if not done.ok:
+        raise _refusal(done, lines, target)
+    plain, variants = [line for line in lines if line.startswith("-")], []
+    for pin in _PIN.findall(text):
+        seen = _FILE.fullmatch((re.findall(_SELECTED.format(re.escape(pin[0])), done.err) or [""])[-1])
+        found = _variant(pin, target, machine, uvs=(seen["label"] or "") if seen else None)
+        if found is None:
+            plain.append("==".join(pin[:2]))
+        else:
+            variants.append(found)
+    text = 'lock-version = "1.0"\ncreated-by = "gpusetup"\n'
+    if not all(line.startswith("-") for line in plain):
+        done, text = _compiled(uv, plain, target, "--no-deps")
+        if not done.ok:
+            raise _refusal(done, plain, target)
+    return done, text + "".join(item.table for item in variants), variants
+
+
+def _variant(pin: tuple[str, str, str], target: Target, machine: Machine, *, uvs: str | None) -> _Variant | None:
+    """Return the variant of a release that fits best; None where its index has no variants of it.
+
+    Where uv chose another one that fits (`uvs`), that is the one whose dependencies are in the lock.
+    """
+    name, version, index = pin
+    wheels: dict[str, list[tuple[str, str]]] = {}
+    source, tags = None, _tags(target)
+    for file, url, digest in _listed(f"{index.rstrip('/')}/{name}/"):
+        parts = _FILE.fullmatch(file)
+        if parts is None or canonicalize_version(parts[2]) != canonicalize_version(version):
+            continue
+        if parts["tags"] is None:
+            source = (url, digest)
+        elif tags & parse_tag(parts["tags"]):
+            wheels.setdefault(parts["label"] or "", []).append((url, digest))
+    if source is None:
+        return None
+    label, inlined, warning = "", "", ""
+    try:
+        document = _read_metadata(*source)
+        fits = [*ordered(document, wheels.keys() - {""}, supported(machine)), ""]
+        label = uvs if uvs is not None and uvs in fits else fits[0]
+        if uvs not in (None, fits[0]):
+            warning = (
+                f"{name}: uv chose {uvs or 'no variant'}, the matrix {fits[0] or 'none'}: {label or 'none'} is locked"
+            )
+        document["variants"] = {label: document["variants"].get(label, {})}
+        inlined = "\n[packages.variants-json]\n" + "".join(
+            f"{json.dumps(key)} = {_toml(document[key])}\n" for key in document
+        )
+    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError) as error:
+        label, warning = "", f"wheel variants are left out: {source[0]} cannot be used: {error}"
+    kept = [*(wheels.get(label, []) if label else []), *wheels.get("", [])]
+    if not kept:
+        raise NoStackError(
+            "GS-773", f"no wheel and no variant of {name} {version} fits {target} with the GPU and driver"
+        )
+    files = ", ".join(
+        f"{{ url = {json.dumps(url)}, hashes = {{ {f'sha256 = {json.dumps(digest)} ' if digest else ''}}} }}"
+        for url, digest in kept
+    )
+    head = f"\n[[packages]]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nindex = {json.dumps(index)}\n"
+    table = re.sub(r"//[^/@\s\"]*@", "//", f"{head}wheels = [{files}]\n")  # a login stays where it is
+    return _Variant(name, table + (inlined if label else ""), label, warning)
+
+
+def _listed(page: str) -> list[tuple[str, str, str]]:
+    """Return what an index lists of a package: name, address and SHA-256 of each file."""
+    if not page.startswith(("http://", "https://")):
+        return []
+    raw = _fetched(page, _PAGE)
+    if raw.lstrip().startswith(b"{"):
+        files = msgspec.json.decode(raw)["files"]
+        return [(item["filename"], urljoin(page, item["url"]), item["hashes"].get("sha256", "")) for item in files]
+    found = re.findall(r'<a\s[^>]*?href="([^"]+)"', raw.decode("utf-8", "replace"))
+    links = [urldefrag(urljoin(page, unescape(link))) for link in found]
+    return [(unquote(url.rpartition("/")[2]), url, mark.partition("sha256=")[2]) for url, mark in links]
+
+
+def _read_metadata(url: str, digest: str) -> dict[str, Any]:
+    raw = _fetched(url, "*/*")
+    if digest and hashlib.sha256(raw).hexdigest() != digest:
+        raise ValueError("it is not the file that the index lists")
+    document: dict[str, Any] = msgspec.json.decode(raw)
+    msgspec.convert(document, _Metadata)
+    return document
+
+
+def _fetched(url: str, accept: str) -> bytes:
+    try:
+        return fetch(url, limit=_LARGEST, patience=_PATIENCE, accept=accept)
+    except Unfetched as error:
+        raise UnreachableError("GS-770", f"the package index does not give {url}", context=str(error)) from error
+
+
+def _tags(target: Target) -> frozenset[Tag]:
+    """Return the tags of wheels that fit the target."""
+    version = [int(part) for part in target.python.split(".")]
+    places = [f"manylinux_2_{minor}_{target.arch}" for minor in range(int(target.glibc.partition(".")[2]), 4, -1)]
+    places += [f"{name}_{target.arch}" for name in ("manylinux2014", "manylinux2010", "manylinux1", "linux")]
+    short = f"cp{target.python.replace('.', '')}"
+    return frozenset([*cpython_tags(version, platforms=places), *compatible_tags(version, short, places)])
+
+
+def _toml(value: Any) -> str:
+    """Return JSON as TOML, in one line."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(item)}' for key, item in value.items())} }}"
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 # --- pip ------------------------------------------------------------------------------------------------------------

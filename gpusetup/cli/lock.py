@@ -128,6 +128,7 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
     from gpusetup.bootstrap.hashes import Target, hashes_of
     from gpusetup.matrix.systems import by_id
     from gpusetup.plan.lock import with_hashes
+    from gpusetup.resolve.variants import machine_of
 
     system = by_id(matrix, lock.request.os)
     python = (lock.stack.python and lock.stack.python.version) or (system and system.python)
@@ -138,11 +139,14 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
         target = target._replace(glibc=system.glibc)
     output.say("asking the package index for every package below these, with its hash; this can take minutes")
     try:
-        hashes, full = hashes_of(lock.pip, target)
+        driver = lock.stack.driver.version if lock.stack.driver is not None else None
+        hashes, full = hashes_of(lock.pip, target, machine_of(matrix, lock.request.gpus, driver))
     except UnreachableError as error:
         from msgspec.structs import replace
 
         return replace(lock, without_hashes=" ".join(f"{error.message}: {error.context or error.note}".split())), ""
+    for text in full.variants:
+        output.say(text)
     for text in full.warnings:
         output.warn(text)
     return with_hashes(lock, hashes), full.pylock

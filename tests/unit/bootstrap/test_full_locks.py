@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from variantlib.variants_json import VariantsJson
 
 from gpusetup.bootstrap import hashes
 from gpusetup.bootstrap.hashes import Full, Target, hashes_of
@@ -18,8 +19,15 @@ from gpusetup.cli import output
 from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.errors import GpuSetupError, NoStackError, UnreachableError
+from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes, PipRequirements
+from gpusetup.resolve.variants import machine_of
 from tests.replay import Replay, metadata, serving, wheel
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,6 +258,98 @@ def test_an_index_that_goes_away_in_the_middle_is_no_answer(site) -> None:
     assert caught.value.reference == "GS-770"
     assert "/simple/part/" in caught.value.context
     assert "503" in caught.value.context
+
+
+# --- wheel variants ---------------------------------------------------------------------------------------------------
+
+KNOWN_TO_UV = {
+    "requires": ["nvidia-variant-provider"],
+    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
+}
+HOPPER, BEFORE, PASCAL = (["h100"], "580.95.05"), (["h100"], "570.86.15"), (["gtx 1080 ti"], "580.95.05")
+
+
+def serve_variants(site: Replay, *labels: str, **changes: Any) -> None:
+    """Serve a package with these variants (`""`: the plain wheel), of which those for GPUs need another package."""
+    toy = json.loads((Path(__file__).parents[2] / "fixtures/variants/toy.json").read_text())
+    toy["providers"]["nvidia"] = changes.pop("provider", KNOWN_TO_UV)
+    toy |= {"$schema": "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"} | changes
+    files = []
+    for label in labels:
+        text = metadata("frame", "1.0", *(["Requires-Dist: part>=1"] if label.startswith("cuda") else []))
+        own = {**toy, "variants": {label: toy["variants"].get(label, {})}}
+        members = {
+            "METADATA": text,
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "",
+        }
+        members |= {"variant.json": json.dumps(own)} if label else {}
+        body = wheel({f"frame-1.0.dist-info/{name}": content for name, content in members.items()})
+        files.append(site.file(f"frame-1.0-py3-none-any{'-' if label else ''}{label}.whl", body, text))
+    listed = {"hashes": toy.pop("hashes")} if "hashes" in toy else {}
+    site.package("frame", *files, site.file("frame-1.0-variants.json", json.dumps(toy).encode(), **listed))
+    serve(site, "part", "1.5")
+
+
+def locked(machine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], dict[str, Any], Full]:
+    """The wheels of the package, its table of variants, and the rest."""
+    choose(monkeypatch, str(Path(sys.executable).with_name("uv")))
+    found, full = hashes_of(pins("frame==1.0"), TARGET, machine_of(matrix(), *machine))
+    packages = {item["name"]: item for item in tomllib.loads(full.pylock)["packages"]}
+    urls = [item["url"].rpartition("any")[2] for item in packages["frame"]["wheels"]]
+    hashed = next(line for line in found.wheels if line.startswith("frame==1.0 "))
+    assert hashed.count("--hash=sha256:") == len(urls)
+    assert ("part" in packages) == any("cuda" in url for url in urls), "what the variant needs is locked with it"
+    return urls, packages["frame"].get("variants-json", {}), full
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "label"),
+    [
+        (HOPPER, "cuda13.0"),
+        (BEFORE, "cuda12.8"),
+        (PASCAL, "cuda12.6"),
+        ((["t4"], "470.57.02"), "null"),
+        (([], None), ""),
+    ],
+)
+def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, monkeypatch, machine, label) -> None:
+    serve_variants(site, "cuda12.6", "cuda12.8", "cuda13.0", "null", "")
+    urls, table, full = locked(machine, monkeypatch)
+    assert urls == ([f"-{label}.whl", ".whl"] if label else [".whl"])
+    assert full.warnings == (), "uv would choose another one"
+    assert full.variants == ((f"frame: the variant {label}",) if label else ())
+    assert ("frame-1.0-variants.json" in "".join(site.asked)) == bool(label)
+    if label:  # PEP 825: its content stands in the lock, with the labels that are there
+        assert list(VariantsJson(table).variants) == [label]
+
+
+@pytest.mark.slow
+def test_without_variants_a_machine_changes_nothing(site, monkeypatch) -> None:
+    serve(site, "frame", "1.0")
+    assert locked(HOPPER, monkeypatch)[2] == locked(([], None), monkeypatch)[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("labels", "changes", "urls", "warned"),
+    [
+        (("cuda13.0", ""), {"$schema": None}, [".whl"], "wheel variants are left out: "),
+        (
+            ("cuda13.0", "null"),
+            {"provider": {"requires": ["other"]}},
+            ["-null.whl"],
+            "uv chose null, the matrix",
+        ),
+        (("cuda13.0", ""), {"hashes": {"sha256": "00" * 32}}, [".whl"], "wheel variants are left out: "),
+        (("cuda12.6",), {}, ["-cuda12.6.whl"], ""),
+    ],
+)
+def test_what_uv_cannot_read_or_judge_is_said(site, monkeypatch, labels, changes, urls, warned) -> None:
+    serve_variants(site, *labels, **changes)
+    found, _, full = locked(HOPPER, monkeypatch)
+    assert (found, warned in "".join(full.warnings), bool(full.warnings)) == (urls, True, bool(warned))
 
 
 def test_the_no_is_a_document_too(capsys, monkeypatch) -> None:
