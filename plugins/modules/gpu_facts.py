@@ -21,22 +21,15 @@ options:
     description: Also ask the package manager's local indexes for the packages that it could install.
     type: bool
     default: true
-  record:
-    description: Also return a redacted capture of the host (see C(capture)).
-    type: bool
-    default: false
+  record: {description: Also return a redacted capture of the host (see C(capture))., type: bool, default: false}
   symptoms:
     description:
-      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds, device
-        files, the loader's choices, Python environments, the environment's GPU part), without passwords, tokens and
-        keys.
+      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds,
+        device files, the loader's choices, Python environments, the environment's GPU part), without passwords, tokens
+        and keys.
     type: bool
     default: false
-  pythons:
-    description: Interpreters outside the usual places to look at too.
-    type: list
-    elements: path
-    default: []
+  pythons: {description: Interpreters outside the usual places to look at too., type: list, elements: path, default: []}
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -11,17 +11,10 @@ description:
     than those wanted. Otherwise it tells why a reboot is needed. It
     never kills a process. Whether the wanted module runs then is asked of the kernel.
 options:
-  options:
-    description: Module options.
-    type: dict
-    default: {}
-  load:
-    description: Modules to load at boot.
-    type: list
-    elements: str
-    default: []
+  options: {description: Module options., type: dict, default: {}}
+  load: {description: Modules to load at boot., type: list, elements: str, default: []}
   reload:
-    description: Load or replace the module now, when nothing uses it; otherwise a reboot does.
+    description: "Load or replace the module now, when nothing uses it; otherwise a reboot does."
     type: bool
     default: true
 extends_documentation_fragment:

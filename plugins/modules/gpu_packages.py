@@ -17,10 +17,7 @@ options:
         the same.
     type: str
     default: ""
-  poll:
-    description: Longest wait of one call in seconds.
-    type: int
-    default: 10
+  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.transaction

@@ -13,31 +13,19 @@ description:
   - Never changes anything and never fails for something that is wrong with the host. It returns findings;
     O(refuse=true) turns findings of level C(refuse) into a failure.
 options:
-  refuse:
-    description: Fail when there is a finding of level C(refuse).
-    type: bool
-    default: false
-  timeout:
-    description: Seconds that the repositories have to answer.
-    type: int
-    default: 300
+  refuse: {description: Fail when there is a finding of level C(refuse)., type: bool, default: false}
+  timeout: {description: Seconds that the repositories have to answer., type: int, default: 300}
   monitoring:
     description: What is to export figures, as M(gpusetup.stack.gpu_monitoring) is told; its port and secrets are
       checked.
     type: dict
     default: {}
   desktops:
-    description: The desktops that are to be set up, as M(gpusetup.stack.gpu_desktops) takes them.
+    description: "The desktops that are to be set up, as M(gpusetup.stack.gpu_desktops) takes them."
     type: dict
     default: {}
-  space_mb:
-    description: Megabytes that must stay free, by path.
-    type: dict
-    default: {}
-  python:
-    description: Interpreter that must be there.
-    type: str
-    default: ""
+  space_mb: {description: "Megabytes that must stay free, by path.", type: dict, default: {}}
+  python: {description: Interpreter that must be there., type: str, default: ""}
   candidates:
     description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
     type: list
@@ -50,21 +38,18 @@ options:
     type: str
     default: ""
   keep:
-    description: Keep the package lists for what follows, another look or the transaction.
+    description: "Keep the package lists for what follows, another look or the transaction."
     type: bool
     default: false
   runfile:
-    description: Path of a C(.run) installer that the driver is to come from; it is proven, and not run.
+    description: "Path of a C(.run) installer that the driver is to come from; it is proven, and not run."
     type: str
     default: ""
   older:
     description: Take repositories whose signed lists are older than those that this host has used.
     type: bool
     default: false
-  runfile_sha256:
-    description: Digest that this file must have.
-    type: str
-    default: ""
+  runfile_sha256: {description: Digest that this file must have., type: str, default: ""}
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.transaction

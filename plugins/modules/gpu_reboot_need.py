@@ -14,15 +14,12 @@ options:
     default: false
   wait:
     description:
-      - After a reboot, the longest wait in seconds for a driver that is loaded late, as by DKMS, which builds it first.
+      - After a reboot, the longest wait in seconds for a driver that is loaded late, as by DKMS, which builds it
+        first.
       - Once the boot is over, some seconds of it are enough.
     type: int
     default: 0
-  also:
-    description: What else needs a reboot, in words.
-    type: list
-    elements: str
-    default: []
+  also: {description: "What else needs a reboot, in words.", type: list, elements: str, default: []}
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.driver

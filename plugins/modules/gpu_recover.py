@@ -16,28 +16,11 @@ options:
     type: str
     required: true
     choices: [begin, reset, note]
-  gpus:
-    description: PCI addresses.
-    type: list
-    elements: str
-    default: []
-  action:
-    description: What was done, for C(note).
-    type: str
-    default: ""
-  why:
-    description: Who asked for it, in words.
-    type: list
-    elements: str
-    default: []
-  outcome:
-    description: What became of it, for C(note); C(done) where it was.
-    type: str
-    default: ""
-  controller:
-    description: Who changes the host, as C(owner) of C(gpu_state).
-    type: dict
-    default: {}
+  gpus: {description: PCI addresses., type: list, elements: str, default: []}
+  action: {description: "What was done, for C(note).", type: str, default: ""}
+  why: {description: "Who asked for it, in words.", type: list, elements: str, default: []}
+  outcome: {description: "What became of it, for C(note); C(done) where it was.", type: str, default: ""}
+  controller: {description: "Who changes the host, as C(owner) of C(gpu_state).", type: dict, default: {}}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

@@ -9,26 +9,14 @@ description:
   - The code of all modules lies in C(/run/gpusetup-code), in a folder per version that root alone can read or change.
     A host without it asks for it; one that cannot keep it gets each module whole.
 options:
-  module:
-    description: The module to run.
-    type: str
-    required: true
-  arguments:
-    description: Its arguments.
-    type: dict
-    required: true
-  code:
-    description: SHA-256 of the code of all modules.
-    type: str
-    required: true
+  module: {description: The module to run., type: str, required: true}
+  arguments: {description: Its arguments., type: dict, required: true}
+  code: {description: SHA-256 of the code of all modules., type: str, required: true}
   program:
     description: SHA-256 of the program that the module takes as its argument O(program).
     type: str
     default: ""
-  sent:
-    description: What the host asked for, by its SHA-256; zip archives in base64.
-    type: dict
-    default: {}
+  sent: {description: "What the host asked for, by its SHA-256; zip archives in base64.", type: dict, default: {}}
 author: The gpusetup authors (!UNKNOWN)
 """
 

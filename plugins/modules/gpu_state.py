@@ -23,48 +23,20 @@ options:
     description: Everything that was asked for; its digest tells whether two applies want the same.
     type: dict
     default: {}
-  verified:
-    description: What the verification found, for C(verified).
-    type: dict
-    default: {}
-  lock:
-    description: The lock, recorded as it is.
-    type: dict
-    default: {}
-  id:
-    description: Identifier of this apply.
-    type: str
-    default: ""
-  keep:
-    description: How many applies the history keeps.
-    type: int
-    default: 10
-  python:
-    description: C(path), C(packages), C(adopted) of the Python environment, when there is one.
-    type: dict
+  verified: {description: "What the verification found, for C(verified).", type: dict, default: {}}
+  lock: {description: "The lock, recorded as it is.", type: dict, default: {}}
+  id: {description: Identifier of this apply., type: str, default: ""}
+  keep: {description: How many applies the history keeps., type: int, default: 10}
+  python: {description: "C(path), C(packages), C(adopted) of the Python environment, when there is one.", type: dict}
   environments:
-    description: The same of each named environment that was made, for C(finish).
+    description: "The same of each named environment that was made, for C(finish)."
     type: list
     elements: dict
     default: []
-  manager:
-    description: The host's package manager.
-    type: str
-    required: true
-    choices: [apt, dnf, zypper]
-  remove:
-    description: Patterns of packages that must not be installed.
-    type: list
-    elements: str
-    default: []
-  driver_version:
-    description: NVIDIA's version that must run.
-    type: str
-    default: ""
-  driver_module:
-    description: Flavour that must run.
-    type: str
-    default: ""
+  manager: {description: The host's package manager., type: str, required: true, choices: [apt, dnf, zypper]}
+  remove: {description: Patterns of packages that must not be installed., type: list, elements: str, default: []}
+  driver_version: {description: NVIDIA's version that must run., type: str, default: ""}
+  driver_module: {description: Flavour that must run., type: str, default: ""}
   kernels:
     description: Kernels for which the module must be there; empty is the one that boots next.
     type: list
@@ -77,11 +49,11 @@ options:
     type: list
     elements: str
   pending:
-    description: What waits for a reboot beside the driver, for C(finish), as a list of texts for each part.
+    description: "What waits for a reboot beside the driver, for C(finish), as a list of texts for each part."
     type: dict
     default: {}
   waits:
-    description: What waits for something else, for C(finish), as a list of texts for each part.
+    description: "What waits for something else, for C(finish), as a list of texts for each part."
     type: dict
     default: {}
   owner:

@@ -9,23 +9,14 @@ description:
     switched in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
   - Runs detached; repeat the call until C(finished) is true.
 options:
-  path:
-    description: The link that names the environment.
-    type: path
-    default: /opt/gpusetup
-  interpreter:
-    description: Python to make it from.
-    type: str
-    default: /usr/bin/python3
+  path: {description: The link that names the environment., type: path, default: /opt/gpusetup}
+  interpreter: {description: Python to make it from., type: str, default: /usr/bin/python3}
   requirements:
-    description: Lines of a requirements file, index lines and hashes included.
+    description: "Lines of a requirements file, index lines and hashes included."
     type: list
     elements: str
     default: []
-  find_links:
-    description: Folder of wheels to use instead of any index.
-    type: str
-    default: ""
+  find_links: {description: Folder of wheels to use instead of any index., type: str, default: ""}
   signers:
     description: Fingerprints of those who sign the bundle that O(find_links) belongs to; then every wheel must have
       the digest that its signed manifest names.
@@ -43,10 +34,7 @@ options:
     description: Existing interpreter to compare with the pins instead of making an environment.
     type: str
     default: ""
-  poll:
-    description: Longest wait of one call in seconds.
-    type: int
-    default: 10
+  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

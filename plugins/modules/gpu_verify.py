@@ -8,41 +8,14 @@ description:
   - The action plugin of the same name sends what measures along and judges what comes back, in one round trip.
   - Every program that the probe starts has a deadline, and so has the probe.
 options:
-  level:
-    description: How deep to look.
-    type: str
-    default: smoke
-    choices: [quick, smoke, full, stress]
-  python:
-    description: Absolute path of the interpreter that holds CuPy.
-    type: str
-    default: ""
-  cuda_home:
-    description: Folder of the CUDA toolkit.
-    type: str
-    default: ""
-  gpus:
-    description: Indexes of the GPUs to run on; empty means all.
-    type: list
-    elements: int
-    default: []
-  minutes:
-    description: How long the level C(stress) works.
-    type: float
-    default: 5
-  components:
-    description: Frameworks that are part of the stack.
-    type: list
-    elements: str
-    default: []
-  hosts:
-    description: This host's part in a measurement over several hosts.
-    type: dict
-    default: {}
-  token:
-    description: What hosts of such a measurement prove to each other.
-    type: str
-    default: ""
+  level: {description: How deep to look., type: str, default: smoke, choices: [quick, smoke, full, stress]}
+  python: {description: Absolute path of the interpreter that holds CuPy., type: str, default: ""}
+  cuda_home: {description: Folder of the CUDA toolkit., type: str, default: ""}
+  gpus: {description: Indexes of the GPUs to run on; empty means all., type: list, elements: int, default: []}
+  minutes: {description: How long the level C(stress) works., type: float, default: 5}
+  components: {description: Frameworks that are part of the stack., type: list, elements: str, default: []}
+  hosts: {description: This host's part in a measurement over several hosts., type: dict, default: {}}
+  token: {description: What hosts of such a measurement prove to each other., type: str, default: ""}
   when_idle:
     description:
       - Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is in use.
@@ -57,14 +30,8 @@ options:
     description: A folder on the host that holds a captured machine; nothing is then run on a GPU.
     type: str
     default: ""
-  fail:
-    description: Whether a failed check fails the task (judged by the action plugin).
-    type: bool
-    default: true
-  program:
-    description: What measures, packed; filled in by the action plugin.
-    type: str
-    default: ""
+  fail: {description: Whether a failed check fails the task (judged by the action plugin)., type: bool, default: true}
+  program: {description: "What measures, packed; filled in by the action plugin.", type: str, default: ""}
 author: The gpusetup authors (!UNKNOWN)
 """
 
