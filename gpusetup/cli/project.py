@@ -24,7 +24,7 @@ from gpusetup.model.request import PACKAGES, Request
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.packages import what_packages_need
 from gpusetup.resolve.requests import parse_requirement, parse_requirements
-from gpusetup.rollout.wishes import read_toml
+from gpusetup.rollout.wishes import read_policy, read_toml
 
 if TYPE_CHECKING:
     import argparse
@@ -65,12 +65,13 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
 
 
 def _take_machine(arguments: argparse.Namespace, path: Path, *, required: bool) -> dict[str, Any]:
-    """Take what `[tool.gpusetup]` says of the machine into the arguments; return what it says of versions."""
+    """Take what `[tool.gpusetup]` forbids and says of the machine into the arguments; return its versions."""
     tools = read_toml(path).get("tool", {}) if required or path.is_file() else {}
     table = tools.get("gpusetup", {}) if isinstance(tools, dict) else {}
     where = f"{path} [tool.gpusetup]"
     if not isinstance(table, dict):
         raise wrong(where, table, 'a table: [tool.gpusetup], then torch = "2.9.*"')
+    arguments.policy = read_policy(table.pop("policy", None), path)
     for name in table.keys() & _MACHINE.keys():
         kind, read = _MACHINE[name]
         value = read(table[name], f"{where}: {name}")

@@ -45,10 +45,14 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     )
     from msgspec.structs import replace
 
+    policy = getattr(arguments, "policy", None)
     if Path(SITE_FILE).is_file():  # most lookups have none, and do not pay for what reads it
+        from gpusetup.resolve.policy import stricter
         from gpusetup.rollout.wishes import policy_beside
 
-        request = replace(request, policy=policy_beside(None))
+        policy = stricter(policy, policy_beside(None))
+    if policy is not None:
+        request = replace(request, policy=policy)
     if arguments.on is not None:
         from gpusetup.matrix.gpus import find_gpu, instance_named
 

@@ -71,7 +71,7 @@ class LibraryCandidates(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a site forbids, whatever else is asked for: `[policy]` of gpusetup.toml."""
+    """What a site or a project forbids, whatever else is asked for: `[policy]`, `[tool.gpusetup.policy]`."""
 
     newest_driver_branch: Annotated[int, Meta(ge=100, le=9999)] | None = None
     oldest_driver: Annotated[str, Meta(pattern=r"^[0-9]{3,4}(\.[0-9]{1,3}){0,2}$")] | None = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gpusetup.matrix.security import vulnerable
 from gpusetup.resolve.domains import branch_of, has_ended
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import DriverBranch
@@ -25,6 +27,30 @@ _ALLOWS = {
     "forbid_cvss_from": "no {component} with a known vulnerability of CVSS {value:g} or more",
 }
 TITLES = {"driver": "driver", "cuda": "CUDA toolkit"}
+
+
+_STRICTER: dict[str, Callable[[list[Any]], Any]] = {
+    "newest_driver_branch": min,
+    "oldest_driver": partial(max, key=nv),
+    "forbid_end_of_life": lambda found: tuple(sorted({one for each in found for one in each})),
+    "forbid_cvss_from": min,
+}
+
+
+def stricter(*policies: Policy | None) -> Policy | None:
+    """Return what any of several policies forbids: of each key the strictest value, with the places that say it."""
+    given = [policy for policy in policies if policy is not None]
+    if len(given) < 2:
+        return next(iter(given), None)
+    values, places = dict[str, Any](), dict[str, str]()
+    for key, strictest in _STRICTER.items():
+        told = [(value, dict(one.places)[key]) for one in given if (value := getattr(one, key)) not in {None, ()}]
+        if told:
+            values[key] = strictest([value for value, _place in told])
+            places[key] = " and ".join(
+                place for value, place in told if value == values[key] or isinstance(value, tuple)
+            )
+    return replace(given[0], **values, places=tuple(sorted(places.items())))
 
 
 def rule_of(key: str) -> str:

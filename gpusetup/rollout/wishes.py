@@ -34,7 +34,7 @@ def settings_of_hosts(
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     path = beside(inventory)
     document = dict(read_toml(path)) if path.is_file() else {}
-    policy = _policy(document.pop("policy", None), path)
+    policy = read_policy(document.pop("policy", None), path)
     file = read_level(document, str(path)) if inventory is not None and "," not in inventory else {}
     settings, lost = {}, {}
     for name, host in track.hosts.items():
@@ -75,7 +75,7 @@ def beside(inventory: str | None) -> Path:
 def policy_beside(inventory: str | None) -> Policy | None:
     """Return what the file beside an inventory forbids."""
     path = beside(inventory)
-    return _policy(read_toml(path).get("policy"), path) if path.is_file() else None
+    return read_policy(read_toml(path).get("policy"), path) if path.is_file() else None
 
 
 _POLICY = (
@@ -85,8 +85,8 @@ _POLICY = (
 """All that `[policy]` can say."""
 
 
-def _policy(table: Any, path: Path) -> Policy | None:
-    """Read `[policy]`; an error names the line."""
+def read_policy(table: Any, path: Path) -> Policy | None:
+    """Read `[policy]`, of a project `[tool.gpusetup.policy]`; an error names the line."""
     if table is None:
         return None
     names = table if isinstance(table, dict) else ("policy",)
@@ -106,9 +106,10 @@ def _policy(table: Any, path: Path) -> Policy | None:
 def _line(path: Path, name: str) -> int:
     """Return the line on which a key of `[policy]` begins."""
     text = path.read_text(encoding="utf-8")
-    start = re.search(r"^\s*(\[\s*)?policy\b", text, re.MULTILINE)
+    ours = re.search(r"^\s*\[\s*tool\s*\.\s*gpusetup\b", text, re.MULTILINE)
+    start = re.compile(r"^\s*\[?[\w \t.]*\bpolicy\b", re.MULTILINE).search(text, ours.start() if ours else 0)
     begins = start.start() if start else 0
-    found = re.compile(rf"^[ \t]*(policy\s*\.\s*)?[\"']?{re.escape(name)}\b", re.MULTILINE).search(text, begins)
+    found = re.compile(rf"^[ \t]*([\w \t.]*\.\s*)?[\"']?{re.escape(name)}\b", re.MULTILINE).search(text, begins)
     return text.count("\n", 0, found.start() if found else begins) + 1
 
 

@@ -21,11 +21,13 @@ from gpusetup.model.request import Policy
 from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
+from gpusetup.resolve.policy import _ALLOWS, stricter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 OLD = "550.144.03"
+MISMATCH = Path(__file__).parents[2] / "hosts/ubuntu22.04-a100-mismatch/root"
 KEYS = {
     "newest_driver_branch = 535": "R550 is newer than R535",
     'oldest_driver = "570.86.15"': "it is older than 570.86.15",
@@ -73,6 +75,31 @@ def test_a_breach_is_refused_with_its_line_and_a_command(site: Any, capsys: Any,
         assert said in text
 
 
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "words", [["resolve", "--from"], ["lock", "--from"], ["doctor", "--root", str(MISMATCH)]], ids=str
+)
+def test_a_project_forbids_it_too(site: Any, capsys: Any, words: list[str], key: str) -> None:
+    site("[policy]\nnewest_driver_branch = 600\noldest_driver = '470.57.02'\nforbid_cvss_from = 9.9\n")
+    machine = f"[tool.other]\npolicy = 1\n[tool.gpusetup]\ngpu = 'a100'\ndriver = '=={OLD}'\n"
+    Path("pyproject.toml").write_text(f"{machine}\n[tool.gpusetup.policy]\n{key}\n", encoding="utf-8")
+    assert main([*words, "pyproject.toml"]) == 5
+    name, value = key.split(" = ")
+    assert f"{name} = " + value.strip('[]"') + " in pyproject.toml:8 [GS-212]" in capsys.readouterr().err
+
+
+def test_of_two_policies_the_stricter_value_counts() -> None:
+    one = Policy(newest_driver_branch=580, oldest_driver="570.9", forbid_end_of_life=("driver",), forbid_cvss_from=7)
+    two = Policy(newest_driver_branch=570, oldest_driver="570.86.15", forbid_end_of_life=("cuda",), forbid_cvss_from=8)
+    one, two = (replace(said, places=tuple((key, at) for key in _ALLOWS)) for said, at in ((one, "a:1"), (two, "b:2")))
+    told = ["newest_driver_branch = 570 in b:2", "oldest_driver = 570.86.15 in b:2"]
+    told += ["forbid_end_of_life = cuda, driver in a:1 and b:2", "forbid_cvss_from = 7 in a:1"]
+    for found in (stricter(one, two), stricter(two, None, one)):
+        assert found is not None
+        assert sorted(found.quoted(key).replace("b:2 and a:1", "a:1 and b:2") for key in _ALLOWS) == sorted(told)
+    assert (stricter(None, two), stricter(None)) == (two, None)
+
+
 def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan() -> None:
     planner = Planner(matrix(), resolve)
     here, there = (Settings(policy=Policy(oldest_driver="570.86.15", places=(("oldest_driver", at),))) for at in "ab")
@@ -102,8 +129,13 @@ def test_a_toolkit_that_would_stay_is_refused_too(site: Any, capsys: Any, comman
 )  # fmt: skip
 def test_a_wrong_table_is_bad_input_with_its_line(site: Any, capsys: Any, table: str, line: int, said: str) -> None:
     inventory = site(table)
-    for words in (["resolve"], ["plan", inventory], ["drift", inventory]):
+    Path("pyproject.toml").write_text(table.replace("policy", "tool.gpusetup.policy", 1), encoding="utf-8")
+    for words in (["resolve"], ["plan", inventory], ["drift", inventory], ["resolve", "--from", "pyproject.toml"]):
         assert main(words) == 3
         text = capsys.readouterr().err
-        for part in (f"gpusetup.toml:{line}: ", said, "it takes: newest_driver_branch = 580"):
+        for part in (
+            f"{'pyproject' if words[1:2] == ['--from'] else 'gpusetup'}.toml:{line}: ",
+            said,
+            "it takes: newest_driver_branch = 580",
+        ):
             assert part in text
