@@ -60,6 +60,7 @@ def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batche
         download=words.download_text,
         away=words.downtime_text,
         jobs=words.jobs_text,
+        work=words.work_text,
         stack=words.recorded_stack,
         picture=lambda name: _picture(facts.get(name)),
     )

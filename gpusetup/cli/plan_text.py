@@ -127,6 +127,8 @@ def _facts(host: HostPlan) -> list[str]:
     lines += _wrap(f"away     {downtime_text(host)}", "  ", " " * 11)
     if host.jobs:
         lines += _wrap(f"jobs     {jobs_text(host)}", "  ", " " * 11)
+    if host.work:
+        lines += _wrap(f"runs     {work_text(host)}", "  ", " " * 11)
     lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
     if host.holds:
         lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
@@ -160,6 +162,15 @@ def jobs_text(host: HostPlan) -> str:
     """Return which programs must end first."""
     names = in_short(sorted(set(host.jobs.values())))
     return f"apply waits for what uses the GPU and stops none: {names}"
+
+
+def work_text(host: HostPlan) -> str:
+    """Return what a scheduler runs on a host, and what becomes of it."""
+    ways = "; ".join(f"--drain {name}" for name in dict.fromkeys(one.scheduler for one in host.work))
+    told = "; ".join(map(str, host.work[:8])) + (f" and {len(host.work) - 8} more" if len(host.work) > 8 else "")
+    return f"{told}: {ways} waits for that" + (
+        ", without it the reboot ends what does not use a GPU" if host.reboot else ""
+    )
 
 
 def download_text(host: HostPlan) -> str:

@@ -107,7 +107,7 @@ class Progress:
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
         """Say what is about to happen, before it does."""
-        from gpusetup.cli.plan_text import downtime_text, jobs_text, size_text
+        from gpusetup.cli.plan_text import downtime_text, jobs_text, size_text, work_text
 
         reboots = sum(1 for plan in changes.values() if plan.reboot)
         sizes = [plan.download_bytes or 0 for plan in changes.values()]
@@ -124,6 +124,8 @@ class Progress:
         for name, plan in changes.items():
             if plan.jobs:
                 self.say(f"{name}: {jobs_text(plan)}")
+            if plan.work:
+                self.say(f"{name}: {work_text(plan)}")
             for action in plan.actions:
                 if action.id == "remove-runfile":
                     self.say(f"{name}: removes {action.what}: {action.why}")

@@ -37,6 +37,7 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
         "gpus",
         "nvswitch",
         "processes",
+        "work",
         "disks",
         "interpreter",
         "state",

@@ -41,6 +41,7 @@ from gpusetup.model.facts_software import (
     Smi,
     Unreadable,
 )
+from gpusetup.model.plan import Work
 
 SCHEMA = "gpusetup/facts/1"
 
@@ -78,6 +79,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     smi: Smi | None
     display: Display
     processes: tuple[Process, ...] = ()
+    work: tuple[Work, ...] = ()
+    """Where a plan is made: what the host's scheduler runs there."""
     packages: Packages
     pythons: tuple[Python, ...] = ()
     interpreter: Interpreter | None = None

@@ -55,6 +55,24 @@ class Away(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many changes the figures are the median of."""
 
 
+class Work(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job of Slurm that runs on the host, or a pod there that has a GPU."""
+
+    scheduler: Literal["slurm", "kubernetes"]
+    id: str
+    """A job's number; a pod's namespace and name."""
+    user: str = ""
+    name: str = ""
+    left: str = ""
+    """How long it may still run, as Slurm says it."""
+
+    def __str__(self) -> str:
+        """Return what people call it."""
+        if self.scheduler == "kubernetes":
+            return f"pod {self.id}"
+        return f"job {self.id} of {self.user} ({self.name}, {self.left} left)"
+
+
 class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One host: now, then, and every step between."""
 
@@ -73,6 +91,8 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """None: nothing changes."""
     jobs: dict[int, str] = {}
     """Programs on the GPUs by process id, which must end before the change; apply waits for them and stops none."""
+    work: tuple[Work, ...] = ()
+    """What a scheduler runs on the host, under which it would change: apply waits for it only with `--drain`."""
     download_bytes: int | None = None
     """Packages and wheels; null when a part of it is not known."""
     package_bytes: int | None = None

@@ -337,7 +337,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         wheel_bytes=None if room.unknown else room.download,
         warnings=warnings,
     )
-    plan = _replace(plan, jobs=jobs_of(facts, plan))
+    plan = _replace(plan, jobs=jobs_of(facts, plan), work=facts.work if _moves_driver(plan) else ())
     broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
     return _refused(plan, broken).plan if broken else plan
 
@@ -370,9 +370,13 @@ def jobs_of(facts: HostFacts, plan: HostPlan) -> dict[int, str]:
 
     The driver's own services are none of them.
     """
-    if not plan.reboot and not any(action.kind in _MOVES for action in plan.actions):
+    if not _moves_driver(plan):
         return {}
     return {item.pid: item.command for item in facts.processes if not item.command.startswith(judge.holders.PROCESSES)}
+
+
+def _moves_driver(plan: HostPlan) -> bool:
+    return plan.reboot or any(action.kind in _MOVES for action in plan.actions)
 
 
 def _lacks_packages(facts: HostFacts, draft: Draft) -> bool:

@@ -1,5 +1,6 @@
 """A node that goes bad leaves a real Slurm and returns: by its health program, prolog and epilog; only our own drain is undone."""
 
+import json
 import time
 
 import pytest
@@ -160,7 +161,9 @@ def test_the_prolog_keeps_a_job_away_and_health_tells_why(cluster):
 
 def test_the_epilog_sees_what_a_job_left(cluster):
     slurm, _head, node, smi = cluster
-    slurm.job(node, 6)
+    number = slurm.job(node, 20)
+    (work,) = json.loads(node.ssh(*GPUSETUP, "facts", "--format", "json").stdout)["hosts"]["localhost"]["work"]
+    assert [work[key] for key in ("scheduler", "id", "user", "name")] == ["slurm", number, "root", "wrap"]
     health.goes_bad(smi)
     slurm.wait(node, "IDLE+DRAIN", 120)
     look(node)

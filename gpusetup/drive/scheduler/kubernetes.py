@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
+from gpusetup.content import host_code
 from gpusetup.drive.scheduler.base import Caller, Drained, check_node, wait_until
 
 _ANNOTATION = "gpusetup.drained"
-_RESOURCE = "nvidia.com/"
 _EVICTION_SECONDS = 300
-
-
-def gpu_pods(pods: dict[str, Any]) -> list[str]:
-    """Return the pods that have a GPU and still run; those of a DaemonSet stay on their node anyway."""
-    found = []
-    for pod in pods.get("items", ()):
-        meta, spec = pod.get("metadata", {}), pod.get("spec", {})
-        limits = [
-            name
-            for container in (*spec.get("containers", ()), *spec.get("initContainers", ()))
-            for name in container.get("resources", {}).get("limits", {})
-        ]
-        daemon = any(owner.get("kind") == "DaemonSet" for owner in meta.get("ownerReferences", ()))
-        ended = pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
-        if any(name.startswith(_RESOURCE) for name in limits) and not daemon and not ended:
-            found.append(f"{meta.get('namespace', 'default')}/{meta.get('name', '?')}")
-    return found
+gpu_pods = host_code("gpu_probe.sessions").gpu_pods
+"""The pods that have a GPU and still run, as hosts find them too."""
 
 
 @dataclass(frozen=True, kw_only=True)

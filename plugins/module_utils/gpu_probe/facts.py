@@ -51,6 +51,7 @@ def collect(
     installed = packages.collect(host, os_release["family"], record.names(recorded))
     if with_candidates:
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
+        waiting.start("work", lambda: sessions.work(host))
     waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
     # A simulated machine's driver is in no list of the kernel; who cut its GPUs knows that it answers.
     nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg") or bool((recorded or {}).get("mig"))
@@ -99,6 +100,7 @@ def collect(
     document.update(more)
     answers = waiting.join()
     document["packages"]["candidates"] = answers.get("candidates")
+    document["work"] = answers.get("work", [])
     document["nouveau"] = answers["nouveau"]
     document["services"] = answers["services"]
     document["rdma"] = answers["rdma"]

@@ -1,12 +1,20 @@
-"""Who uses the machine's GPUs now: display sessions and processes."""
+"""Who uses the machine now: display sessions, processes on its GPUs, and what its scheduler runs here."""
 
+import contextlib
+import json
 import os
+import platform
 import re
 from typing import Any, Dict, List, Tuple
 
+from . import commands
 from .host import LiveHost
 
 _DEVICE = re.compile(r"^/dev/nvidia(\d+|ctl|-uvm)$")
+_KUBELETS = ("/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+             "/var/lib/rancher/rke2/agent/kubelet.kubeconfig")  # fmt: skip
+"""What a node's own kubelet reads its pods with: kubeadm's, K3s', RKE2's."""
+_SCHEDULER_SECONDS = 5.0
 
 
 def display(host: LiveHost, gpus: List[Dict[str, Any]], others: List[Dict[str, Any]], laptop: bool) -> Dict[str, Any]:
@@ -61,3 +69,42 @@ def _scan() -> Tuple[List[Dict[str, Any]], int]:
         except OSError:
             continue
     return sorted(found, key=lambda process: process["pid"]), hidden
+
+
+def work(host: LiveHost) -> List[Dict[str, str]]:
+    """Return the jobs of Slurm and the pods with a GPU that run on this machine; a capture keeps none of them."""
+    if not host.live:
+        return []
+    name = platform.node()
+    told = _answer("squeue", "--noheader", "--nodelist=" + name.partition(".")[0], "--format=%i|%u|%L|%j")
+    found = [_entry("slurm", *line.split("|", 3)) for line in told.splitlines() if line.count("|") > 2]
+    kubelet = next((path for path in _KUBELETS if host.exists(path)), "")
+    if kubelet:
+        where = ("--all-namespaces", "--field-selector=spec.nodeName=" + name.lower(), "--output=json")
+        pods = _answer("kubectl", "--kubeconfig=" + kubelet, "get", "pods", *where)
+        with contextlib.suppress(ValueError):  # whatever answered, it was no kubectl
+            found += [_entry("kubernetes", pod) for pod in gpu_pods(json.loads(pods))]
+    return found
+
+
+def _answer(*argv: str) -> str:
+    done = commands.run(argv, _SCHEDULER_SECONDS)
+    return str(done["out"]) if done["rc"] == 0 else ""
+
+
+def _entry(scheduler: str, number: str, user: str = "", left: str = "", name: str = "") -> Dict[str, str]:
+    return {"scheduler": scheduler, "id": number.strip(), "user": user, "name": name, "left": left}
+
+
+def gpu_pods(pods: Dict[str, Any]) -> List[str]:
+    """Return the pods that have a GPU and still run; those of a DaemonSet stay on their node anyway."""
+    found: List[str] = []
+    for pod in pods.get("items", ()):
+        meta, spec = pod.get("metadata", {}), pod.get("spec", {})
+        containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+        limits = [name for one in containers for name in one.get("resources", {}).get("limits", {})]
+        daemon = any(owner.get("kind") == "DaemonSet" for owner in meta.get("ownerReferences", ()))
+        ended = pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        if any(name.startswith("nvidia.com/") for name in limits) and not daemon and not ended:
+            found.append(f"{meta.get('namespace', 'default')}/{meta.get('name', '?')}")
+    return found

@@ -1,10 +1,13 @@
 """What kind of machine it is: PCI, vGPU, NVSwitch, clouds, containers, nvidia-smi, services, screens."""
 
+import platform
 import venv
+from types import SimpleNamespace
 
 import pytest
 
 from gpusetup.facts import probe
+from tests.stored import stored_rows
 
 pci, smi, kinds = probe.load("pci"), probe.load("smi"), probe.load("virtualisation")
 system, modules, services, drivers = (probe.load(part) for part in ("system", "modules", "services", "drivers"))
@@ -355,3 +358,15 @@ def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
     assert drivers.library_files(machine.host(), "x86_64-linux-gnu") == {
         "libcuda.so.1": {f"{folder}/libcuda.so.580.1.02": "580.1.02", "/usr/lib64/libcuda.so.570.2": "570.2"}
     }
+
+
+@pytest.mark.parametrize("row", stored_rows("scheduled_work.json"), ids=lambda row: row["case"])
+def test_what_a_scheduler_runs_here_is_named(row, tmp_path, monkeypatch):
+    for name in ("squeue", "kubectl"):
+        (tmp_path / name).write_text("#!/bin/sh\n" + row.get(name, "exit 1"))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(platform, "node", lambda: "GPU1.example.org")
+    monkeypatch.setattr(probe.load("sessions"), "_SCHEDULER_SECONDS", 0.5)
+    host = SimpleNamespace(live=row.get("live", True), exists=lambda path: path == row.get("kubelet"))
+    assert [tuple(one.values()) for one in probe.load("sessions").work(host)] == [tuple(one) for one in row["found"]]

@@ -1,19 +1,22 @@
 """A rollout in batches: verified one after the other, ended by too many failures, nobody forgotten; how long each is away."""
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.cli.html_pages import plan_html
+from gpusetup.cli.output import json_line
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.engines.base import Ansible
 from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_software import Process
-from gpusetup.model.plan import Action, Away, HostPlan, Plan
+from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
 from gpusetup.model.run import Applied, HostOutcome
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.host import jobs_of
@@ -226,8 +229,16 @@ def test_a_plan_says_how_long_and_under_which_programs_the_driver_would_move(kin
     took = Away(seconds=700 if reboot else 95.3, reboot_seconds=220, source="host" if reboot else "bench", runs=3)
     action = Action(id="x", kind=kind, what="x", why="x")
     plan = HostPlan(state="change", reboot=reboot, actions=(action,), away=took)
-    plan = replace(plan, jobs=jobs_of(SimpleNamespace(processes=users), plan))
+    work = (
+        Work(scheduler="slurm", id="41", user="ada", name="fit", left="2:10:00"),
+        Work(scheduler="kubernetes", id="ml/a"),
+    )
+    plan = replace(plan, jobs=jobs_of(SimpleNamespace(processes=users), plan), work=work[: 2 * jobs])
     assert plan.jobs == {user.pid: user.command for user in users[:jobs]}
     text = " ".join(plan_text(Plan(matrix=STAMP, hosts={"a": plan})).split())
     assert f"away {said}" in text
     assert ("jobs apply waits for what uses the GPU and stops none: python3" in text) == bool(jobs)
+    runs = "runs job 41 of ada (fit, 2:10:00 left); pod ml/a: --drain slurm; --drain kubernetes waits for that"
+    assert (f"{runs}, without it the reboot ends what does not use a GPU" if reboot else runs) in text or not jobs
+    page = plan_html(Plan(matrix=STAMP, hosts={"a": plan}), datetime(2026, 11, 27, tzinfo=timezone.utc), {})
+    assert ("<dt>runs</dt><dd>job 41 of ada (fit" in page, '"user":"ada"' in json_line(plan)) == (bool(jobs),) * 2
