@@ -371,11 +371,7 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
     taken = bundle.collect(files, documents, environment, redact)
     if root is None:
         taken.update(bundle.bug_report(Path.cwd(), redact))
-    for line in [
-        "",
-        f"written to {path}, without passwords, tokens, addresses and names:",
-        *bundle.write(path, taken),
-    ]:
+    for line in ["", f"written to {path}, without passwords, tokens, addresses and names:", *bundle.write(path, taken)]:
         print(line, file=sys.stderr)
     if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
         print("NVIDIA's own report is not included: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)

@@ -55,10 +55,7 @@ def command_parser(name: str) -> Parser:
     """Return the parser of a command; its module is imported."""
     command = load_command(name)
     parser = Parser(
-        prog=f"gpusetup {name}",
-        description=command.__doc__,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
+        prog=f"gpusetup {name}", description=command.__doc__, formatter_class=HelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--quiet", "-q", action="store_true", help="only answers and errors, no progress")

@@ -69,23 +69,14 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("machine")
     gpus = group.add_mutually_exclusive_group()
     gpus.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="GPU, repeatable: h100, 'rtx 4090', 10de:2335, sm_90",
+        "--gpu", action="append", default=[], metavar="NAME", help="GPU, repeatable: h100, 'rtx 4090', 10de:2335, sm_90"
     )
     gpus.add_argument("--on", metavar="TYPE", help="machine type of a cloud, such as p5.48xlarge")
     group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, 'RHEL 9', bookworm, amzn2023, …")
     group.add_argument("--arch", type=arch_name, choices=ARCHES, help="CPU architecture")
     group.add_argument("--driver", metavar="VERSION", help="the installed driver; it is kept")
     group.add_argument("--python", metavar="X.Y", help="for this Python; the same as python==X.Y")
-    group.add_argument(
-        "--from",
-        dest="facts",
-        metavar="FILE",
-        help="facts of hosts, or uv.lock, pyproject.toml, …",
-    )
+    group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, or uv.lock, pyproject.toml, …")
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
     rules.add_argument(

@@ -202,14 +202,10 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
 def add_way_back(group: argparse._ArgumentGroup) -> None:
     """Add whether hosts may change that could not go back."""
     group.add_argument(
-        "--no-way-back",
-        action="store_true",
-        help="change a host even if its installed packages could not be had again",
+        "--no-way-back", action="store_true", help="change a host even if its installed packages could not be had again"
     )
     group.add_argument(
-        "--older-source",
-        action="store_true",
-        help="take a repository or bundle that is older than the one before it",
+        "--older-source", action="store_true", help="take a repository or bundle that is older than the one before it"
     )
     group.add_argument(
         "--despite-maintenance", action="store_true", help="change a host that its cloud is about to stop or reboot"

@@ -34,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_newer(parser)
     parser.add_argument("--lock", metavar="FILE", help="also write a lock for plan and apply")
     parser.add_argument(
-        "--install",
-        choices=WAYS,
-        metavar="WAY",
-        help=f"print only the lines that install the stack: {', '.join(WAYS)}",
+        "--install", choices=WAYS, metavar="WAY", help=f"print only the lines that install the stack: {', '.join(WAYS)}"
     )
     add_output(parser, ("text", "json", "csv", "md"))
 

@@ -70,9 +70,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     if not _FASTEST <= arguments.every <= _SLOWEST:
         raise BadInputError(
-            "GS-921",
-            f"--every takes {_FASTEST:g} to {_SLOWEST:g} seconds, not {arguments.every:g}",
-            path="--every",
+            "GS-921", f"--every takes {_FASTEST:g} to {_SLOWEST:g} seconds, not {arguments.every:g}", path="--every"
         )
     if arguments.out and arguments.format == "text" and not arguments.once:
         raise BadInputError(

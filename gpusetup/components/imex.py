@@ -146,11 +146,5 @@ def _asks(settings: Settings) -> bool:
 
 
 IMEX = Component(
-    name="imex",
-    settings={"imex": _wish},
-    asks=_asks,
-    wants=_wants,
-    actions=_actions,
-    variables=_variables,
-    kept="imex",
+    name="imex", settings={"imex": _wish}, asks=_asks, wants=_wants, actions=_actions, variables=_variables, kept="imex"
 )

@@ -279,11 +279,5 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
 
 
 MIG = Component(
-    name="mig",
-    settings={"mig": _wishes},
-    wants=_wants,
-    actions=_actions,
-    variables=_variables,
-    kept="mig",
-    none=(),
+    name="mig", settings={"mig": _wishes}, wants=_wants, actions=_actions, variables=_variables, kept="mig", none=()
 )

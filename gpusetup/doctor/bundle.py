@@ -55,10 +55,7 @@ class Files(Protocol):
 
 
 def collect(
-    files: Files,
-    documents: Mapping[str, str],
-    environment: Mapping[str, str],
-    redact: Callable[[str], str],
+    files: Files, documents: Mapping[str, str], environment: Mapping[str, str], redact: Callable[[str], str]
 ) -> dict[str, bytes]:
     """Return the archive's files by name: the documents, logs, answers of commands, the environment's GPU part."""
     found = dict(documents)

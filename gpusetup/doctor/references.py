@@ -59,12 +59,7 @@ def page_of(reference: str) -> str:
 def pages() -> dict[str, str]:
     """Return every page by its file name, the list of all of them included."""
     found = {f"{reference}.md": "\n".join(_page(reference, entry)) for reference, entry in _catalogue().items()}
-    lines = [
-        "# gpusetup's own messages",
-        "",
-        "`gpusetup doctor GS-324` prints a page.",
-        "",
-    ]
+    lines = ["# gpusetup's own messages", "", "`gpusetup doctor GS-324` prints a page.", ""]
     lines += [f"- [{reference}]({reference}.md): {entry.title}" for reference, entry in _catalogue().items()]
     found["README.md"] = "\n".join(lines) + "\n"
     return found

@@ -35,12 +35,7 @@ OURS = re.compile(
 )
 """Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""
 
-RULES = {
-    "cuda": (AMD, NO_GPU, TRIED),
-    "pytorch": (AMD, NO_GPU),
-    "libraries": (AMD, NO_GPU),
-    "nccl": (AMD,),
-}
+RULES = {"cuda": (AMD, NO_GPU, TRIED), "pytorch": (AMD, NO_GPU), "libraries": (AMD, NO_GPU), "nccl": (AMD,)}
 
 
 MODULE = re.compile(

@@ -202,11 +202,7 @@ def _bare(name: Any) -> str:
 
 def _task_document(task: Any) -> dict[str, Any]:
     role = getattr(task, "_role", None)
-    return {
-        "name": _name(task),
-        "action": _bare(task.action),
-        "role": _bare(role.get_name()) if role else "",
-    }
+    return {"name": _name(task), "action": _bare(task.action), "role": _bare(role.get_name()) if role else ""}
 
 
 _KILLED = (

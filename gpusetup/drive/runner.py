@@ -61,13 +61,7 @@ class Finished:
         return found if isinstance(found, dict) else None
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    deadline: float,
-    stdin: bytes | None = None,
-) -> Finished:
+def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: bytes | None = None) -> Finished:
     """Run to the end and return what it printed. At the deadline it is killed; Ctrl-C kills it and goes on up."""
     lines: dict[Channel, list[str]] = {"out": [], "err": []}
     room = _CAPTURE_LIMIT

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.settings import (
-    AppliedWanted,
-    MigCut,
-)
+from gpusetup.model.settings import AppliedWanted, MigCut
 from gpusetup.model.stack import MatrixStamp, Stack
 
 SCHEMA = "gpusetup/host-lock/1"

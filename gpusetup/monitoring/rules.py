@@ -213,10 +213,7 @@ def _series(chosen: list[tuple[_Sample, Series]]) -> list[dict[str, str]]:
 def _infos(gpus: set[int]) -> list[dict[str, str]]:
     """Return what names the GPUs of the light exporter."""
     return [
-        {
-            "series": f'nvidia_smi_gpu_info{{{_theirs("smi", gpu)},index="{gpu}",name="{_MODEL}"}}',
-            "values": "1x200",
-        }
+        {"series": f'nvidia_smi_gpu_info{{{_theirs("smi", gpu)},index="{gpu}",name="{_MODEL}"}}', "values": "1x200"}
         for gpu in sorted(gpus)
     ]
 

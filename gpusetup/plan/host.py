@@ -14,12 +14,7 @@ from gpusetup.components.base import Offers, Wanted, working_driver
 from gpusetup.components.driver.built import no_way, seen_through_streams
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
 from gpusetup.components.python.environments import with_one_driver
-from gpusetup.components.python.requirements import (
-    has_python,
-    interpreter_of,
-    pythons_of,
-    system_of,
-)
+from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
 from gpusetup.components.python.size import rooms_of, together, unmeasured
 from gpusetup.components.record import begun, lost, record_of, unfinished, unread
 from gpusetup.components.registry import COMPONENTS
@@ -45,15 +40,7 @@ from gpusetup.plan.preflight import (
 )
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.variables import question_variables, role_variables
-from gpusetup.plan.wanted import (
-    asks,
-    manages_driver,
-    needs_packages,
-    packed,
-    unpacked,
-    wanted_of,
-    without_leftovers,
-)
+from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of, without_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

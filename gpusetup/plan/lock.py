@@ -21,8 +21,7 @@ def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
     """Return the lock of a resolution."""
     stack = resolution.stack
     pip = PipRequirements(
-        system=python_requirements(stack, matrix, wheels=()),
-        wheels=python_requirements(stack, matrix),
+        system=python_requirements(stack, matrix, wheels=()), wheels=python_requirements(stack, matrix)
     )
     return Lock(
         matrix=resolution.matrix, request=resolution.request, stack=stack, pip=pip, digest=_digest(stack, pip, None)

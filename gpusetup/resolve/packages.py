@@ -133,12 +133,7 @@ def _hardware(space: Space, name: str) -> None:
             return not cuda or any(way in ("native", "backward") for way in found)
         return not cuda or any(way is not None for way in found)
 
-    space.pair(
-        "package-cuda-needs-driver",
-        ("driver", lambda value: value.version),
-        (name, cuda_of),
-        stands,
-    )
+    space.pair("package-cuda-needs-driver", ("driver", lambda value: value.version), (name, cuda_of), stands)
     space.pair(
         "package-driver-floor",
         ("driver", lambda value: value.version),

@@ -76,11 +76,7 @@ class Stopped:
 
 
 def keep_rollout(
-    run: RunDirectory,
-    inventory: str | None,
-    batch: str,
-    outcomes: dict[str, HostOutcome],
-    names: Iterable[str],
+    run: RunDirectory, inventory: str | None, batch: str, outcomes: dict[str, HostOutcome], names: Iterable[str]
 ) -> None:
     """Write down who is left of these hosts, and the sizes of the batches that are still to come."""
     left = tuple(name for name in names if name not in outcomes or outcomes[name].state in _LEFT)

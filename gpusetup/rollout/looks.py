@@ -59,9 +59,7 @@ class Rollout:
         """Return the plan of all hosts."""
         bad = {"refused", "unreachable", "failed"}
         return Plan(
-            ok=all(plan.state not in bad for plan in self.plans.values()),
-            matrix=self.matrix.stamp,
-            hosts=self.plans,
+            ok=all(plan.state not in bad for plan in self.plans.values()), matrix=self.matrix.stamp, hosts=self.plans
         )
 
     def local(self, name: str) -> bool:
@@ -312,9 +310,5 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Host
         exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
     )
     return replace(
-        plan,
-        state="unreachable" if unreachable else "refused",
-        refusals=(refusal,),
-        actions=(),
-        variables=NOTHING,
+        plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables=NOTHING
     )

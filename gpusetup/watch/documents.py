@@ -52,12 +52,7 @@ def _host(link: Link) -> WatchedHost:
     if look is None:
         return told
     return structs.replace(
-        told,
-        error=look.error or UNSET,
-        time=_stamp(look.time),
-        source=look.source,
-        driver=look.driver,
-        gpus=look.gpus,
+        told, error=look.error or UNSET, time=_stamp(look.time), source=look.source, driver=look.driver, gpus=look.gpus
     )
 
 

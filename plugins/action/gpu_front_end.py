@@ -174,13 +174,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             raise AnsibleActionFail("no plan reached this job: the workflow's job before the approval makes it")
         return unpacked(parts) if parts else None
 
-    def _run(
-        self,
-        command: str,
-        folder: str,
-        plan: dict[str, Any] | None,
-        only: list[str] | None,
-    ) -> dict[str, Any]:
+    def _run(self, command: str, folder: str, plan: dict[str, Any] | None, only: list[str] | None) -> dict[str, Any]:
         """Run gpusetup and return its document; on some of the hosts where `only` names them."""
         answer = os.path.join(folder, "answer.json")
         first, *rest = reach(context.CLIARGS)

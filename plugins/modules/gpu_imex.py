@@ -118,8 +118,7 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            nodes={"type": "list", "elements": "str", "default": []},
-            channels={"type": "int", "default": 1},
+            nodes={"type": "list", "elements": "str", "default": []}, channels={"type": "int", "default": 1}
         ),
         supports_check_mode=True,
     )

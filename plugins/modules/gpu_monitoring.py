@@ -59,11 +59,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec=params.spec(
             mode={"type": "str", "default": "set_up", "choices": ["prepare", "set_up"]},
-            exporter={
-                "type": "str",
-                "default": "none",
-                "choices": ["none", "dcgm", "nvidia_gpu_exporter", "textfile"],
-            },
+            exporter={"type": "str", "default": "none", "choices": ["none", "dcgm", "nvidia_gpu_exporter", "textfile"]},
             listen={"type": "str", "default": ""},
             folder={"type": "str", "default": ""},
             dcgm={"type": "str", "default": ""},

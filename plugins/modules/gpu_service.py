@@ -40,8 +40,7 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            names={"type": "list", "elements": "str", "required": True},
-            start={"type": "bool", "default": True},
+            names={"type": "list", "elements": "str", "required": True}, start={"type": "bool", "default": True}
         ),
         supports_check_mode=True,
     )

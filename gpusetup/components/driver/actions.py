@@ -186,8 +186,7 @@ DRIVER = Component(
         "prerequisites": Group("the module is built for the kernel that boots next"),
         "driver": Group(_why, "gpu_driver_packages"),
         "fabric": Group(
-            "this machine has NVSwitches; fabric manager must match the driver's version exactly",
-            "gpu_fabric_packages",
+            "this machine has NVSwitches; fabric manager must match the driver's version exactly", "gpu_fabric_packages"
         ),
     },
     first=_first,

@@ -31,11 +31,7 @@ _LAYOUT = "/compute/cuda/repos/"
 def context_of(repos: ReposFile, facts: HostFacts, settings: Settings, offers: Offers) -> Context:
     """Return all that the choice of packages looks at."""
     return Context(
-        facts=facts,
-        settings=settings,
-        offers=offers,
-        repos=repos,
-        repository=repository_of(repos, facts, settings),
+        facts=facts, settings=settings, offers=offers, repos=repos, repository=repository_of(repos, facts, settings)
     )
 
 

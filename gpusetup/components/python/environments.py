@@ -259,11 +259,7 @@ def _environments(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
         made_with = interpreter_of(facts, settings, stack, system)
         found.append(
             Environment(
-                name=name,
-                path=path_of(settings, name),
-                stack=stack,
-                requirements=lines,
-                interpreter=made_with.path,
+                name=name, path=path_of(settings, name), stack=stack, requirements=lines, interpreter=made_with.path
             )
         )
     return tuple(found)
@@ -383,11 +379,7 @@ def _variables(_facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
         }
     if not found or not settings.python_links:
         return found
-    return {
-        **found,
-        "gpu_python_find_links": settings.python_links,
-        "gpu_python_signers": _signers(settings) or UNSET,
-    }
+    return {**found, "gpu_python_find_links": settings.python_links, "gpu_python_signers": _signers(settings) or UNSET}
 
 
 def _signers(settings: Settings) -> tuple[str, ...]:

@@ -50,12 +50,7 @@ class Slurm(Ansible):
         words = tuple(f"--{option}={value}" for option in _SBATCH if (value := getattr(self, option)))
         state: Literal["DOWN", "RESUME"] = "RESUME" if self.nextstate.upper() == "RESUME" else "DOWN"
         return SlurmJobs(
-            call=call,
-            run=run,
-            words=words,
-            partition=self.partition,
-            reservation=self.reservation,
-            next_state=state,
+            call=call, run=run, words=words, partition=self.partition, reservation=self.reservation, next_state=state
         )
 
 

@@ -339,9 +339,7 @@ class Ledger(Journal):
             return self.undo(thing)
         if not os.path.islink(path) and os.path.lexists(path):
             raise HostFailure(
-                "GS-480",
-                f"{path} blocks it: it is not a symbolic link",
-                hint="move it away and run the command again",
+                "GS-480", f"{path} blocks it: it is not a symbolic link", hint="move it away and run the command again"
             )
         if thing.look() == target and first is UNKNOWN:
             return False

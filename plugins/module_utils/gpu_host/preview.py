@@ -350,13 +350,7 @@ class Preview:
         if any(package["name"].replace(".", "") == plain for package in self.params["packages"]):
             return
         if not os.access(path, os.X_OK):
-            self.find(
-                "refuse",
-                "python",
-                f"no Python at {path}",
-                "install it or set gpu_python_interpreter",
-                "GS-473",
-            )
+            self.find("refuse", "python", f"no Python at {path}", "install it or set gpu_python_interpreter", "GS-473")
 
 
 def _repository_hint(line: str) -> str:

@@ -26,9 +26,7 @@ def configuration(key: str, certificate: str) -> str:
     for path in (key, certificate):
         if not _PATH.match(path) or not os.path.isfile(path):
             raise HostFailure(
-                "GS-493",
-                f"no signing key or certificate at {path}",
-                hint="nothing was changed; put it there first",
+                "GS-493", f"no signing key or certificate at {path}", hint="nothing was changed; put it there first"
             )
     if os.stat(key).st_mode & 0o077:
         raise HostFailure(

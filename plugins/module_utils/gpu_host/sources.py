@@ -39,9 +39,7 @@ def check(source: Source) -> None:
     name = source.get("name") or ""
     if not _NAME.match(name):
         raise HostFailure(
-            "GS-444",
-            f"{name!r} is not a repository name",
-            hint="use letters, digits, dot, underscore, hyphen",
+            "GS-444", f"{name!r} is not a repository name", hint="use letters, digits, dot, underscore, hyphen"
         )
     if source.get("kind") not in ("apt", "dnf", "zypper"):
         raise HostFailure("GS-444", f"repository {name} is of no kind that is known: apt, dnf, zypper")

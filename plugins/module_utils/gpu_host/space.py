@@ -21,11 +21,7 @@ def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds:
     `images` are the sizes of the initramfs images that are made anew, each beside the old one; `kernels` is how many
     new kernels come, each with an image of its own.
     """
-    found = {
-        "/usr": max(0, plan["disk_bytes"]),
-        _CACHES[manager]: plan["download_bytes"],
-        "/boot": 0,
-    }
+    found = {"/usr": max(0, plan["disk_bytes"]), _CACHES[manager]: plan["download_bytes"], "/boot": 0}
     found[_LISTS[manager]] = found.get(_LISTS[manager], 0) + _LISTS_MB * _MB
     largest = max([*images, 0])
     if largest:

@@ -150,8 +150,7 @@ def _dnf(host: LiveHost, seconds: float) -> Optional[Dict[str, Any]]:
     if told["rc"] != 0:
         why = told.get("why") or told["err"].strip().splitlines()[-1:] or ["failed"]
         host.note(
-            "packages.candidates",
-            f"dnf -C repoquery: {why if isinstance(why, str) else why[0]} (run dnf makecache)",
+            "packages.candidates", f"dnf -C repoquery: {why if isinstance(why, str) else why[0]} (run dnf makecache)"
         )
         return None
     found: Dict[str, Any] = {}
