@@ -125,8 +125,12 @@ def answer(*_: Any) -> tuple[PipHashes, Full]:
 
 
 def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path) -> None:
-    monkeypatch.setattr(hashes, "hashes_of", answer)
-    assert main([*ASKED, "--out", str(tmp_path / "gpu.lock.json")]) == 0
+    asked: list[Any] = []
+    monkeypatch.setattr(hashes, "hashes_of", lambda *words: asked.append(words) or answer())
+    assert main([*ASKED, "--driver", "580.95.05", "--out", str(tmp_path / "gpu.lock.json")]) == 0
+    assert [item[2][:2] for item in asked] == [("9.0", "13.0")], (
+        "variants are chosen for the GPU and driver in question"
+    )
     assert (tmp_path / "pylock.gpu.toml").read_text() == LOCKED
     assert "x was withdrawn by its publisher" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.lock.json", "pylock.gpu.toml"]
