@@ -51,6 +51,10 @@ def main() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     _load_plugins()
+    with suppress(ImportError):  # Ansible copies all of a role whenever it loads one: what never changes need not be
+        for name, kind in vars(importlib.import_module("ansible.module_utils._internal._datatag")).items():
+            if name in {"_AnsibleTaggedStr", "_AnsibleTaggedInt", "_AnsibleTaggedFloat"}:
+                kind.__deepcopy__ = lambda value, _memo: value
     gc.collect()
     gc.freeze()
     channels = _serve(control)
