@@ -178,8 +178,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         return _reference(arguments, reference)
     if alert := _alert_named(short):
         return _alert(arguments, alert)
-    if CVE.fullmatch(short.strip()):
-        return _vulnerability(arguments, short.strip().upper())
+    if (cve := short.strip().upper()).startswith("CVE-") and len(cve.split()) == 1:
+        return _vulnerability(arguments, cve)
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if found and (guest := guest_here()) is not None:
         found = tuple(without_apply(finding, guest) for finding in found)
@@ -244,6 +244,10 @@ def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
     from gpusetup.matrix.load import matrix
     from gpusetup.model.examined import DoctorVulnerability
 
+    if not CVE.fullmatch(cve):
+        raise BadInputError(
+            "GS-606", f"{cve} is not the form of a CVE number", hint="it is CVE-YYYY-NNNN, as CVE-2025-23266"
+        )
     known = matrix()
     text = page(known, cve)
     if not text:

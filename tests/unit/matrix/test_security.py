@@ -90,6 +90,8 @@ def test_the_doctor_tells_of_one_and_refuses_what_it_has_no_record_of() -> None:
     assert (code, '"container-toolkit"' in said) == (0, True)
     code, _, told = run(["doctor", "CVE-1999-0001"])
     assert (code, "matrix cve" in told) == (3, True)
+    code, _, told = run(["doctor", "cve-20-1"])
+    assert (code, "not the form of a CVE number" in told, "CVE-YYYY-NNNN" in told) == (3, True, True)
 
 
 def test_the_table_is_narrowed_and_says_when_nothing_is_left() -> None:
