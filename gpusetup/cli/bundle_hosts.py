@@ -141,7 +141,7 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     """Return the wishes with the sources that a bundle is made from: the hosts' own may be the bundle itself."""
     from msgspec.structs import replace
 
-    from gpusetup.components.values import file_source
+    from gpusetup.components.parsing import file_source
 
     if f"{PREFIX}extra_sources" not in said:
         others = [

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.cli.output import say
-from gpusetup.components.values import without_logins
+from gpusetup.components.parsing import without_logins
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.domains import parsed

@@ -18,7 +18,7 @@ from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.cli.grammar import near
 from gpusetup.cli.options import ARCHES
 from gpusetup.cli.output import warn
-from gpusetup.components.values import choice, texts, wrong, yes
+from gpusetup.components.parsing import choice, texts, wrong, yes
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import PACKAGES, Request
 from gpusetup.plan.settings import read_level

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action, repository_at
 from gpusetup.components.judge import versions
+from gpusetup.components.parsing import choice, file_source, texts, wrong
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, file_source, texts, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
 from gpusetup.model.settings import RestartPolicy

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.components.base import Component, Group, action, candidates, glob, named
+from gpusetup.components.parsing import choice, yes
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, yes
 from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.versions import cuda_minor, nv
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group
+from gpusetup.components.parsing import members, path
 from gpusetup.components.record import wish_on_record
-from gpusetup.components.values import members, path
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.components.base import Brought, Component, covering, named
 from gpusetup.components.judge import Judged, names
+from gpusetup.components.parsing import members
 from gpusetup.components.record import record_of
-from gpusetup.components.values import members
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.plan import Action
 from gpusetup.model.settings import ImexWish

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action, glob, named
 from gpusetup.components.judge import versions
+from gpusetup.components.parsing import choice, path, wrong
 from gpusetup.components.record import record_of, wish_on_record
-from gpusetup.components.values import choice, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
 from gpusetup.model.package import Package

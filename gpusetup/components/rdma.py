@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, glob, named
+from gpusetup.components.parsing import choice, yes
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, yes
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpusetup.components import judge
 from gpusetup.components.base import Component, working_driver
+from gpusetup.components.parsing import choice, file_source, path, wrong
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, file_source, path, wrong
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.systems import files_of, fitting
 from gpusetup.model.plan import Action, Refusal

@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible import constants, context, release
 
-from gpusetup.components.values import secrets_in, without_login, without_logins, without_secrets
+from gpusetup.components.parsing import secrets_in, without_login, without_logins, without_secrets
 from gpusetup.drive.handed import hand_over
 from gpusetup.drive.names import check_address, check_host_name
 from gpusetup.drive.packed import keep, place_of, take

@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from gpusetup.components.values import without_secrets
+from gpusetup.components.parsing import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

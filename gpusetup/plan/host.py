@@ -15,7 +15,7 @@ from gpusetup.components.driver.built import no_way, seen_through_streams
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
-from gpusetup.components.python.size import rooms_of, together, unmeasured
+from gpusetup.components.python.size import environment_sizes, total, unmeasured
 from gpusetup.components.record import begun, lost, record_of, unfinished, unread
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
@@ -302,12 +302,12 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
-    rooms = rooms_of(wanted, todo, facts.arch, matrix.wheels)
-    room = together(rooms.values())
+    sizes = environment_sizes(wanted, todo, facts.arch, matrix.wheels)
+    size = total(sizes.values())
     warnings = (
-        *(_display_warnings(facts, wanted) if todo else ()), *unmeasured(room), *cloud_notes(facts, matrix)
+        *(_display_warnings(facts, wanted) if todo else ()), *unmeasured(size), *cloud_notes(facts, matrix)
     )  # fmt: skip
-    if megabytes := {path: -(-item.peak >> 20) for path, item in rooms.items() if item.peak}:
+    if megabytes := {path: -(-item.peak >> 20) for path, item in sizes.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
     plan = _replace(
         base,
@@ -321,7 +321,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         variables=variables,
         lock=lock,
         kind=lock.key[:12],
-        wheel_bytes=None if room.unknown else room.download,
+        wheel_bytes=None if size.unknown else size.download,
         warnings=warnings,
     )
     plan = _replace(plan, jobs=jobs_of(facts, plan), work=facts.work if _moves_driver(plan) else ())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.components.base import brought_driver, working_driver
 from gpusetup.components.driver.built import other_way
+from gpusetup.components.parsing import file_source
 from gpusetup.components.python.requirements import adopted_python, installed_version
 from gpusetup.components.record import record_of
-from gpusetup.components.values import file_source
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 from gpusetup.model.stack import exact_requirements

@@ -10,8 +10,8 @@ import difflib
 import shlex
 from typing import TYPE_CHECKING, Any, get_args
 
+from gpusetup.components.parsing import choice, extra_sources, fingerprints, sha256, source, texts, wrong, yes
 from gpusetup.components.registry import COMPONENTS
-from gpusetup.components.values import choice, extra_sources, fingerprints, sha256, source, texts, wrong, yes
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS as VERSIONED
 from gpusetup.model.request import SAID_AS, SITE_FILE, Requirement

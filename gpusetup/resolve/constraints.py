@@ -54,7 +54,7 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
         if not chosen.release.date:
             continue
         oldest = earlier(chosen.release.date)
-        space.unary("package-abreast", name, partial(_since, oldest), subject=chosen)
+        space.unary("package-recency", name, partial(_since, oldest), subject=chosen)
 
 
 def _since(oldest: str, value: PackageValue) -> bool:

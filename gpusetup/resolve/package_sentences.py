@@ -217,7 +217,7 @@ def _clearest_pins(found: list[str], one: Any, two: Any) -> Iterator[str]:
 
 WRITERS: dict[str, Callable[[Any, Any], str]] = {
     "package-built-from-source": _built,
-    "package-abreast": _too_far_behind,
+    "package-recency": _too_far_behind,
     "package-wheel-instead": _wheel_instead,
     "package-placeholder": _placeholder,
     "package-withdrawn": _withdrawn,

@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from gpusetup.components import judge
 from gpusetup.components.base import Component, Group, action
+from gpusetup.components.parsing import choice, path, wrong, yes
 from gpusetup.components.record import record_of
-from gpusetup.components.values import choice, path, wrong, yes
 from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpusetup.model.request import DriverCandidate
 
 if TYPE_CHECKING:
     from gpusetup.components.base import Context
-    from gpusetup.components.values import FileSource
+    from gpusetup.components.parsing import FileSource
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.stack import DriverChoice

@@ -12,7 +12,7 @@ from gpusetup.components.driver.debian_archive import DebianArchive
 from gpusetup.components.driver.nvidia import NvidiaRepository
 from gpusetup.components.driver.runfile import RunfileInstaller
 from gpusetup.components.driver.ubuntu_archive import UbuntuArchive
-from gpusetup.components.values import file_source
+from gpusetup.components.parsing import file_source
 from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins
 from gpusetup.model.plan import Refusal
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Group, action
+from gpusetup.components.parsing import path, place
 from gpusetup.components.python.requirements import (
     adoption,
     interpreter_of,
@@ -21,7 +22,6 @@ from gpusetup.components.python.requirements import (
     without_caps,
 )
 from gpusetup.components.record import record_of
-from gpusetup.components.values import path, place
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.package import UNPROVEN
 from gpusetup.model.plan import Action

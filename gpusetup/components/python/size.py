@@ -17,7 +17,7 @@ _BESIDE = 10
 """Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""
 
 
-class Room(NamedTuple):
+class DiskSpace(NamedTuple):
     """Bytes; what nobody measured is named, and nothing is guessed in its place."""
 
     download: int = 0
@@ -30,7 +30,7 @@ class Room(NamedTuple):
         return self.download + self.installed * (100 + _BESIDE) // 100 if self.installed else 0
 
 
-def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Room:
+def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> DiskSpace:
     """Return what these lines of a requirements file bring; what comes with two of them is counted once."""
     closures = {item.pin: item.wheels for item in measured.closures if item.arch == arch}
     sizes = next((found for cpu, found in measured.sizes.items() if cpu == arch), {})
@@ -43,15 +43,15 @@ def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) 
         for wheel in wheels:
             name, size = wheel.partition("==")[0], sizes[wheel]
             counted[name] = max(size, counted.get(name, size))
-    return Room(
+    return DiskSpace(
         download=sum(size.download for size in counted.values()),
         installed=sum(size.installed for size in counted.values()),
         unknown=tuple(unknown),
     )
 
 
-def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, Room]:
-    """Return the room that each environment takes that is to be made, by its path."""
+def environment_sizes(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, DiskSpace]:
+    """Return the size that each environment takes that is to be made, by its path."""
     made = {action.id for action in todo if action.kind == "python"}
     lines = {wanted.settings.python_path: wanted.requirements} if "python-packages" in made else {}
     for item in wanted.parts.get("python", ()):
@@ -60,21 +60,21 @@ def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: Wheels
     return {path: disk_space_of(those, arch, measured) for path, those in lines.items()}
 
 
-def unmeasured(room: Room) -> tuple[str, ...]:
+def unmeasured(size: DiskSpace) -> tuple[str, ...]:
     """Say whose size nobody has measured."""
-    if not room.unknown:
+    if not size.unknown:
         return ()
-    names = ", ".join(room.unknown)
+    names = ", ".join(size.unknown)
     return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
 
 
-def together(rooms: Iterable[Room]) -> Room:
+def total(sizes: Iterable[DiskSpace]) -> DiskSpace:
     """Return what several environments bring, one beside the other."""
-    every = tuple(rooms)
-    return Room(
-        download=sum(room.download for room in every),
-        installed=sum(room.installed for room in every),
-        unknown=tuple(dict.fromkeys(name for room in every for name in room.unknown)),
+    every = tuple(sizes)
+    return DiskSpace(
+        download=sum(size.download for size in every),
+        installed=sum(size.installed for size in every),
+        unknown=tuple(dict.fromkeys(name for size in every for name in size.unknown)),
     )
 
 

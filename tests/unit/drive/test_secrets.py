@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.components.values import holds_login, without_login
+from gpusetup.components.parsing import holds_login, without_login
 
 CAPTURED = Path(__file__).parents[2] / "hosts/ubuntu24.04-rtx4090-open/root"
 

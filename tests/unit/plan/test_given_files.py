@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpusetup.components.values import file_source
+from gpusetup.components.parsing import file_source
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.request import Requirement

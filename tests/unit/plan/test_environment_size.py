@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.plan_text import plan_text
-from gpusetup.components.python.size import Room, disk_space_of
+from gpusetup.components.python.size import DiskSpace, disk_space_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import HostPlan, Plan, Preview, PreviewTransaction
 from gpusetup.model.request import Requirement
@@ -42,14 +42,14 @@ MEASURED = msgspec.convert(
 @pytest.mark.parametrize(
     ("lines", "room"),
     [
-        ((), Room()),
-        (("frame==1",), Room(110, 230)),
-        (("frame==1", "Array[ctk]==2", "nvidia-nvjitlink<13.1"), Room(121, 252)),
-        (("--extra-index-url https://x", "frame==1+cu130"), Room(0, 0, ("frame==1+cu130",))),
-        (("frame==1 --hash=sha256:aa", "Array==2 --hash=sha256:bb", "other==3 --hash=sha256:cc"), Room(111, 232, ("other==3",))),
+        ((), DiskSpace()),
+        (("frame==1",), DiskSpace(110, 230)),
+        (("frame==1", "Array[ctk]==2", "nvidia-nvjitlink<13.1"), DiskSpace(121, 252)),
+        (("--extra-index-url https://x", "frame==1+cu130"), DiskSpace(0, 0, ("frame==1+cu130",))),
+        (("frame==1 --hash=sha256:aa", "Array==2 --hash=sha256:bb", "other==3 --hash=sha256:cc"), DiskSpace(111, 232, ("other==3",))),
     ],
 )  # fmt: skip
-def test_what_lines_bring_is_counted_once(lines: tuple[str, ...], room: Room) -> None:
+def test_what_lines_bring_is_counted_once(lines: tuple[str, ...], room: DiskSpace) -> None:
     assert disk_space_of(lines, "x86_64", MEASURED) == room
     assert disk_space_of(lines, "aarch64", MEASURED).download == 0
 
