@@ -113,8 +113,28 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
     assert drift(lab.folder, plain)[0].code == 0
 
+    # The unit that writes the figures writes them, and nothing elsewhere.
+    look, folder = "gpusetup-gpu-textfile.service", host.path("/var/lib/prometheus/node-exporter")
+    (folder / "gpusetup-gpu.prom").unlink()
+    told(host, "systemctl", "start", look)
+    assert "gpusetup_textfile_up 1" in (folder / "gpusetup-gpu.prom").read_text()
+    print(told(host, "systemd-analyze", "security", look).splitlines()[-1])
+    mine, own = "/var/lib/prometheus/node-exporter/in", f"/run/systemd/system/{look}.d"
+    escape = f"touch {mine} || exit 1; " + "".join(
+        f"touch {place}/out && exit 2; " for place in ("/etc", "/usr", "/var", "/root")
+    )
+    host.ssh("mkdir", "-p", own)
+    host.ssh("tee", f"{own}/x.conf", text=f"[Service]\nExecStart=\nExecStart=/bin/sh -c '{escape} exit 7'\n")
+    host.ssh(
+        "sh",
+        "-c",
+        f"systemctl stop gpusetup-gpu-textfile.timer; systemctl daemon-reload; systemctl start {look}",
+        check=False,
+    )
+    assert told(host, "systemctl", "show", "-p", "ExecMainStatus", "--value", look).strip() == "7"
+    told(host, "sh", "-c", f"rm -r {own} {mine}; systemctl daemon-reload; systemctl start gpusetup-gpu-textfile.timer")
+
     # Half a file of somebody else, and half a file of ours that was cut: neither hides our figures.
-    folder = host.path("/var/lib/prometheus/node-exporter")
     (folder / "theirs.prom").write_text("half_written{")
     (folder / "gpusetup-gpu.prom.new").write_text("nvidia_smi_temperature_gpu{uuid=")
     text = answer(host, 9100)
