@@ -70,6 +70,13 @@ def test_a_tag_takes_its_part_alone(fleet, tmp_path, tag, called):
     assert play(fleet, tmp_path, "--tags", tag) == [("gpu_state", *words, "gpu_state") for words in called]
 
 
+@pytest.mark.parametrize("tag", ["container", "nouveau", "imex"])
+def test_a_tag_that_is_skipped_takes_its_part_alone(fleet, tmp_path, tag):
+    gone = {"container": "gpu_container_runtime"}.get(tag, f"gpu_{tag}")
+    wanted = [tuple(module for module in host["called"] if module != gone) for host in HOSTS]
+    assert play(fleet, tmp_path, "--skip-tags", tag) == wanted
+
+
 def test_the_tag_of_the_reboot_reaches_what_follows_from_it(fleet, tmp_path):
     fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the module is another"]})
     play(fleet, tmp_path, "--tags", "reboot")
