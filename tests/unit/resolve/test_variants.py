@@ -58,6 +58,11 @@ def test_the_reference_chooses_what_we_choose_on_each_machine(host: str, capsys:
     assert (code, {row["property"].split(" :: ")[1]: row["values"] for row in rows}) == (0 if values else 4, values)
 
 
+def test_an_h100_answers_what_it_answered_when_it_was_asked() -> None:
+    seen = json.loads((TESTS / "fixtures/variants/h100-x1.json").read_text())
+    assert supported(machine_of(matrix(), [seen["gpu"]], seen["driver"])) == seen["values"]
+
+
 def test_the_reference_takes_every_value_that_we_know() -> None:
     with EntryPointPluginLoader() as loader:
         known = {item.name: item.values for item in loader.get_all_configs()["nvidia"].configs}
