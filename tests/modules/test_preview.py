@@ -286,7 +286,7 @@ class TestTheWayBack:
         assert (level, text) == ("warn", "a failed transaction could not be undone: driver 1")
 
     def test_keeping_it_needs_room(self, host: DebHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(preview.way_back, "room", lambda _way, _folder: 1 << 60)
+        monkeypatch.setattr(preview.way_back, "kept_bytes", lambda _way, _folder: 1 << 60)
         found = refusals(look(tmp_path, "apt", ("driver", "2"), driver_packages=["driver"]))
         assert "MB are needed (for " in found["GS-472"]
         assert str(tmp_path / "state") in found["GS-472"]

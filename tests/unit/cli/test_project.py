@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +28,6 @@ def test_a_file_asks_in_the_words_of_the_command_line(
     path.parent.mkdir(exist_ok=True)
     for name, text in {row["file"]: row["text"], **row.get("beside", {})}.items():
         path.with_name(name.rpartition("/")[2]).write_text(text + row.get("many", "") * 100_000)
-    began = time.process_time()
     arguments = command_parser("resolve").parse_args([*row.get("line", ()), "--from", str(path)])
     if "error" in row:
         with pytest.raises(BadInputError) as caught:
@@ -40,7 +38,7 @@ def test_a_file_asks_in_the_words_of_the_command_line(
     assert list(map(str, parse_requirements(arguments.requirements))) == row["asks"]
     assert {name: getattr(arguments, name) for name in row.get("machine", {})} == row.get("machine", {})
     assert row.get("warns", "") in capsys.readouterr().err
-    assert (arguments.facts, time.process_time() - began < 5) == (None, True)
+    assert arguments.facts is None
 
 
 def test_the_machine_of_pyproject_counts_for_the_lock_beside_it(

@@ -160,7 +160,7 @@ def test_slurm_counts_the_other_nodes_with_gpus_that_are_out() -> None:
 
 def told(answer: Callable[..., str]) -> Any:
     class Call:
-        def told(self, *words: str, seconds: float) -> str:
+        def output_of(self, *words: str, seconds: float) -> str:
             return answer(*words)
 
     return Call()

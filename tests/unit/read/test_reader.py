@@ -193,9 +193,9 @@ def test_a_command_is_told_without_its_secrets_and_not_for_the_next_program_of_t
     (folder / "stat").write_text("4711 (a) b) S " + " ".join(str(number) for number in range(30)))
     (folder / "cmdline").write_bytes(b"python\0train.py\0--api-key=hunter2\0")
     found = import_module("gpu_read.processes").Processes(str(tmp_path))
-    assert found.told(4711)["command"] == "python train.py --api-key=(masked)"
+    assert found.describe(4711)["command"] == "python train.py --api-key=(masked)"
     (folder / "cmdline").write_bytes(b"other\0")
     found.forget()
-    assert found.told(4711)["command"].startswith("python"), "looked up once"
+    assert found.describe(4711)["command"].startswith("python"), "looked up once"
     (folder / "stat").write_text("4711 (a) S " + " ".join(str(number + 1) for number in range(30)))
-    assert found.told(4711)["command"] == "other"
+    assert found.describe(4711)["command"] == "other"
