@@ -146,7 +146,8 @@ def _by_number(family: str) -> dict[int, str]:
 
 
 @cache
-def _errors_by_name() -> dict[str, CudaError]:
+def errors_by_name() -> dict[str, CudaError]:
+    """Return CUDA's errors by what messages call them: their names, and both in words."""
     named = {name: error for error in cuda_errors() for name in (error.runtime, error.driver) if name}
     # Programs also print a driver's name in words: "Illegal address" for CUDA_ERROR_ILLEGAL_ADDRESS.
     texts = {name[11:].replace("_", " ").lower(): error for name, error in named.items() if name[:11] == "CUDA_ERROR_"}
@@ -164,9 +165,9 @@ def _old_cuda_numbers() -> dict[int, CudaError]:
 
 
 def _cuda(groups: Groups) -> str:
-    error = _errors_by_name().get(groups.get("cuda_text", "").lower().replace("_", " ").strip(" .'\""))
+    error = errors_by_name().get(groups.get("cuda_text", "").lower().replace("_", " ").strip(" .'\""))
     if error is None and (name := groups.get("cuda_name")):
-        error = _errors_by_name().get(name)
+        error = errors_by_name().get(name)
         if error is None:
             # A name that only looks like one of CUDA's.
             return "cuda-error" if name.startswith("CUDA_ERROR_") else ""

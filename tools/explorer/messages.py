@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.doctor import other_trouble, scan
 from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
-from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, meaning, statuses, sxid
+from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
 from gpusetup.doctor.findings import recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
 from gpusetup.doctor.patterns import ESCAPES, PREFIX, Expression
@@ -81,12 +81,7 @@ def _means() -> dict[str, Any]:
     numbers = range(1000)
     families = statuses().families
     return {
-        "cudaNames": {
-            name: [error.number, error.cause]
-            for error in errors
-            for name in (error.runtime, error.driver, error.text.lower())
-            if name
-        },
+        "cudaNames": {name: [error.number, error.cause] for name, error in errors_by_name().items()},
         "cudaNumbers": {error.number: error.cause for error in errors},
         "cudaOld": {error.old: error.number for error in errors if error.old is not None},
         "names": {

@@ -90,17 +90,22 @@ def _commands(folder: Path) -> None:
     (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+_OF_A_MACHINE = {"variants": ["--gpu", "h100", "--driver", "580.95.05"]}
+"""Tables that a machine is asked for, with an example."""
+
+
 def _tables(folder: Path) -> None:
     folder.mkdir()
     for name in dict.fromkeys((*FRAMEWORKS, *DEFAULT_COMPONENTS, *TABLES)):
         page = folder / f"{name}.md"
         said = StringIO()
         with redirect_stderr(said):
-            code = main(["matrix", name, "--format", "md", "--out", str(page)])
+            about = _OF_A_MACHINE.get(name, [])
+            code = main(["matrix", name, *about, "--format", "md", "--out", str(page)])
         if code != 0:
             raise RuntimeError(f"gpusetup matrix {name}: {said.getvalue()}")
         rows = page.read_text(encoding="utf-8")
-        page.write_text(f"# gpusetup matrix {name}\n\n{rows}", encoding="utf-8")
+        page.write_text(f"# gpusetup {' '.join(('matrix', name, *about))}\n\n{rows}", encoding="utf-8")
 
 
 def _lead(folder: Path, root: Path) -> None:

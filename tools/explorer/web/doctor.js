@@ -47,7 +47,7 @@ const Doctor = (data) => {
   const { means } = data;
 
   function cuda(groups) {
-    let found = own(means.cudaNames, strip((groups.cuda_text ?? "").toLowerCase(), " .'\""));
+    let found = own(means.cudaNames, strip((groups.cuda_text ?? "").toLowerCase().replaceAll("_", " "), " .'\""));
     if (!found && groups.cuda_name) {
       found = own(means.cudaNames, groups.cuda_name);
       if (!found) return groups.cuda_name.startsWith("CUDA_ERROR_") ? "cuda-error" : "";
