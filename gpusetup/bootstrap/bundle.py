@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup import __version__
-from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel
+from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
 from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 
@@ -29,7 +29,6 @@ LONGEST_MANIFEST = 1 << 26
 _LONGEST_NAME, _LONGEST_PATH = 240, 2048
 """In bytes; while a file comes, its name is a little longer."""
 _ANY_GLIBC = 99
-_OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
 """Names of platforms from before they were numbered by their glibc."""
 BESIDE = ("3.12", "3.11")
 """What the first stage installs beside a distribution's own Python, where the distribution packages it."""
@@ -104,16 +103,10 @@ def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:
 
 def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
     """Return the wheels of a set that its Python cannot install on a system with this glibc (or an unknown one)."""
-    from packaging.tags import compatible_tags, cpython_tags
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     python, _, arch = kind.partition("-")
-    version = [int(part) for part in python.split(".")]
-    abi = "cp" + python.replace(".", "")
-    newest = int(glibc.split(".")[1]) if glibc != "unknown" else _ANY_GLIBC
-    platforms = [f"manylinux_2_{minor}_{arch}" for minor in range(newest, 4, -1)]
-    platforms += [f"{name}_{arch}" for name, minor in _OLD_NAMES.items() if minor <= newest] + [f"linux_{arch}"]
-    usable = {*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms)}
+    usable = {*wheel_tags(python, arch, int(glibc.split(".")[1]) if glibc != "unknown" else _ANY_GLIBC)}
     found = []
     for name in manifest.sets[kind]:
         try:

@@ -21,11 +21,11 @@ from urllib.parse import unquote, urldefrag, urljoin
 import msgspec
 from packaging.markers import Marker
 from packaging.requirements import Requirement
-from packaging.tags import Tag, compatible_tags, cpython_tags, parse_tag
+from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name, canonicalize_version
 
 from gpusetup.bootstrap.web import Unfetched, authorities, fetch
-from gpusetup.bootstrap.wheels import last_words, pip, target_environment, target_tags
+from gpusetup.bootstrap.wheels import last_words, pip, target_environment, target_tags, wheel_tags
 from gpusetup.content import host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, NoStackError, UnreachableError
@@ -63,6 +63,11 @@ class Target(NamedTuple):
     def __str__(self) -> str:
         """Say it in an error."""
         return f"Python {self.python} on {self.arch} with glibc {self.glibc}"
+
+    @property
+    def tags(self) -> list[Tag]:
+        """Return the tags of the wheels that it installs, the best first."""
+        return wheel_tags(self.python, self.arch, int(self.glibc.partition(".")[2]))
 
 
 class Full(NamedTuple):
@@ -229,7 +234,7 @@ def _variant(pin: tuple[str, str, str], target: Target, machine: Machine, *, uvs
     """
     name, version, index = pin
     wheels: dict[str, list[tuple[str, str]]] = {}
-    source, tags = None, _tags(target)
+    source, tags = None, {*target.tags}
     for file, url, digest in _listed(f"{index.rstrip('/')}/{name}/"):
         parts = _FILE.fullmatch(file)
         if parts is None or canonicalize_version(parts[2]) != canonicalize_version(version):
@@ -298,17 +303,8 @@ def _fetched(url: str, accept: str) -> bytes:
         raise UnreachableError("GS-770", f"the package index does not give {url}", context=str(error)) from error
 
 
-def _tags(target: Target) -> frozenset[Tag]:
-    """Return the tags of wheels that fit the target."""
-    version = [int(part) for part in target.python.split(".")]
-    places = [f"manylinux_2_{minor}_{target.arch}" for minor in range(int(target.glibc.partition(".")[2]), 4, -1)]
-    places += [f"{name}_{target.arch}" for name in ("manylinux2014", "manylinux2010", "manylinux1", "linux")]
-    short = f"cp{target.python.replace('.', '')}"
-    return frozenset([*cpython_tags(version, platforms=places), *compatible_tags(version, short, places)])
-
-
 def _toml(value: Any) -> str:
-    """Return JSON as TOML, in one line."""
+    """Return JSON as TOML, in one line; uv has refused what TOML has no form for."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(item)}' for key, item in value.items())} }}"
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

@@ -29,6 +29,8 @@ from gpusetup.errors import BadInputError, HostFailedError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from packaging.tags import Tag
+
     from gpusetup.drive.runner import Finished
 
 _TRIES, _PAUSE = 3, 5.0
@@ -65,6 +67,7 @@ def last_words(done: Finished) -> str:
 _DEADLINE = 1200.0
 _GLIBC = "2.28"
 _OLDEST_GLIBC = 4
+_OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
 """NVIDIA names its wheels by glibc 2.18 and 2.25 too, and pip takes no tag for granted that it is not told."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_cache.json"}
@@ -131,6 +134,20 @@ def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:
     platforms = [f"manylinux_2_{minor}_{arch}" for minor in minors] + [f"manylinux2014_{arch}"]
     places = [tag for platform in platforms for tag in ("--platform", platform)]
     return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags, *places]
+
+
+def wheel_tags(python: str, arch: str, newest: int) -> list[Tag]:
+    """Return the tags of the wheels that such a Python installs on a glibc 2 of that minor version, the best first."""
+    from packaging.tags import compatible_tags, cpython_tags
+
+    version = [int(part) for part in python.split(".")]
+    abi = "cp" + python.replace(".", "")
+    platforms = []
+    for minor in range(newest, _OLDEST_GLIBC, -1):
+        platforms.append(f"manylinux_2_{minor}_{arch}")
+        platforms += [f"{name}_{arch}" for name, its in _OLD_NAMES.items() if its == minor]
+    platforms.append(f"linux_{arch}")
+    return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms)]
 
 
 def _reachable(wheels: dict[str, Path], own: Path, environment: dict[str, str]) -> dict[str, str]:

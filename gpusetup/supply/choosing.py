@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from packaging.markers import Marker
-from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 from gpusetup.bootstrap.bundle import sets_for
@@ -60,8 +59,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.kinds import Kind
     from gpusetup.supply.root import Entry, Root
 
-_OLDEST = 4
-
 
 def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
     """Return of each locked package the wheel that fits the target best."""
@@ -71,7 +68,7 @@ def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
         import tomli as tomllib
 
     environment = target_environment(target.python, target.arch)
-    order = {tag: number for number, tag in enumerate(_tags(target))}
+    order = {tag: number for number, tag in enumerate(target.tags)}
     found = []
     for item in tomllib.loads(pylock)["packages"]:
         if "marker" in item and not Marker(item["marker"]).evaluate(environment):
@@ -90,19 +87,6 @@ def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
             Wanted(url=wheel["url"], name=name, size=int(wheel.get("size") or 0), sha256=wheel["hashes"]["sha256"])
         )
     return tuple(found)
-
-
-def _tags(target: Target) -> list[object]:
-    version = [int(part) for part in target.python.split(".")]
-    abi = "cp" + target.python.replace(".", "")
-    newest = int(target.glibc.partition(".")[2])
-    platforms = []
-    for minor in range(newest, _OLDEST, -1):
-        platforms.append(f"manylinux_2_{minor}_{target.arch}")
-        old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}.get(minor)
-        platforms += [f"{old}_{target.arch}"] if old else []
-    platforms.append(f"linux_{target.arch}")
-    return [*cpython_tags(version, [abi, "abi3", "none"], platforms), *compatible_tags(version, abi, platforms)]
 
 
 def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
