@@ -230,3 +230,8 @@ def test_the_matrix_fills_the_places_of_every_explanation() -> None:
         assert re.search(
             rf"\b{re.escape(capability)}\b[^,]* needs? CUDA {re.escape(toolkit)}", texts["nvcc-arch-unsupported"]
         )
+
+
+def test_every_file_of_causes_is_read():
+    folder = ROOT / "gpusetup/doctor/data/causes"
+    assert sorted(folder.rglob("*")) == sorted(folder.glob("*.json"))
