@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.options import ARCHES, add_vulnerable, not_together
-from gpusetup.errors import BadInputError
 from gpusetup.model.request import SITE_FILE
 from gpusetup.resolve.requests import question
 
@@ -95,18 +94,9 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     request = request_of(arguments, matrix)
     if arguments.facts is None:
         return request
-    from gpusetup.facts.classes import group
-    from gpusetup.facts.collect import read_facts
+    from gpusetup.facts.classes import host_of_one_kind
 
-    hosts = read_facts(Path(arguments.facts)).hosts
-    classes = group(hosts)
-    if len(classes) != 1:
-        raise BadInputError(
-            "GS-127",
-            f"{arguments.facts} holds {len(classes)} kinds of hosts; this command needs one kind",
-            path=arguments.facts,
-        )
-    return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
+    return about_host(host_of_one_kind(Path(arguments.facts)), request, matrix)
 
 
 def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:

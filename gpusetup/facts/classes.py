@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.errors import BadInputError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from gpusetup.model.facts import HostFacts
 
@@ -28,6 +31,18 @@ def fingerprint(host: HostFacts) -> str:
     """Return a short digest over what matters; names, identifiers, bus addresses, times and bytes are left out."""
     packed = msgspec.json.encode(_what_matters(host), order="deterministic")
     return hashlib.sha256(packed).hexdigest()[:16]
+
+
+def host_of_one_kind(path: Path) -> HostFacts:
+    """Return a host of a file; hosts of several kinds would have several answers."""
+    from gpusetup.facts.collect import read_facts
+
+    hosts = read_facts(path).hosts
+    classes = group(hosts)
+    if len(classes) != 1:
+        text = f"{path} holds {len(classes)} kinds of hosts; this command needs one kind"
+        raise BadInputError("GS-127", text, path=str(path))
+    return hosts[next(iter(classes.values()))[0]]
 
 
 def _what_matters(host: HostFacts) -> dict[str, Any]:

@@ -48,15 +48,16 @@ def _features(values: Values) -> list[Feature]:
 
 
 def host_in(path: str | None) -> HostFacts:
-    """Return the one host of a file, or this machine; the environment may name a file in its place."""
+    """Return a host of a file, or this machine; the environment may name a file in its place."""
     from pathlib import Path
 
-    from gpusetup.facts.collect import read_facts, this_machine
+    from gpusetup.facts.classes import host_of_one_kind
+    from gpusetup.facts.collect import this_machine
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix
 
     if path := path or os.environ.get(FACTS):
-        return next(iter(read_facts(Path(path)).hosts.values()))
+        return host_of_one_kind(Path(path))
     return this_machine(matrix_lookup(matrix()), candidates=False)
 
 

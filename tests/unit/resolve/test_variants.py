@@ -58,6 +58,14 @@ def test_the_reference_chooses_what_we_choose_on_each_machine(host: str, capsys:
     assert (code, {row["property"].split(" :: ")[1]: row["values"] for row in rows}) == (0 if values else 4, values)
 
 
+def test_hosts_of_no_kind_are_an_error_and_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "none.json").write_bytes(msgspec.json.encode(Facts(hosts={})))
+    monkeypatch.setenv(FACTS, str(tmp_path / "none.json"))
+    assert (main(["matrix", "variants"]), "0 kinds of hosts" in capsys.readouterr().err) == (3, True)
+
+
 def test_an_h100_answers_what_it_answered_when_it_was_asked() -> None:
     seen = json.loads((TESTS / "fixtures/variants/h100-x1.json").read_text())
     assert supported(machine_of(matrix(), [seen["gpu"]], seen["driver"])) == seen["values"]
