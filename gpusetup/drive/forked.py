@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.drive.handed import TYPED, take_from_plugin
+from gpusetup.drive.packed import reading_once
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.parent import die_with_parent
 
@@ -46,7 +47,11 @@ def main() -> None:
     """Import Ansible, then make children until nobody can ask for more."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # nothing of what an import makes is garbage: looking for it takes a fifth of the time
     importlib.import_module("ansible.cli.playbook")
+    with suppress(ImportError, AttributeError):
+        finder: Any = importlib.import_module("ansible.utils.collection_loader._collection_finder")
+        finder._meta_yml_to_dict = reading_once(finder._meta_yml_to_dict, os.environ)  # noqa: SLF001 - made to be replaced
     for name in _ALWAYS_USED:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -55,8 +60,8 @@ def main() -> None:
         for name, kind in vars(importlib.import_module("ansible.module_utils._internal._datatag")).items():
             if name in {"_AnsibleTaggedStr", "_AnsibleTaggedInt", "_AnsibleTaggedFloat"}:
                 kind.__deepcopy__ = lambda value, _memo: value
-    gc.collect()
     gc.freeze()
+    gc.enable()
     channels = _serve(control)
     if channels is None:
         _end(0)

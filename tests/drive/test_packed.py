@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible import release
+from ansible.utils.collection_loader._collection_meta import _meta_yml_to_dict
 
 from gpusetup.content import collections_path
 from gpusetup.drive import packed
@@ -116,3 +117,26 @@ def test_old_places_go_when_a_new_one_comes(place, tmp_path):
         os.utime(old, (1_700_000_000 + age, 1_700_000_000 + age))
     filled(place(), tmp_path)
     assert set(place().parent.iterdir()) == {place(), place("1.5"), place("1.4")}
+
+
+def test_a_large_table_is_parsed_once(tmp_path):
+    seen = []
+
+    def parse(text, _id):
+        seen.append(text)
+        return _meta_yml_to_dict(text, _id)
+
+    table = b"plugin_routing: {modules: {" + b", ".join(b"m%d: {redirect: '%d'}" % (n, n) for n in range(9999)) + b"}}"
+    read = packed.reading_once(parse, {"GPUSETUP_CACHE": str(tmp_path)})
+    first = read(table, "a")
+    assert [read(table, "a"), read(table.decode(), "b")] == [first, first] == [_meta_yml_to_dict(table, "a")] * 2
+    assert len(seen) == 1
+    read(table.replace(b"m1:", b"n1:"), "a")
+    assert len(seen) == 2  # another text
+    for kept in (tmp_path / "tables").iterdir():
+        kept.write_text("{")
+    assert read(table, "a") == first  # a damaged file
+    (tmp_path / "tables").chmod(0o777)
+    assert read(table, "a") == first  # a folder where others can write
+    assert [read(b"a: b", "a"), packed.reading_once(parse, {})(table, "a")] == [{"a": "b"}, first]
+    assert len(seen) == 6
