@@ -1,6 +1,6 @@
-"""Run a command of gpusetup where this job runs, and tell what became of each host: for AWX, whose jobs are playbooks.
+"""Run a gpusetup command on the node of this job and report the outcome for each host: for AWX, which runs playbooks.
 
-How hosts are reached is what this ansible-playbook was told; variables are the inventory's, and answers to a survey.
+The connection options are those of this ansible-playbook; variables come from the inventory and from survey answers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ OPTIONS = {
     "rollback": ("batch", "max_fail", "max_fail_domain", "to"),
     "verdict": (),
 }
-"""What each command takes; `verdict` runs nothing: it says how the workflow's earlier jobs ended."""
+"""The options of each command; `verdict` runs nothing: it reports how the workflow's earlier jobs ended."""
 GOOD = frozenset({"seen", "change", "done", "unchanged", "nothing-to-do", "pending-reboot", "pass", "warn", "skip"})
 GO_BACK = frozenset({"failed", "verify-failed", "fail"})
-"""States of hosts that were changed, and are not well: a rollback within a workflow is for these."""
+"""States of hosts that were changed and have failed: a rollback within a workflow is for these."""
 VERDICTS = re.compile(r"gpu_(?:facts|plan|apply|verify|rollback)_([0-9]+)")
 PLANNED = re.compile(r"gpu_planned_([0-9]+)")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -40,7 +40,7 @@ NOT_INSIDE = re.compile(
     r"ANSIBLE_(?:HOST_KEY_CHECKING|STDOUT_CALLBACK|CALLBACK_PLUGINS|CACHE_PLUGIN.*)|ORIGINAL_STDOUT_CALLBACK"
     r"|AWX_ISOLATED_DATA_DIR|RUNNER_.*|JOB_ID|INVENTORY_ID"
 )
-"""What ansible-runner sets for its own Ansible; where nobody said a word it switches the check of host keys off."""
+"""Variables that ansible-runner sets for its own Ansible; by default it disables the checking of host keys."""
 GRACE = 30
 
 
@@ -55,7 +55,7 @@ def trouble(host: dict[str, Any]) -> str:
 
 
 def verdicts(command: str, document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return of each host its state, whether it is well, whether it was changed, and a line for people."""
+    """Return {"state", "changed", "message", "ok"} for each host; the message is one line for people."""
     found = {}
     hosts = document.get("hosts") or {}
     for name, host in hosts.items():
@@ -83,7 +83,7 @@ def verdicts(command: str, document: dict[str, Any]) -> dict[str, dict[str, Any]
 
 
 def packed(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a plan that changes something; equal plans of many hosts are there once."""
+    """Return the part of a plan that changes something; equal plans of several hosts are stored once."""
     plans: list[dict[str, Any]] = []
     places: dict[str, int] = {}
     hosts: dict[str, int] = {}
@@ -98,7 +98,7 @@ def packed(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the plan that jobs before this one made, of all their slices."""
+    """Return the plan of earlier jobs, merged from all slices."""
     hosts = {}
     for part in parts:
         hosts.update({name: part["plans"][number] for name, number in part["hosts"].items()})
@@ -106,13 +106,13 @@ def unpacked(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def handed(variables: dict[str, Any], names: re.Pattern[str]) -> list[dict[str, Any]]:
-    """Return what earlier jobs of the workflow handed on under such names, the oldest job first."""
+    """Return the matching artifacts of the workflow's earlier jobs, the oldest job first."""
     found = [(int(match.group(1)), variables[name]) for name in variables for match in [names.fullmatch(name)] if match]
     return [value for _job, value in sorted(found, key=lambda item: item[0]) if isinstance(value, dict)]
 
 
 def reach(arguments: dict[str, Any]) -> list[str]:
-    """Return how hosts are reached, in the words of gpusetup, from what this ansible-playbook was told."""
+    """Return this ansible-playbook's connection options as arguments of gpusetup."""
     inventory, *more = arguments.get("inventory") or [""]
     argv = [inventory, "--forks={}".format(arguments.get("forks") or 25)]
     for option, key in (("--user", "remote_user"), ("--private-key", "private_key_file")):
@@ -136,7 +136,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the command; a host that is not well is data, and no failure of this task."""
+        """Run the command; a failed host is part of the result, not a failure of this task."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         command = str(self._task.args.get("command"))
@@ -168,14 +168,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return {**result, "changed": False, "hosts": hosts, "artifacts": artifacts}
 
     def _plan(self, command: str, variables: dict[str, Any]) -> dict[str, Any] | None:
-        """Return what earlier jobs planned, where this one is to carry that out."""
+        """Return the plan of earlier jobs if this one is to carry it out."""
         parts = handed(variables, PLANNED) if command == "apply" else []
         if command == "apply" and self._task.args.get("planned") and not parts:
             raise AnsibleActionFail("no plan reached this job: the workflow's job before the approval makes it")
         return unpacked(parts) if parts else None
 
     def _run(self, command: str, folder: str, plan: dict[str, Any] | None, only: list[str] | None) -> dict[str, Any]:
-        """Run gpusetup and return its document; on some of the hosts where `only` names them."""
+        """Run gpusetup, limited to the hosts in `only` if given, and return its document."""
         answer = os.path.join(folder, "answer.json")
         first, *rest = reach(context.CLIARGS)
         argv = [sys.executable, "-m", "gpusetup", command, first, "--format=json", "--out=" + answer]
@@ -218,7 +218,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return [*argv, *(["--check"] if command == "apply" and self._task.check_mode else [])]
 
     def _secrets(self) -> list[tuple[str, str]]:
-        """Return the passwords that this job was given, in the order in which gpusetup asks for them."""
+        """Return this job's passwords, in the order in which gpusetup asks for them."""
         if self._play_context.password:
             raise AnsibleActionFail(
                 "gpusetup logs in with a key: give the machine credential an SSH key in place of the password"
@@ -255,7 +255,7 @@ NOT_THERE = {"state": "unknown", "ok": False, "changed": False, "message": "gpus
 
 
 def follow(argv: list[str], environment: dict[str, str], secrets: str, printed: str) -> int:
-    """Run it; what it says of its progress becomes the job's output as it comes. Return its exit code."""
+    """Run gpusetup, show its progress as the job's output, and return its exit code."""
     with open(printed, "w", encoding="utf-8") as answers, subprocess.Popen(
         argv, env=environment, stdin=subprocess.PIPE, stdout=answers, stderr=subprocess.PIPE, text=True
     ) as process:

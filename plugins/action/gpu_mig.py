@@ -1,4 +1,4 @@
-"""Send along what brings the MIG layout back at boot."""
+"""Send the program that restores the MIG layout at boot along with the module."""
 
 from __future__ import annotations
 

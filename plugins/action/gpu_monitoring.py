@@ -1,4 +1,4 @@
-"""Send along what writes the textfile of node_exporter."""
+"""Send the program that writes node_exporter's textfile along with the module."""
 
 from __future__ import annotations
 

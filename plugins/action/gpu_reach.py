@@ -1,4 +1,4 @@
-"""Tell how Ansible would reach a host, without reaching it: for who keeps one connection open by himself."""
+"""Return how Ansible would connect to a host, without connecting: for programs that keep their own connection open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Answer with the options of the host's connection plugin; a password is only said to be there."""
+        """Return the options of the host's connection plugin; of a password only whether there is one."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         connection = self._connection
         name = str(getattr(connection, "transport", "")).rpartition(".")[2]

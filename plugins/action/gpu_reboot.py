@@ -1,4 +1,4 @@
-"""Reboot a host, and go on as soon as it answers with another boot id: an idle wait is no work, for us or the host."""
+"""Reboot a host, and continue as soon as it answers with another boot id."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ansible.plugins.action import ActionBase
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 PLACES = "/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/slurm/bin"
-"""Where shutdown and scontrol are; the PATH of a user who is not root may lack them."""
+"""Where shutdown and scontrol are; a plain user's PATH may lack these folders."""
 _ID = re.compile(r"^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$", re.MULTILINE)  # a terminal ends lines with \r
 _FIRST, _LONGEST, _SHARE = 0.3, 10.0, 20.0
-"""Seconds between two looks: a twentieth of what the wait has taken so far, within these bounds."""
+"""Seconds between two attempts: a twentieth of the time waited so far, within these bounds."""
 _PATIENCE, _GROWS = 5.0, 10.0
-"""Seconds for a connection: what is sent to a host that is off is lost, so a short try and another one see it sooner.
-It grows with a tenth of the wait up to what is configured: a host that is slow to answer gets its time."""
+"""Connection timeout in seconds: several short attempts notice a host sooner than a long one. It grows by a tenth of
+the time waited, up to the configured timeout, so that slow hosts can answer."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
@@ -28,7 +28,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     _VALID_ARGS = frozenset(("text", "command", "timeout"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do it, unless it would reboot the machine that this runs on."""
+        """Reboot the host and wait for it; refuse to reboot the machine that Ansible runs on."""
         self._supports_check_mode = True
         if str(self._connection.transport).rpartition(".")[2] == "local":
             msg = "that would reboot the machine that this runs on"
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return " ".join(str(self._task.args.get("text") or "gpusetup").split())
 
     def _wait(self, before: str, timeout: float) -> dict[str, Any]:
-        """Look until the host has another boot id; what it was without an answer for is no failure before the end."""
+        """Poll until the host has another boot id; connection errors count only once the timeout has passed."""
         began, last = time.monotonic(), "it has not gone down"
         configured = self._patience()
         waited, connected = 0.0, True
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             time.sleep(min(max(_FIRST, waited / _SHARE), _LONGEST))
             try:
                 self._set_patience(min(configured, _PATIENCE + waited / _GROWS) if configured else None)
-                if connected:  # a connection to what is no more would be waited for
+                if connected:  # a connection from before the reboot would hang
                     self._connection.reset()
                 if self._boot_id() != before:
                     return {"changed": True, "rebooted": True, "elapsed": int(time.monotonic() - began)}
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return {"failed": True, "changed": True, "rebooted": True, "elapsed": int(timeout), "msg": msg}
 
     def _boot_id(self) -> str:
-        """Return what changes with each boot; to be root is part of the question, for what follows is done as root."""
+        """Return the boot id, read as root, since the tasks that follow need root too."""
         told = self._low_level_execute_command(BOOT_ID)
         found = _ID.search(told["stdout"])
         if told["rc"] or found is None:

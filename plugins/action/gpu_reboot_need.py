@@ -1,4 +1,4 @@
-"""Send the code along to a host that has just rebooted."""
+"""Send the shared code along to a host that has just rebooted."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class ActionModule(SharedCode):
 
     @staticmethod
     def keeps_nothing(arguments: dict[str, Any]) -> bool:
-        """Tell whether the host lost the code in the reboot that this task comes after."""
+        """Return whether the task follows a reboot, in which the host lost the code."""
         return bool(arguments.get("after_reboot"))

@@ -1,4 +1,4 @@
-"""Run a module from code that the host keeps; `meta/runtime.yml` names the modules."""
+"""Run a module from code that the host keeps; `meta/runtime.yml` lists the modules."""
 
 from __future__ import annotations
 

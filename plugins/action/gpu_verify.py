@@ -1,4 +1,4 @@
-"""Send the probe along with the module, and judge what comes back: one round trip per host."""
+"""Send the probe along with the module and judge its observations: one round trip per host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def judged(observations: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Verdicts by gpusetup's own checks; None where its package is not importable from Ansible's Python."""
+    """Return the results of gpusetup's checks; None if its package cannot be imported by Ansible's Python."""
     if os.path.isdir(os.path.join(COLLECTION, "gpusetup")) and COLLECTION not in sys.path:
         sys.path.append(COLLECTION)
     try:
@@ -29,7 +29,7 @@ class ActionModule(WithProgram):
     """The plugin."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the module with the probe, judge, and fail when asked to."""
+        """Run the module with the probe; unless `fail` is off, judge the observations and fail on a failed check."""
         result = super().run(tmp, task_vars)
         wants_failure = str(self._task.args.get("fail", True)).lower() not in ("false", "no", "0")
         if result.get("failed") or "observations" not in result:

@@ -78,16 +78,16 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import co
 
 DAEMONS = {"docker": "dockerd", "containerd": "containerd", "crio": "crio", "podman": "podman"}
 _CDI_SINCE = 25
-"""The first docker that knows of CDI; before 28.3 it must be told to use it."""
+"""The first docker that supports CDI; before 28.3 it must be enabled."""
 
 
 class Copy:
-    """A runtime's settings in a folder of their own, where nvidia-ctk may do as it likes."""
+    """A copy of a runtime's settings in a temporary folder, for nvidia-ctk to edit."""
 
     def __init__(self, folder: str, paths: List[str]) -> None:
         self.folder, self.paths = folder, paths
         self.drop_in = paths[1] if len(paths) > 1 else ""
-        # The copy imports drop-ins from beside itself, as the real settings do from beside themselves.
+        # The copy imports the drop-ins next to it, as the real settings import those next to them.
         here, there = (os.path.dirname(root + (self.drop_in or paths[0])) + "/" for root in ("", folder))
         self.here, self.there = here.encode(), there.encode()
         for path in paths:
@@ -99,27 +99,26 @@ class Copy:
                 self.put(path, content)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file of the copy."""
+        """Write a file of the copy, with its paths changed to the copy's."""
         raw = content.replace(self.here, self.there)
         files.write_atomically(self.folder + path, raw, 0o600, lasting=False)
 
     def made(self, path: str) -> Optional[bytes]:
-        """Return what the copy has now, in the words of the real settings."""
+        """Return the copy's content with the paths of the real settings, None when missing or empty."""
         content = files.read_bytes(self.folder + path)
         return content.replace(self.there, self.here) if content else None
 
     def drop(self) -> None:
-        """Take the drop-in away."""
+        """Delete the drop-in."""
         if os.path.exists(self.folder + self.drop_in):
             os.unlink(self.folder + self.drop_in)
 
 
 def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, Optional[bytes]]:
-    """Return {path: content} of what nvidia-ctk makes of a runtime's settings, told by what it makes of a copy of them;
-    None: a file that is no longer needed.
+    """Return {path: content} of a runtime's settings after nvidia-ctk edited a copy; None: the file is not needed.
 
-    From 1.18 on it writes a drop-in, at a place of its own unless it is told another one, and lets containerd's
-    settings import it. Its --dry-run is no way to know: some versions write the importing file all the same.
+    From 1.18 on it writes a drop-in, by default at a place of its own, and makes containerd's settings import it. Its
+    --dry-run cannot be used: some versions write the importing file all the same.
     """
     folder = tempfile.mkdtemp(prefix="gpusetup-")  # nobody else may enter: settings can hold passwords
     try:
@@ -130,7 +129,7 @@ def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, Option
             return _containerd(copy, argv, usage, env)
         if copy.drop_in and "--drop-in-config" in usage:
             argv += ["--config=" + folder + copy.paths[0], "--drop-in-config=" + folder + copy.drop_in]
-        else:  # it changes the file that it is given: CRI-O's drop-in can be that
+        else:  # it edits the file that it is given, which can be CRI-O's drop-in
             argv += ["--config=" + folder + (copy.drop_in or copy.paths[0])]
         if runtime == "docker" and "cdi.enabled" in usage and _docker(env) >= _CDI_SINCE:
             argv.append("--cdi.enabled")
@@ -152,7 +151,7 @@ def _run(argv: List[str], runtime: str, path: str, env: Dict[str, str]) -> None:
 
 
 def _containerd(copy: Copy, argv: List[str], usage: str, env: Dict[str, str]) -> Dict[str, Optional[bytes]]:
-    """Take nvidia-ctk's files where containerd then reads all that it did before; else say it in the main file."""
+    """Use nvidia-ctk's files if containerd still reads all earlier settings with them; else extend the main file."""
     main, drop_in = copy.paths
     program = process.which("containerd", env) or "containerd"
     text = containerd.without_ours((files.read_bytes(main) or b"").decode("utf-8", "surrogateescape"))
@@ -164,7 +163,7 @@ def _containerd(copy: Copy, argv: List[str], usage: str, env: Dict[str, str]) ->
     copy.drop()
     before = read(text)
     drops_in = "--drop-in-config" in usage
-    # Since 1.7 it knows of CDI, and some versions must be told to use it; what the file itself says stays.
+    # containerd supports CDI since 1.7, and some versions need it enabled; a setting in the file itself is kept.
     if "cdi.enabled" in usage and containerd.CDI in {key for _table, key in before}:
         argv += ["--cdi.enabled"] if containerd.CDI not in {key for _table, key in containerd.parsed(text)} else []
     wish = ["--config=" + copy.folder + main] + (["--drop-in-config=" + copy.folder + drop_in] if drops_in else [])
@@ -186,7 +185,7 @@ def _docker(env: Dict[str, str]) -> int:
 
 
 def _validate(copy: Copy, env: Dict[str, str]) -> None:
-    """Have docker say whether it can start with its new settings; docker before 23 cannot say."""
+    """Let docker check its new settings; docker before 23 cannot."""
     _code, usage, _error = process.output(["dockerd", "--help"], env, 30)
     if "--validate" not in usage:
         return
@@ -200,24 +199,24 @@ def _validate(copy: Copy, env: Dict[str, str]) -> None:
 
 
 def behind(runtime: str, ledger: Ledger, env: Dict[str, str]) -> bool:
-    """Say whether a runtime has run since before its settings were changed, by this apply or an earlier one."""
+    """Return whether a runtime was started before its settings were changed by this apply or an earlier one."""
     ours = [path for path in containers.SETTINGS[runtime] if path in ledger.state["files"]]
     return followers.Restart(runtime + ".service", ours, env).due()
 
 
 def runs(runtime: str, env: Dict[str, str]) -> bool:
-    """Say whether a runtime's service is active."""
+    """Return whether a runtime's service is active."""
     return systemd.active_since(runtime + ".service", env) is not None
 
 
 def unwanted_runtimes(asked: List[str], ledger: Ledger) -> List[str]:
-    """Return runtimes that an earlier apply configured and that nobody asks for any more."""
+    """Return the runtimes that an earlier apply configured and that are no longer requested."""
     ours = ledger.state["files"]
     return [name for name, paths in containers.SETTINGS.items() if name not in asked and any(p in ours for p in paths)]
 
 
 def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
-    """Stop before anything is written where a runtime is not there."""
+    """Raise if a runtime is not installed, before anything is written."""
     lacking = [name for name in names if process.which(DAEMONS[name], env) is None]
     if lacking:
         raise HostFailure(
@@ -228,7 +227,7 @@ def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
 
 
 def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
-    """Do what was asked for; return {"changed", "pending"}."""
+    """Configure the requested runtimes and CDI; return {"changed", "pending"}."""
     refuse_absent(asked["runtimes"], env)
     changed = False
     pending: List[str] = []
@@ -241,13 +240,13 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
     if gone and not asked["runtimes"]:
         return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
     tool = process.which("nvidia-ctk", env)
-    if tool is None and check:  # it comes with the packages, which a check does not install
+    if tool is None and check:  # it comes with packages, which check mode does not install
         return {"changed": bool(asked["runtimes"] or asked["cdi"]), "pending": []}
     if tool is None:
         hint = "is nvidia-container-toolkit in gpu_container_packages?"
         raise HostFailure("GS-490", "nvidia-ctk is missing", hint=hint)
     wishes = {name: configured(name, tool, env) for name in asked["runtimes"] if name in containers.SETTINGS}
-    for runtime, wish in wishes.items():  # all of them could be made: now they are written
+    for runtime, wish in wishes.items():  # write only after nvidia-ctk has succeeded for all of them
         wrote = [
             ledger.restore(path) if content is None else ledger.write(path, content)
             for path, content in sorted(wish.items())
@@ -263,7 +262,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
 def _restarted(
     asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], result: Dict[str, Any], gone: List[str]
 ) -> Dict[str, Any]:
-    """Restart what may be restarted now; the rest stays pending."""
+    """Restart the runtimes that may be restarted now; the others stay pending."""
     if ledger.check:
         return result
     for runtime in [name for name in result["pending"] if runtimes.may_restart(name, asked["restart"], env)]:

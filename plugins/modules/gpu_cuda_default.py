@@ -53,7 +53,7 @@ PROFILE = "/etc/profile.d/gpusetup-cuda.sh"
 LINKER = "/etc/ld.so.conf.d/gpusetup-cuda.conf"
 CACHE = "/etc/ld.so.cache"
 MODULES = ("/etc/lmod/modules", "/usr/share/modulefiles", "/etc/modulefiles")
-"""Where Lmod of Debian, of EL and of older EL looks."""
+"""The module folders of Lmod on Debian, on EL and on older EL."""
 LMOD = ("/etc/lmod", "/usr/share/lmod")
 _MODULE = """-- Written by gpusetup: CUDA {version}.
 help([[CUDA {version} in {path}]])
@@ -96,7 +96,7 @@ def _is_managed() -> bool:
 
 
 def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]) -> bool:
-    """Let /usr/local/cuda name the default toolkit; return whether that changed something."""
+    """Point /usr/local/cuda to the default toolkit; return whether anything changed."""
     if not _is_managed():
         return ledger.link(LINK, root["path"] if root else None)
     thing = Alternative(os.path.basename(os.readlink(LINK)), env)
@@ -107,7 +107,7 @@ def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]
 
 
 def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
-    """Give each toolkit a module file where Lmod is, and take those of others away."""
+    """Write a module file for each toolkit if Lmod is installed, and remove those of other toolkits."""
     wanted: Dict[str, str] = {}
     if any(os.path.isdir(folder) for folder in LMOD):
         folder = next((place for place in MODULES if os.path.isdir(place)), MODULES[0])
@@ -120,7 +120,7 @@ def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
 
 
 def linker_is_behind() -> bool:
-    """Say whether the dynamic linker's cache is older than the default, or than the file that names it."""
+    """Return whether the dynamic linker's cache is older than the default link, or than the file that names it."""
     places = [LINK, LINKER, *([os.readlink(LINK)] if _is_managed() else [])]
     changes = [files.changed_at(path) for path in places]
     return not os.path.exists(CACHE) or os.stat(CACHE).st_mtime < max(changes)

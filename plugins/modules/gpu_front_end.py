@@ -49,7 +49,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Say who does it: this part is never sent to a host."""
+    """Fail: the action plugin does the work, so this part is never sent to a host."""
     module = AnsibleModule(
         argument_spec={
             "command": {

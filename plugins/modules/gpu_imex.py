@@ -53,12 +53,12 @@ SERVICE = "nvidia-imex.service"
 
 
 def addresses(env: Dict[str, str]) -> Set[str]:
-    """Return this machine's own addresses; nothing where iproute is not there to tell them."""
+    """Return this machine's addresses; empty without iproute."""
     return set(re.findall(r" inet6? ([0-9a-f.:]+)", process.output(["ip", "-o", "addr", "show"], env, 30)[1]))
 
 
 def is_among(node: str, own: Set[str]) -> bool:
-    """Tell whether an address or a name is one of these."""
+    """Return whether an address or a host name is one of these addresses."""
     try:
         places = socket.getaddrinfo(node, 0, type=socket.SOCK_STREAM)
     except OSError:
@@ -67,7 +67,7 @@ def is_among(node: str, own: Set[str]) -> bool:
 
 
 def has_channels() -> bool:
-    """Tell whether the loaded driver has IMEX channels."""
+    """Return whether the loaded driver has IMEX channels."""
     try:
         with open(DEVICES) as stream:
             return bool(re.search(r"^\s*\d+ nvidia-caps-imex-channels$", stream.read(), re.MULTILINE))
@@ -76,7 +76,7 @@ def has_channels() -> bool:
 
 
 def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
-    """Do what was asked for; return {"changed", "pending"}."""
+    """Configure the domain, or undo it without nodes; return {"changed", "pending"}."""
     unit = os.path.basename(names.IMEX_UNIT)
     if not nodes:
         return {"changed": forget(ledger, env, check), "pending": []}
@@ -105,7 +105,7 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
 
 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
-    """Bring back what was there before the first time."""
+    """Restore the state before the first configuration."""
     units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
     changes: List[Any] = list(services.take_down(ledger, env, units))
     changes += [ledger.restore(path) for path in (names.IMEX_NODES, names.IMEX_UNIT)]
@@ -127,7 +127,7 @@ def main() -> None:
         ledger = Ledger(request["state_dir"], module.check_mode)
         nodes, channels = module.params["nodes"], module.params["channels"]
         result = configure(nodes, channels, ledger, process.environment(), module.check_mode)
-        if request["simulated_root"]:  # it has no driver of its own to wait for
+        if request["simulated_root"]:  # a simulated host has no driver to wait for
             result["pending"] = []
     module.exit_json(diff=ledger.diffs, **result)
 

@@ -68,7 +68,7 @@ def configure(ledger: Ledger, options: Dict[str, Any], load: List[str]) -> bool:
 
 
 def settle_images(machine: Machine, request: Dict[str, Any], before: Dict[str, str]) -> List[str]:
-    """Where the module lies in the initramfs, it is loaded with the options that lie there."""
+    """Update the images that contain the module, which is loaded with the options in its image; return them."""
     if not request["options"] and not before:
         return []
     env, kernels = process.environment(), machine.wanted_kernels(request["kernels"])
@@ -77,7 +77,7 @@ def settle_images(machine: Machine, request: Dict[str, Any], before: Dict[str, s
 
 
 def waiting(machine: Machine, request: Dict[str, Any], dropped: Dict[str, str]) -> List[str]:
-    """Return the options that the module gets when it is loaded again."""
+    """Return the options that take effect only when the module is loaded again."""
     if machine.simulated is not None:
         return []
     return followers.options(machine, request["options"], request["kernels"])[0] + kernel_module.kept(dropped)

@@ -69,7 +69,7 @@ def main() -> None:
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen: Dict[str, Dict[str, Any]] = {}
-    if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
+    if module.check_mode or not job.joinable():  # a job that rebuilds the initramfs has already written the files
         with params.failing(module, finished=True, progress={}):
             result = nouveau.Nouveau(request, check=True, seen=seen).run()
         for text in result.pop("warnings"):
@@ -79,7 +79,7 @@ def main() -> None:
 
     def work(running: jobs.Job) -> Dict[str, Any]:
         result = nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
-        result.pop("warnings")  # they were told before it began
+        result.pop("warnings")  # already reported before the job started
         return result
 
     with params.failing(module, finished=True, progress={}):

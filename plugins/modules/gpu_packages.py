@@ -113,7 +113,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     request = params.owned(module)
-    wait, fetched = request.pop("poll"), request.pop("fetched")  # whoever looked anew still joins the job that runs
+    wait, fetched = request.pop("poll"), request.pop("fetched")  # neither is part of the running job's identity
     with params.failing(module, finished=True, progress={}):
         package_sets.merge(request["packages"])
         if module.check_mode:

@@ -40,7 +40,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Say who does it: this part is never sent to a host."""
+    """Fail: the action plugin does the work, so this part is never sent to a host."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     module.fail_json(msg="gpu_reach runs on the controller alone: its action plugin is missing")
 

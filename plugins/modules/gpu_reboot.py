@@ -37,7 +37,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Say who does it: this part is never sent to a host."""
+    """Fail: the action plugin does the work, so this part is never sent to a host."""
     options = {"text": {"type": "str", "default": "gpusetup"}, "command": {"type": "str", "default": ""}}
     module = AnsibleModule(
         argument_spec={**options, "timeout": {"type": "int", "default": 600}}, supports_check_mode=True

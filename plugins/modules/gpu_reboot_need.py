@@ -69,7 +69,7 @@ _GRACE = 20.0
 
 
 def settled(machine: Machine, wish: driver.Wish, wait: float) -> Dict[str, Any]:
-    """Return the facts once the driver runs, or once waiting for it is of no more use."""
+    """Return the facts once the driver runs, or once further waiting is pointless."""
     over = time.monotonic() + wait
     while True:
         facts = machine.facts()
@@ -99,7 +99,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     after, kernels = module.params["after_reboot"], module.params["kernels"]
-    # Whoever owns the host waits here for programs to end: every look is a sign of life.
+    # The host's owner waits here for programs to end: every call shows that it is alive.
     request = params.owned(module) if module.params["host"]["owner"] else params.plain(module)
     wish = driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))
     facts = settled(Machine(request["simulated_root"]), wish, module.params["wait"])

@@ -61,14 +61,14 @@ WantedBy=multi-user.target
 
 
 def quoted(word: str) -> str:
-    """Return a word as systemd reads it back."""
+    """Return a word quoted for a systemd unit."""
     if re.search(r"[\x00-\x1f]", word):
         raise HostFailure("GS-491", "the command after the reboot has control characters in it")
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))
 
 
 def stage(ledger: Ledger, resume: Sequence[str]) -> None:
-    """Write the unit that goes on, and the link that has it start with the system."""
+    """Write the unit that continues after the boot, and the link that enables it."""
     mark = os.path.join(ledger.folder, "resume")
     ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
     files.write_atomically(mark, "", 0o600)

@@ -52,14 +52,14 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fai
 
 
 def begin(module: Any) -> Dict[str, Any]:
-    """Take the host."""
+    """Become the owner of the host."""
     request = params.plain(module)
     token = "" if module.check_mode else owner.take(request["state_dir"], request["controller"], "recover")
     return {"changed": False, "owner": token}
 
 
 def act(module: Any) -> Dict[str, Any]:
-    """Do what was asked, of a host that is ours."""
+    """Reset GPUs, or record what was done and release the host."""
     request, check = params.owned(module), module.check_mode
     gpus = request["gpus"]
     done = {"gpus": gpus, "why": request["why"], "who": str(request["controller"].get("user") or "")}

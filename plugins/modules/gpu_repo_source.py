@@ -47,7 +47,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 
 
 def definitions(request: Dict[str, Any]) -> sources.Written:
-    """Return {path: (content, mode)}: every source checked and every key proven before anything is written."""
+    """Return {path: (content, mode)}; every source is checked and every key verified before anything is written."""
     layout, known = sources.Layout(), probe_sources.collect(LiveHost())
     wanted: sources.Written = {}
     unpacked = local_repository.folder_of(request["state_dir"])
@@ -60,7 +60,7 @@ def definitions(request: Dict[str, Any]) -> sources.Written:
 
 
 def preview(request: Dict[str, Any]) -> sources.Written:
-    """Return what `definitions` would; a local repository's package is unpacked into a folder that is thrown away."""
+    """Return what `definitions` would return, with local repositories' packages unpacked into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         real = local_repository.folder_of(request["state_dir"])
         wanted = definitions(dict(request, state_dir=folder))
@@ -72,7 +72,7 @@ def preview(request: Dict[str, Any]) -> sources.Written:
 
 
 def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, Optional[str]]:
-    """Return {path: new content or None} of the host's own files that name a replaced address."""
+    """Return {path: new content or None} for the host's own files that contain a replaced address."""
     found: Dict[str, Optional[str]] = {}
     for path in sources.definitions():
         text = files.read_text(path) if path not in wanted else None
@@ -84,7 +84,7 @@ def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, 
 
 
 def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
-    """Return {path: new content} that switch configured dnf repositories on."""
+    """Return {path: new content} that enables configured dnf repositories."""
     folder = sources.Layout().dnf_repos
     found: Dict[str, Optional[str]] = {}
     missing = set(request["enable"])

@@ -69,7 +69,7 @@ def _nothing(*_words: Any) -> None:
 
 
 def installation(request: Dict[str, Any], job: Any = None) -> runfile_install.Installation:
-    """Return the installation that a request asks for."""
+    """Return the requested installation."""
     ledger, machine = Ledger(request["state_dir"]), Machine(request["simulated_root"])
     tell, log = (job.tell, job.log) if job is not None else (_nothing, _nothing)
     return runfile_install.Installation(request, machine, ledger, tell, log)

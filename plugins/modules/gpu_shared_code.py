@@ -56,14 +56,14 @@ _DAY = 86400.0
 
 
 def _owned(path: str, closed: bool = True) -> bool:
-    """Say whether a path is a folder that this user alone can change; a closed one nobody else can even list."""
+    """Return whether a path is a folder that only this user can change and, if `closed`, list."""
     seen = os.lstat(path)
     others = 0o077 if closed else 0o022
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & others
 
 
 def keep(place: str, digest: str, packed: str) -> None:
-    """Put files into their folder: all or none, and only if they are what was announced."""
+    """Unpack files into their folder, all or none, after checking their digest."""
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed))) as archive:
         files = {name: archive.read(name) for name in sorted(archive.namelist())}
     total = hashlib.sha256()
@@ -86,7 +86,7 @@ def keep(place: str, digest: str, packed: str) -> None:
         with open(path, "wb") as stream:
             stream.write(content)
     packed_by_ansible = getattr(basic.__loader__, "archive", "")
-    if packed_by_ansible:  # with it a few lines start the next task, in place of all of it
+    if packed_by_ansible:  # the next task can then be just the few lines that start a module
         with zipfile.ZipFile(packed_by_ansible) as archive:
             archive.extractall(os.path.join(part, "base"))
     try:
@@ -96,8 +96,8 @@ def keep(place: str, digest: str, packed: str) -> None:
 
 
 def held(digest: str, packed: Optional[str]) -> Optional[str]:
-    """Return the folder of what has this digest, None where the host lacks it; an error where it cannot keep it."""
-    if not _owned(os.path.dirname(FOLDER), closed=False):  # only root's /run is root's alone
+    """Return the folder with this digest, None if the host lacks it; raise if the host cannot keep it safely."""
+    if not _owned(os.path.dirname(FOLDER), closed=False):  # /run belongs to root, so others fail here
         raise PermissionError(FOLDER)
     place = os.path.join(FOLDER, digest)
     if packed:
@@ -111,7 +111,7 @@ def held(digest: str, packed: Optional[str]) -> Optional[str]:
 
 
 def load(place: str, module: str) -> Any:
-    """Import a module from the folder; code that is damaged is taken away and the host asks for it anew."""
+    """Import a module from the folder; remove damaged code and return None, so that the host asks for it again."""
     for package, folder in ((PACKAGE, place), (PACKAGE + ".modules", os.path.join(place, "modules"))):
         sys.modules[package].__path__ = [folder, *sys.modules[package].__path__]
     try:

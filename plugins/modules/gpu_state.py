@@ -128,7 +128,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle, params
 
 CODE = "/run/gpusetup-code"
-"""Where gpu_shared_code keeps what it is sent."""
+"""Where gpu_shared_code keeps the code of modules."""
 
 
 def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
@@ -151,7 +151,7 @@ def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
 
 
 def tell_the_log(module: AnsibleModule, result: Dict[str, Any]) -> None:
-    """Say in the host's own log who changes it, and when that is over; Ansible's line of the call names no person."""
+    """Log on the host who changes it, and when that ends; Ansible's own log entry names no person."""
     mode = module.params["mode"]
     if mode in ("begin", "removal") and (result.get("known") or not result.get("converged", True)):
         who = module.params["owner"]
@@ -200,7 +200,7 @@ def main() -> None:
         tell_the_log(module, result)
     try:
         module.exit_json(diff=state.ledger.diffs, **result)
-    finally:  # not before: to answer, Ansible still reads from there
+    finally:  # not earlier: exit_json still loads code from there
         if module.params["mode"] == "clean" and not module.check_mode:
             shutil.rmtree(CODE, ignore_errors=True)
 

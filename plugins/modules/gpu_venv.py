@@ -73,7 +73,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environme
 
 
 def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
-    """Compare an existing interpreter with the pins; one that others can change is not started as root."""
+    """Compare an existing interpreter with the pins; root does not start one that others can change."""
     theirs = changeable(request["adopt"]) if os.geteuid() == 0 else ""
     if theirs:
         raise HostFailure(
@@ -98,7 +98,7 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
 
 
 def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
-    """Make the environment; return the module's result."""
+    """Build the environment; return the module's result."""
     environment = venv.Environment(request, running.tell, running.log)
     link = venv.Link(environment.path, environment)
     changed = Ledger(request["state_dir"]).change(link, os.path.basename(environment.folder))
@@ -106,7 +106,7 @@ def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
 
 
 def described(environment: venv.Environment) -> Dict[str, Any]:
-    """Return what the module answers about an environment."""
+    """Return the module's result fields for an environment."""
     return {"python": environment.expected(), "interpreter": os.path.join(environment.path, "bin", "python")}
 
 

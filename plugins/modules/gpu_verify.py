@@ -86,7 +86,7 @@ SPEC = {
 
 
 def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what the probe reads on standard input."""
+    """Return the probe's request, which it reads from standard input."""
     asked = {
         "level": parameters["level"],
         "minutes": parameters["minutes"],
@@ -111,7 +111,7 @@ def unpack(program: str, folder: str) -> None:
 
 
 def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
-    """Run the probe; return (document, why there is none)."""
+    """Run the probe; return (document, None) or (None, why there is none)."""
     argv = [sys.executable, os.path.join(folder, "gpu_measure", "observe.py")]
     found = commands.ended(argv, dict(os.environ), deadline, json.dumps(asked).encode("utf-8"))
     if found.code is None:
@@ -125,13 +125,13 @@ def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[D
 
 @contextlib.contextmanager
 def nobody_asks() -> Iterator[None]:
-    """No turn is taken: a person who verifies decides when."""
+    """Take no turn: a person who verifies chooses the time."""
     yield
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    # The program need not come back.
+    # The invocation in the result omits the program and the token.
     shown = {name: value for name, value in module.params.items() if name not in ("program", "token")}
     invocation = {"module_args": shown}
     if module.params["simulated_root"] and not os.path.isdir(os.path.join(module.params["simulated_root"], "sys")):

@@ -1,7 +1,7 @@
-"""Programs that run on hosts by themselves: the files of a role, and what they refer to of the collection.
+"""Pack standalone programs for hosts: the files of a role, and the parts of the collection that they import.
 
-Such a program imports what it shares with the modules by the collection's own name. On a host it lies in one folder
-with just these files, so that the same import works there, without Ansible and in any Python.
+Such a program imports shared code under the collection's name. On a host it is installed in one folder together with
+just these files, so the same import works there, without Ansible and in any Python.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ INSIDE = "ansible_collections/gpusetup/stack"
 
 
 def texts(role: str, *entries: str) -> dict[str, str]:
-    """Return what a role's program consists of: places in the program's folder → texts.
+    """Return a role's program as {path in the program's folder: text}.
 
-    `entries` are files of the role where the program begins; without them all of the role's files belong to it.
+    `entries` are the files of the role where the program starts; without them it includes all of the role's files.
     """
     files = os.path.join(COLLECTION, "roles", role, "files")
     found: dict[str, str] = {}
@@ -42,12 +42,12 @@ def texts(role: str, *entries: str) -> dict[str, str]:
 
 
 def packed(role: str, *entries: str) -> str:
-    """Return the same as a module's argument; `gpu_host.programs` takes it apart."""
+    """Return the same as a module's argument; `gpu_host.programs` unpacks it."""
     return archive({place: text.encode() for place, text in texts(role, *entries).items()})
 
 
 def archive(files: dict[str, bytes]) -> str:
-    """Return files as an argument, the same for the same files."""
+    """Return files as a base64 zip archive, identical for identical files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as target:
         for name, content in files.items():
@@ -64,14 +64,14 @@ def _all(folder: str) -> Iterator[str]:
 
 
 def _file(files: str, place: str) -> str:
-    """Return where a file of a program comes from: out of the role, or of what the collection's modules share."""
+    """Return the source of a program's file: in the role, or in the collection's shared code."""
     if place.startswith(INSIDE + "/"):
         return os.path.join(COLLECTION, place[len(INSIDE) + 1 :])
     return os.path.join(files, place)
 
 
 def _imported(place: str, text: str) -> Iterator[str]:
-    """Return the full names that a file may import, of modules and of what is in them."""
+    """Yield the full names of modules, and of names in them, that a file imports."""
     package = place.split("/")[:-1]
     for node in ast.walk(ast.parse(text, place)):
         if isinstance(node, ast.Import):
@@ -84,6 +84,6 @@ def _imported(place: str, text: str) -> Iterator[str]:
 
 
 def _packages(found: dict[str, str]) -> dict[str, str]:
-    """Return what makes packages of the collection's folders: one that is installed there is not to be found first."""
+    """Return the __init__.py files that make the collection's folders packages, so that they precede installed ones."""
     inside = [place.split("/")[:-1] for place in found if place.startswith(INSIDE + "/")]
     return {"/".join([*parts[:end], "__init__.py"]): "" for parts in inside for end in range(1, len(parts) + 1)}

@@ -1,7 +1,7 @@
-"""Run modules from code that the host keeps: it is sent once for a boot and version, and a task is a kilobyte.
+"""Run modules from code that the host keeps: it is sent once per boot and version, so a task is only a kilobyte.
 
-Ansible packs a module with all that it imports and sends it anew for each task; the host compiles it each time. A host
-keeps what Ansible packs as well: a task then is a few lines that start it, in the place of Ansible's own program.
+Ansible packs a module with all its imports and sends them with each task; the host compiles them each time. Here the
+host also keeps what Ansible packs, so a task is just the few lines that start it, in place of Ansible's own program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLUGINS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def code() -> dict[str, bytes]:
-    """Return what modules consist of: places in the folder of plugins → contents."""
+    """Return the code of all modules: {path in the plugins folder: content}."""
     found = {}
     for part in ("modules", "module_utils"):
         for folder, _folders, names in os.walk(os.path.join(PLUGINS, part)):
@@ -35,13 +35,13 @@ def code() -> dict[str, bytes]:
                     path = os.path.join(folder, name)
                     with open(path, "rb") as stream:
                         found[os.path.relpath(path, PLUGINS)] = stream.read()
-    with open(str(basic.__file__), "rb") as stream:  # the host keeps Ansible's part too: of each Ansible another one
+    with open(str(basic.__file__), "rb") as stream:  # the host keeps Ansible's part too, which depends on the version
         found["ansible"] = f"{release.__version__} {hashlib.sha256(stream.read()).hexdigest()}".encode()
     return dict(sorted(found.items()))
 
 
 def digest(files: dict[str, bytes]) -> str:
-    """Return what names the code; the host makes the same sum of what it is sent."""
+    """Return the digest that identifies the code; the host computes the same from what it receives."""
     total = hashlib.sha256()
     for name, content in files.items():
         total.update(f"{name} {len(content)}\n".encode() + content)
@@ -96,12 +96,12 @@ def start():
     runpy.run_module(module_fqn, init_globals=told, run_name="__main__", alter_sys=True)
 start()
 """
-"""What runs on the host: as Ansible's program does, the folders being this user's alone as gpu_shared_code asks."""
+"""The program that runs on the host; it checks the owner of the folders as gpu_shared_code does."""
 _FOLDER = "/run/gpusetup-code"
 
 
 def _profile() -> str | None:
-    """Return how this Ansible writes values (nothing before 2.19); None of one that starts modules in another way."""
+    """Return this Ansible's serialization profile ("" before 2.19); None if it starts modules in an unknown way."""
     try:
         from ansible.module_utils._internal._ansiballz._loader import run_module
     except ImportError:
@@ -118,7 +118,7 @@ def _written(arguments: dict[str, Any], profile: str) -> str:
 
 
 class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """An action that runs the module of its name."""
+    """An action that runs the module of the same name."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
@@ -126,7 +126,7 @@ class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     @staticmethod
     def keeps_nothing(arguments: dict[str, Any]) -> bool:
-        """Tell whether a task with these arguments comes to a host that cannot have the code: it need not say so."""
+        """Return whether the host certainly lacks the code, so that it is sent without being asked for."""
         del arguments
         return False
 
@@ -137,7 +137,7 @@ class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return result
 
     def ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None, program: str = "") -> dict[str, Any]:
-        """Run the module from the host's code, and send what the host asks for; where it keeps nothing send all."""
+        """Run the module from the host's code and send what the host lacks; if it cannot keep code, send the module."""
         name = self._task.action.rpartition(".")[2]
         later = bool(self._task.async_val) and not self._connection.has_native_async
         kept = {"program": program.encode()} if program else {}
@@ -155,12 +155,12 @@ class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return dict(self._execute_module(f"{OURS}.{name}", whole, task_vars=task_vars, wrap_async=later))
 
     def _configure_module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> Any:
-        """Return what `_execute_module` sends: the lines that start what the host keeps, where it may have them."""
+        """Return what `_execute_module` sends: if possible only the lines that start the host's code."""
         started = self._start(module_args, task_vars) if module_name == STARTED and not module_args["sent"] else None
         return started or super()._configure_module(module_name, module_args, task_vars)
 
     def _start(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> Any:
-        """Return those lines as this Ansible has them; None where it has to look for a Python, or all is not usual."""
+        """Return these lines in this Ansible's form; None if Python must be discovered or the setup is unusual."""
         profile, ways = _profile(), vars(module_common)
         if (
             profile is None

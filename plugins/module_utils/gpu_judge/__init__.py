@@ -1,5 +1,5 @@
-"""What is wanted against what is there: pure functions over plain data, the same on a host and on the controller.
+"""Compare the wanted state with the actual one: pure functions over plain data, for hosts and the controller alike.
 
-Standard library only, Python 3.6 and newer; nothing here looks at a machine. Hosts import it as Ansible brings it, the
+Standard library only, Python 3.6 and newer; nothing here reads a machine. Hosts import it through Ansible, the
 controller loads the same files (gpusetup/content.py).
 """

@@ -1,4 +1,4 @@
-"""What an apply left on record against what the host is now, and what mends each difference."""
+"""Compare the record of the last apply with the host's present state, and name what repairs each difference."""
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -9,8 +9,9 @@ Record = Dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """One thing that is no longer as it was left; `mend` is "apply", "reboot" where that is enough, or "hand" for what
-    no apply touches: `hint` then says what to do.
+    """A deviation from what the last apply left.
+
+    `mend` is "apply", "reboot" (where that suffices), or "hand" (no apply repairs it: `hint` says what to do).
     """
 
     id: str
@@ -22,7 +23,7 @@ class Difference(NamedTuple):
 
 
 def differences(facts: Facts, record: Record) -> List[Difference]:
-    """Return everything that is no longer as the last apply left it, from the probe's facts and the host's record."""
+    """Return every deviation from what the last apply left, given the probe's facts and the host's record."""
     apply = _part(record, "apply")
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
@@ -50,7 +51,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
 
 
 def unfinished(_facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield what was begun and has not come about: a cut, or a command that failed, left its entry open."""
+    """Yield changes that were begun and not completed: an interruption or a failed command left the entry open."""
     for name, entry in sorted(_part(record, "open").items()):
         if isinstance(entry, dict):
             began = f"to {entry.get('aim') or 'change'}, begun at {entry.get('since')} and not finished"
@@ -58,9 +59,7 @@ def unfinished(_facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def files(_facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield the recorded files that somebody else changed since; a file whose present content nobody read is not
-    judged.
-    """
+    """Yield recorded files that someone else has changed; files whose current content was not read are skipped."""
     for path, entry in sorted(_part(record, "files").items()):
         if not isinstance(entry, dict) or "now" not in entry:
             continue
@@ -68,23 +67,21 @@ def files(_facts: Facts, record: Record) -> Iterator[Difference]:
         if now == wanted:
             continue
         became = "missing" if now is None else "changed" if wanted is not None else "there again"
-        # What no apply writes has the command that does so on record.
+        # For a file that no apply writes, the record holds the command that does.
         hint = str(entry.get("hint") or "")
         was = "removed" if wanted is None else "as gpusetup wrote it"
         yield Difference("file-" + path, path, was, became, "hand" if hint else "apply", hint)
 
 
 def closure(record: Record) -> Dict[str, str]:
-    """Return the packages that must be as they were left: those asked for, and those held because they belong to
-    them.
-    """
+    """Return the packages whose versions must not change: those requested, and the held ones that belong to them."""
     brought = _part(record, "brought")
     held = {name: brought[name] for name in record.get("holds") or () if name in brought}
     return {name: versions.bare(str(version)) for name, version in dict(held, **_part(record, "packages")).items()}
 
 
 def lost(installed: Dict[str, str], record: Record) -> Dict[str, str]:
-    """Return the recorded packages that are no longer there at all, with the versions that they had."""
+    """Return the recorded packages that are no longer installed, with their recorded versions."""
     return {
         name: version
         for name, version in sorted(closure(record).items())
@@ -93,9 +90,9 @@ def lost(installed: Dict[str, str], record: Record) -> Dict[str, str]:
 
 
 def missing(installed: Dict[str, str], record: Record, wishes: Dict[str, str]) -> Dict[str, str]:
-    """Return what must be asked for again beside the wishes: recorded packages that somebody took away.
+    """Return recorded packages that were removed since and must be requested again along with the wishes.
 
-    Where a wish moves what is on record, the packages that belong to it come with it, in other versions.
+    Empty where a wish changes a recorded version: its related packages then follow in other versions.
     """
     recorded = _part(record, "packages")
     if any(not versions.fits(str(version), wishes.get(name, "")) for name, version in recorded.items()):
@@ -105,7 +102,7 @@ def missing(installed: Dict[str, str], record: Record, wishes: Dict[str, str]) -
 
 
 def unwanted(installed: Dict[str, str], patterns: Iterable[str], kept: Iterable[str]) -> List[str]:
-    """Return the installed packages that must go: they fit a pattern, and nobody asks for them by name."""
+    """Return the installed packages to remove: those that match a pattern and are not requested by name."""
     named, globs = {name.partition(":")[0] for name in kept}, list(patterns)
     return sorted(name for name in installed if name.partition(":")[0] not in named and versions.matches(name, globs))
 
@@ -128,14 +125,14 @@ def _holds(facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def wish_of(record: Record) -> driver.Wish:
-    """Return the driver that an apply left."""
+    """Return the driver that the last apply recorded as expected."""
     expect = _part(record, "expect")
     kernels: Tuple[str, ...] = tuple(expect.get("kernels") or ())
     return driver.Wish(expect.get("driver_version") or "", expect.get("driver_module") or "", kernels)
 
 
 def _module(facts: Facts, record: Record) -> Iterator[Difference]:
-    """The module on disk for each kernel that counts, and the one that is loaded."""
+    """Check the module on disk for each relevant kernel, the loaded module, and which kernel runs."""
     wish = wish_of(record)
     if not wish.version:
         return
@@ -157,7 +154,7 @@ def _module(facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def _libraries(facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield libraries of another driver; an apply takes them away where they came with a package that it changes."""
+    """Yield libraries of another driver version; an apply repairs this only if it also changes packages."""
     version = wish_of(record).version
     others = driver.other_libraries(facts, version) if version else []
     if not others:
@@ -210,12 +207,12 @@ def _services(facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def monitoring_units(facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield the units of what exports the figures that do not run: a daemon that ended well is silent all the same."""
+    """Yield monitoring units that are not running: a daemon that exited cleanly exports nothing either."""
     yield from _stopped(facts, sorted(set(_part(record, "services")) & set(names.MONITORING_UNITS)), "monitoring-")
 
 
 def desktop_units(facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield the units of desktops that do not run."""
+    """Yield desktop units that are not running."""
     ours = (unit for unit in sorted(_part(record, "services")) if unit.startswith(names.DESKTOP_UNITS))
     yield from _stopped(facts, ours, "desktop-")
 
@@ -229,7 +226,7 @@ def _stopped(facts: Facts, units: Iterable[str], kind: str) -> Iterator[Differen
 
 
 def _default_cuda(facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield a default among several toolkits that somebody else has set: alternatives are not a file of ours."""
+    """Yield a default CUDA toolkit that someone else changed: `files` does not see it, alternatives manage the link."""
     packages = _part(_part(_part(record, "lock"), "wanted"), "packages")
     roots = {root.get("version"): root.get("path") for root in packages.get("cuda_roots") or ()}
     wanted, now = roots.get(packages.get("cuda_default")), _part(facts, "cuda").get("default")
@@ -238,7 +235,7 @@ def _default_cuda(facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def described_otherwise(facts: Facts) -> bool:
-    """Tell whether containers are told of another driver than the one that is loaded (CDI)."""
+    """Return whether the CDI files name other driver versions than the loaded one."""
     told, runs = _part(facts, "containers").get("cdi_drivers"), driver.loaded(facts)
     return bool(told and runs and runs["version"] not in told)
 
@@ -298,7 +295,7 @@ def _environments(_facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def waits(facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield what the last apply left to a restart or a reboot; a reboot since then has done it."""
+    """Yield changes of the last apply that still wait for a restart or reboot; a reboot since then settles them."""
     kept = _part(record, "waits")
     if kept and kept.get("boot") == _part(facts, "boot").get("id"):
         for part, texts in sorted(_part(kept, "what").items()):

@@ -1,4 +1,4 @@
-"""Files by which a system lets adapters and drives reach a GPU's memory: host and controller must know them alike."""
+"""Files that let network adapters and drives access GPU memory; host and controller must agree on them."""
 
 import json
 import re
@@ -10,7 +10,7 @@ MANAGER = "/etc/systemd/system.conf.d/gpusetup-rdma.conf"
 OPTIONS = "/etc/modprobe.d/gpusetup-p2pdma.conf"
 CUFILE = "/etc/cufile.json"
 REGISTRY = "RMForceStaticBar1=1;RmForceDisableIomapWC=1;"
-"""What the driver needs so that drives may read and write its memory window."""
+"""Driver settings that let drives read and write its memory window."""
 MULTIPATH = "/sys/module/nvme_core/parameters/multipath"
 
 _LIMITS = """# Written by gpusetup: RDMA locks every buffer in memory, and the usual limit is 8 MiB.
@@ -28,7 +28,7 @@ options nvidia NVreg_RegistryDwords="{}"
 
 
 def files(stack: str, modules: Iterable[str], p2pdma: bool) -> Dict[str, Optional[str]]:
-    """Return the content of each file; None: what was there before us."""
+    """Return the content of each file; None means: restore what was there before."""
     names = list(modules)
     has_stack = stack not in ("", "none")
     return {
@@ -40,9 +40,7 @@ def files(stack: str, modules: Iterable[str], p2pdma: bool) -> Dict[str, Optiona
 
 
 def switched_on(text: Optional[str]) -> Optional[str]:
-    """Return cufile.json, which is JSON with comments, with P2PDMA allowed and everything else as it was; None for one
-    that cannot be read.
-    """
+    """Return cufile.json (JSON with comments) with P2PDMA enabled and all else unchanged; None if it is unreadable."""
     switch = '"use_pci_p2pdma": true'
     kept = text if text is not None and text.strip() else "{}"
     try:
@@ -64,7 +62,7 @@ def switched_on(text: Optional[str]) -> Optional[str]:
 
 
 def waits(multipath: Optional[str], registry: str) -> List[str]:
-    """Return what of P2PDMA the loaded modules do not have yet."""
+    """Return which P2PDMA settings the loaded modules do not have yet."""
     found = []
     if multipath == "Y":
         found.append("nvme_core is loaded with multipath, which peer-to-peer DMA excludes")
@@ -74,7 +72,7 @@ def waits(multipath: Optional[str], registry: str) -> List[str]:
 
 
 def of_storage(storage: Optional[Dict[str, Any]]) -> List[str]:
-    """Return the same, of a host's facts; nothing where nothing is installed yet."""
+    """Return the same from a host's `storage` facts; empty when nothing is installed yet."""
     if storage is None:
         return []
     return waits({True: "Y", False: "N"}.get(storage["multipath"]), storage["registry"])

@@ -1,4 +1,4 @@
-"""What of NVIDIA's own software, and of ours, holds GPUs open: it is stopped for a while, and is nobody's work."""
+"""NVIDIA's and gpusetup's own services that hold GPUs open: they can be stopped, since they are no user's work."""
 
 WATCHERS = (
     "gpusetup-gpu-textfile.timer",
@@ -7,9 +7,9 @@ WATCHERS = (
     "nvidia-dcgm.service",
     "nvsm.service",
 )
-"""They look at every GPU, and are stopped while one is cut."""
+"""Services that poll every GPU; they are stopped while a GPU is partitioned (MIG)."""
 FOR_RESET = (*WATCHERS, "nvidia-persistenced.service")
 FOR_EXCHANGE = (*FOR_RESET, "nvidia-imex.service", "nvidia-fabricmanager.service")
-"""All of them, in the order in which they are stopped before the driver's modules are exchanged."""
+"""All of them, in the order in which they are stopped before the driver's modules are replaced."""
 PROCESSES = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
-"""Their programs, as the kernel keeps names: fifteen letters."""
+"""Prefixes of their process names, which the kernel cuts to fifteen characters."""

@@ -1,14 +1,14 @@
-"""What a vGPU guest's licence lacks, by what was seen of it."""
+"""Judge a vGPU guest's licence settings from the probe's facts."""
 
 from typing import Any, Dict, Optional
 
 FEATURES = {"vgpu": 1, "workstation": 2, "gaming": 3, "compute": 4}
-"""What may be licensed → FeatureType of the licence daemon."""
+"""Licensable feature → FeatureType of the licence daemon."""
 TOKEN = "client_configuration_token_gpusetup.tok"  # noqa: S105 - its file's name
 
 
 def lacking(there: Optional[Dict[str, Any]], token_sha256: str, feature: str) -> str:
-    """Return the first thing that is not as it should be; nothing when all is."""
+    """Return the first setting that is wrong; an empty text when none is."""
     if there is None or TOKEN not in there["tokens"]:
         return "the token is missing"
     if there["tokens"][TOKEN] != token_sha256:

@@ -1,7 +1,7 @@
-"""MIG layouts: what was asked for against what a GPU has, and where instances fit.
+"""Compare wanted MIG layouts with what a GPU has, and find where instances fit.
 
-An instance is {"profile", "start", "compute"}; a layout {"enabled", "instances"}; a profile, as a GPU or the matrix
-tells it, {"name", "total", "starts", "size"}: how many there can be, where one may begin, how many slices it takes.
+An instance is {"profile", "start", "compute"}; a layout {"enabled", "instances"}; a profile, from a GPU or the matrix,
+{"name", "total", "starts", "size"}: the maximum count, the slices at which one may start, how many slices it takes.
 """
 
 import re
@@ -17,12 +17,12 @@ _COMPUTE = re.compile(r"^(\d)c(\..+)?$")
 
 
 def is_profile(name: str) -> bool:
-    """Say whether a text is the name of a GPU instance profile."""
+    """Return whether a text is the name of a GPU instance profile."""
     return bool(PROFILE.match(name))
 
 
 def compute_name(profile: str, wish: str) -> Optional[str]:
-    """Return the whole name of a compute instance (`1c` in `3g.20gb` is `1c.3g.20gb`), None for what cannot be one."""
+    """Return the full name of a compute instance (`1c` in `3g.20gb` is `1c.3g.20gb`), None when it is invalid."""
     match, outer = _COMPUTE.match(wish), PROFILE.match(profile)
     if wish == profile:
         return profile
@@ -41,13 +41,13 @@ def slices(profile: str, compute: str) -> int:
 
 
 def too_many(profile: str, compute: Sequence[str]) -> bool:
-    """Say whether compute instances need more slices than their GPU instance has."""
+    """Return whether compute instances need more slices than their GPU instance has."""
     outer = PROFILE.match(profile)
     return outer is not None and sum(slices(profile, item) for item in compute) > int(outer.group(1))
 
 
 def text_of(layout: Optional[Layout]) -> str:
-    """Say a layout in a few words: `7 x 1g.18gb`, `off`."""
+    """Return a short description of a layout: `7 x 1g.18gb`, `off`."""
     if layout is None:
         return "unknown"
     if not layout["enabled"]:
@@ -65,7 +65,7 @@ def _name(instance: Instance) -> str:
 
 
 def of_facts(gpu: Dict[str, Any]) -> Optional[Layout]:
-    """Return how a GPU of the facts is cut; None where that is not known."""
+    """Return the layout of a GPU from the facts; None when unknown."""
     slices = gpu.get("slices")
     if gpu.get("mig") is None or slices is None or slices["instances"] is None:
         return None
@@ -73,7 +73,7 @@ def of_facts(gpu: Dict[str, Any]) -> Optional[Layout]:
 
 
 def same(left: Optional[Layout], right: Optional[Layout]) -> bool:
-    """Say whether two layouts are alike; where an instance begins makes no difference to who uses it."""
+    """Return whether two layouts are equal, ignoring where instances start: users do not notice that."""
     if left is None or right is None or left["enabled"] != right["enabled"]:
         return False
     return not left["enabled"] or _bare(left) == _bare(right)
@@ -84,9 +84,9 @@ def _bare(layout: Layout) -> List[Tuple[str, List[str]]]:
 
 
 def asked(wish: Layout, profiles: Optional[Sequence[Profile]]) -> Optional[Layout]:
-    """Return a wish with every instance by itself; a count of 0 is as many as there can be, which `profiles` say.
+    """Return a wish with counts expanded to single instances; 0 means as many as `profiles` allow.
 
-    None: how many there can be is not known.
+    None when that maximum is unknown.
     """
     found: List[Instance] = []
     totals = {item["name"]: item["total"] for item in profiles or ()}
@@ -107,7 +107,7 @@ def unknown(layout: Layout, profiles: Sequence[Profile]) -> List[str]:
 
 
 def place(names: Sequence[str], profiles: Sequence[Profile]) -> Optional[Placed]:
-    """Return where each instance may begin, the largest first; None when they do not fit together."""
+    """Return a start slice for each instance, the largest first; None when they do not fit together."""
     known = {item["name"]: item for item in profiles}
     if any(name not in known or list(names).count(name) > known[name]["total"] for name in names):
         return None
@@ -141,7 +141,7 @@ def _place(names: Sequence[str], known: Dict[str, Profile], taken: "frozenset[in
 
 
 def fitting(names: Sequence[str], profiles: Sequence[Profile]) -> Tuple[List[str], List[str]]:
-    """Return how many of these fit, taken in their order, and what then still fits beside them."""
+    """Return the instances that fit, tried in order, and the profiles of which one more fits beside them."""
     kept: List[str] = []
     for name in names:
         if place([*kept, name], profiles) is not None:
@@ -151,7 +151,7 @@ def fitting(names: Sequence[str], profiles: Sequence[Profile]) -> Tuple[List[str
 
 
 def placed(layout: Layout, profiles: Sequence[Profile]) -> Optional[Layout]:
-    """Return a layout with the place of each of its instances, the largest first; None when they do not fit."""
+    """Return a layout with a start slice for each instance, sorted by it; None when they do not fit."""
     found = place([item["profile"] for item in layout["instances"]], profiles)
     if found is None:
         return None
@@ -165,7 +165,7 @@ def placed(layout: Layout, profiles: Sequence[Profile]) -> Optional[Layout]:
 
 
 def refusal(layout: Layout, profiles: Sequence[Profile]) -> Optional[Tuple[str, str]]:
-    """Return why a GPU cannot have a layout, and what would fit; None when it can."""
+    """Return (why a GPU cannot have a layout, what would fit); None when it can."""
     names = [item["profile"] for item in layout["instances"]]
     strangers = unknown(layout, profiles)
     offered = ", ".join("{} (up to {})".format(item["name"], item["total"]) for item in profiles)

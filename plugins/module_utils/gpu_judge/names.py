@@ -1,13 +1,11 @@
-"""Names that host and controller must know alike."""
+"""Names on which host and controller must agree."""
 
 import re
 from typing import Iterable
 
 NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "generated", "indirect")
-"""What systemd says of a unit that starts by itself."""
-
-
+"""systemd's states of units that start at boot or on demand."""
 MONITORING_UNITS = (
     "nvidia-dcgm.service",
     "nvidia-dcgm-exporter.service",
@@ -16,10 +14,10 @@ MONITORING_UNITS = (
     "prometheus-node_exporter.service",
     "gpusetup-gpu-textfile.timer",
 )
-"""The units of everything that exports the figures of GPUs."""
+"""The units of everything that exports GPU metrics."""
 
 DESKTOP_UNITS = "gpusetup-desktop-"
-"""What the units of desktops begin with."""
+"""Prefix of the desktops' units."""
 
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_UNIT = "/etc/systemd/system/gpusetup-imex-channels.service"
@@ -44,20 +42,20 @@ WantedBy=multi-user.target
 
 
 def imex_nodes(nodes: Iterable[str]) -> str:
-    """Return the list of an IMEX domain's machines, which must be the same on each: IMEX compares them."""
+    """Return the node list of an IMEX domain; it must be identical on every machine, IMEX compares them."""
     return "".join(node + "\n" for node in nodes)
 
 
 def imex_unit(channels: int) -> str:
-    """Return the unit that makes the channels' device files."""
+    """Return the unit that creates the channels' device files."""
     return _IMEX_UNIT.format(last=channels - 1)
 
 
 def python_name(name: str) -> str:
-    """Return a Python package's name as package indexes compare names."""
+    """Return a Python package's normalised name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def is_fabric_manager(name: str) -> bool:
-    """Say whether a package brings the fabric manager, which starts only beside exactly its own driver."""
+    """Return whether a package contains the fabric manager, which starts only with exactly its driver version."""
     return "fabricmanager" in name or "fabric-manager" in name

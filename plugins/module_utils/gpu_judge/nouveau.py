@@ -1,4 +1,4 @@
-"""Would the kernel's own driver for NVIDIA GPUs come first, now or at the next boot?"""
+"""Judge whether nouveau holds the GPU now, or would take it at the next boot."""
 
 from typing import Any, Dict, Iterable, List, NamedTuple
 
@@ -6,7 +6,7 @@ Facts = Dict[str, Any]
 
 
 class Way(NamedTuple):
-    """One way by which nouveau gets, or has got, the GPU."""
+    """One way in which nouveau gets, or already has, the GPU."""
 
     id: str
     what: str
@@ -14,9 +14,7 @@ class Way(NamedTuple):
 
 
 def ways(facts: Facts, kernels: Iterable[str] = ()) -> List[Way]:
-    """Return every open way, none when nouveau is kept out. An initramfs that could not be read is not held against
-    it.
-    """
+    """Return every open way; empty when nouveau is kept out. An unreadable initramfs does not count."""
     nouveau, found = facts["nouveau"], []
     if not nouveau["blacklisted"]:
         found.append(Way("blacklist", "nouveau", "free to load"))

@@ -1,8 +1,7 @@
-"""Can a record of what gpusetup did to a host be used? The host asks this before it changes anything, the controller
-before it plans.
+"""Validate a host's record: the host does so before it changes anything, the controller before it plans.
 
-What is only told, or looked at anew, spoils nothing (`lock`, `verified`, `lost`, and the lock of an apply under way),
-nor do fields that only another version knows. Of the rest, what does not fit would not be undone.
+Fields that are only displayed or computed again (`lock`, `verified`, `lost`, the lock of an apply under way) are not
+checked, nor are fields of other versions. Anything else that does not fit could not be undone.
 """
 
 from typing import Any, Dict
@@ -66,13 +65,13 @@ _RECORD: Dict[str, Any] = {
     "mig": {"found": {"": dict(_LAYOUT, **{"?": True})}, "wanted": {"": _LAYOUT}},
     "runfile": {"path": _TEXT, "version": _TEXT, "replaced": _FLAG},
 }  # fmt: skip
-"""Types of one value; a list of one form; a form for every name (""), or for each by name: `!` marks one that must be
-there, `?` a form in whose place may be nothing.
+"""A form is a tuple of types, a list of one form, or a dict: "" is the form of all its values, else each name has its
+own. `!` marks a required name; with "?" the value may also be null.
 """
 
 
 def wrong(document: Any) -> str:
-    """Say what makes a record unusable, and where; nothing when it can be used."""
+    """Return what makes a record unusable, and where; an empty text when it is usable."""
     if not isinstance(document, dict):
         return "its JSON has an unexpected structure"
     return _wrong(document, _RECORD, "$")

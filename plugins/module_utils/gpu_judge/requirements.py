@@ -1,4 +1,4 @@
-"""A requirements file, as far as it pins."""
+"""Read the exact pins of a requirements file."""
 
 import re
 from typing import Dict, Iterable
@@ -9,7 +9,7 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\
 
 
 def pins(lines: Iterable[str]) -> Dict[str, str]:
-    """Return {name: version} of the exact pins that hold everywhere, names as PyPI compares them."""
+    """Return {normalised name: version} of the `==` pins without environment markers."""
     found = {}
     for line in lines:
         match = _PIN.match(line.strip())

@@ -1,18 +1,18 @@
-"""Whether GPUs may be reset, as the manual of nvidia-smi says of --gpu-reset."""
+"""Judge whether GPUs may be reset, by the rules of nvidia-smi's manual on --gpu-reset."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 AMPERE = 8
 Refusal = Tuple[str, str]
-"""What is in the way, and what to do about it."""
+"""The obstacle, and what to do about it."""
 
 
 def refusal(
     gpus: Sequence[Dict[str, Any]], chosen: Sequence[str], nvswitch: bool, fabric_manager: Optional[bool]
 ) -> Optional[Refusal]:
-    """Say why the chosen GPUs of a host may not be reset; None when they may.
+    """Return why the chosen GPUs of a host may not be reset; None when they may.
 
-    Each GPU has `address`, `capability` (None: not told), `links` (NVLinks that are up) and `instances` (of MIG).
+    Each GPU has `address`, `capability` (None: unknown), `links` (NVLinks that are up) and `instances` (of MIG).
     """
     mine = [gpu for gpu in gpus if gpu["address"] in chosen]
     cut = [gpu["address"] for gpu in mine if gpu["instances"]]
@@ -35,7 +35,7 @@ def refusal(
 
 
 def _together(mine: Sequence[Dict[str, Any]], nvswitch: bool, fabric_manager: Optional[bool]) -> Optional[str]:
-    """Say why GPUs that NVLink connects cannot be reset one by one; None when they can."""
+    """Return why GPUs that NVLink connects cannot be reset one by one; None when they can."""
     if nvswitch and not fabric_manager:
         return "the GPUs hang on NVSwitches and the fabric manager does not run"
     old: List[str] = [gpu["address"] for gpu in mine if gpu["links"] and _major(gpu["capability"]) < AMPERE]

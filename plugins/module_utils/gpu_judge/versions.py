@@ -1,4 +1,4 @@
-"""Package names and versions: does what is installed fit what is asked for?"""
+"""Compare installed package names and versions with requested ones."""
 
 import fnmatch
 import re
@@ -9,9 +9,7 @@ _EPOCH = re.compile(r"\d+:")
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Say whether a version is the wanted one, in which `*` stands for anything; a wish without an epoch takes any
-    epoch.
-    """
+    """Return whether a version matches the wanted pattern; one without an epoch matches any epoch."""
     if not wanted:
         return True
     version, wanted = bare(version), bare(wanted)
@@ -21,38 +19,37 @@ def fits(version: str, wanted: str) -> bool:
 
 
 def bare(version: str) -> str:
-    """Return a version without rpm's way to say that it has no epoch."""
+    """Return a version without the prefix `0:`, by which rpm marks a missing epoch."""
     return version[2:] if version.startswith("0:") else version
 
 
 def upstream(version: str) -> str:
-    """Return the vendor's version inside a package's: 3:580.95.05-1.el9 is 580.95.05, 535.309.01-0+deb12u1 is
-    535.309.01.
-    """
+    """Return the vendor's version in a package version: 3:580.95.05-1.el9 gives 580.95.05."""
     match = _UPSTREAM.match(version)
     return match.group(1) if match else ""
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Say whether a package name, its architecture left out, fits one of the patterns."""
+    """Return whether a package name, without its architecture, matches one of the patterns."""
     plain = name.partition(":")[0]
     return any(fnmatch.fnmatchcase(plain, pattern) for pattern in patterns)
 
 
 def one_of_several(name: str, version: str) -> str:
-    """Return the name under which a package set lists one version of a package that is there more than once."""
+    """Return the name under which a package set lists one of several installed versions of a package."""
     return f"{name}-{bare(version)}"
 
 
 def stem(name: str, version: str) -> str:
-    """Return a package's own name where a package set lists it as one of several, else nothing."""
+    """Return the plain name of a package that is listed as one of several versions, else an empty text."""
     end = one_of_several("", version)
     return name[: -len(end)] if name.endswith(end) else ""
 
 
 def places(installed: Dict[str, str], name: str, version: str) -> List[str]:
-    """Return the names under which a package set lists a recorded package now: versions that came beside its own
-    (kernels' headers do) followed it, and where others went its own is listed by the plain name.
+    """Return the names under which a package set now lists a recorded package.
+
+    Further versions may have been installed beside it (as with kernel headers), or removed so that only one is left.
     """
     if name in installed:
         return [name]
@@ -63,15 +60,13 @@ def places(installed: Dict[str, str], name: str, version: str) -> List[str]:
 
 
 def recorded_as(record: Dict[str, str], name: str, version: str) -> Optional[str]:
-    """Return the name under which a record has what a package set lists."""
+    """Return the name under which a record holds a listed package, None if it does not."""
     known = (name, one_of_several(name, version), stem(name, version))
     return next((one for one in known if one in record), None)
 
 
 def version_of(installed: Dict[str, str], name: str, wanted: str = "") -> Optional[str]:
-    """Return the installed version, None when there is none; of several (rpm keeps kernels side by side) the wanted one
-    first.
-    """
+    """Return the installed version, None without one; of several (rpm keeps kernels side by side) a wanted one."""
     if name in installed:
         return installed[name]
     several = sorted(version for found, version in installed.items() if found == one_of_several(name, version))
@@ -80,6 +75,6 @@ def version_of(installed: Dict[str, str], name: str, wanted: str = "") -> Option
 
 
 def satisfied(installed: Dict[str, str], name: str, wanted: str = "") -> bool:
-    """Say whether a package is installed in the wanted version."""
+    """Return whether a package is installed in the wanted version."""
     version = version_of(installed, name, wanted)
     return version is not None and fits(version, wanted)

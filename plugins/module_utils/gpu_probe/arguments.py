@@ -1,4 +1,4 @@
-"""The arguments of a kernel's command line that matter to a GPU."""
+"""The kernel command line arguments that affect a GPU."""
 
 import re
 from typing import List
@@ -10,7 +10,7 @@ _ARGUMENT = re.compile(
 
 
 def of_gpus(cmdline: str) -> List[str]:
-    """Return the arguments that matter to a GPU, once each, in their order."""
+    """Return the arguments that affect a GPU, in order, without duplicates."""
     found = []
     for match in _ARGUMENT.findall(cmdline):
         if match not in found:

@@ -1,6 +1,5 @@
-"""Where a kernel's initramfs lies: in /boot by a name of its own, in the folder of a boot entry (systemd-boot,
-kernel-install), or inside a unified kernel image. What the boot loader's entry names counts before a file of the same
-kernel elsewhere, which is only the copy's source.
+"""Find a kernel's initramfs: in /boot, in the folder of a boot entry (systemd-boot, kernel-install), or inside a
+unified kernel image. The file that a boot loader entry names takes precedence: others are only what it was copied from.
 """
 
 import re
@@ -10,14 +9,14 @@ from . import arguments
 from .host import LiveHost
 
 ROOTS = ("/efi", "/boot", "/boot/efi")
-"""Where kernel-install looks for the partition of the boot loader."""
+"""Where kernel-install looks for the boot loader's partition."""
 NAMED = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
 _MICROCODE = re.compile(r"(?:^|/)(?:intel|amd)[-_]ucode[^/]*$|microcode", re.IGNORECASE)
 
 
 class Entry(NamedTuple):
-    """One entry of the boot loader: its file, and its kernel and initramfs as paths of the host."""
+    """A boot loader entry: its file, and the host's paths of its kernel and initramfs."""
 
     path: str
     kernel: str
@@ -41,7 +40,7 @@ def entries(host: LiveHost, release: str) -> List[Entry]:
 
 
 def text_of(host: LiveHost, path: str) -> str:
-    """Return which files an entry starts, and of its arguments those that matter to a GPU."""
+    """Return the lines of an entry that name files, and those of its arguments that affect a GPU."""
     return host.read(path, "kernel.initramfs", keep=_kept) or ""
 
 
@@ -57,7 +56,7 @@ def _kept(text: str) -> str:
 
 
 def find(host: LiveHost, release: str) -> Optional[str]:
-    """Return where the initramfs that boots with a kernel is, None where none was found."""
+    """Return the path of the initramfs that boots with a kernel, None when there is none."""
     named = [entry.image for entry in entries(host, release) if entry.image]
     named += unified(host, release)
     named += [path.format(release) for path in NAMED if host.exists(path.format(release))]
@@ -65,7 +64,7 @@ def find(host: LiveHost, release: str) -> Optional[str]:
 
 
 def _in_folders(host: LiveHost, release: str) -> Iterator[str]:
-    """Return what kernel-install left in the folder that it makes for a kernel."""
+    """Yield the initramfs files in the folders that kernel-install makes for a kernel."""
     for root in ROOTS:
         for token in host.names(root):
             folder = f"{root}/{token}/{release}"
@@ -85,7 +84,7 @@ def unified(host: LiveHost, release: str) -> List[str]:
 
 
 def bootable(host: LiveHost, release: str) -> bool:
-    """Say whether a kernel's image lies where a boot loader of this host takes it from."""
+    """Return whether a kernel's image is in a place from which a boot loader of this host loads it."""
     return any(host.exists(path.format(release)) for path in IMAGES) or _has_kernel(host, release)
 
 
@@ -94,12 +93,12 @@ def _has_kernel(host: LiveHost, release: str) -> bool:
 
 
 def _names_in(host: LiveHost, folder: str, pattern: str) -> List[str]:
-    """Return names in a folder; that a plain user may not look into the firmware's partition is no fault to tell."""
+    """Return names in a folder; plain users cannot see into the boot partition, and that is not reported."""
     return host.names(folder, pattern, "kernel.initramfs") if host.exists(folder) else []
 
 
 def _names(text: str, release: str) -> bool:
-    """Say whether a path names a kernel, and not one whose release only begins or ends like it."""
+    """Return whether a path names this kernel, not one whose release merely starts or ends like it."""
     return bool(re.search(r"(?<![\w.])" + re.escape(release) + r"(?:\+\d+(?:-\d+)?)?(?=$|/|\.efi$|\.img$)", text))
 
 
@@ -113,7 +112,7 @@ def _fields(text: str) -> Dict[str, List[str]]:
 
 
 def _on_host(host: LiveHost, root: str, path: str) -> Optional[str]:
-    """Return where a path of an entry is on the host: it begins at the partition, which is mounted at `root`."""
+    """Return the host's path for a path in an entry, which is relative to the partition mounted at `root`."""
     for place in (root + path, path):
         if path and host.exists(place):
             return place

@@ -1,6 +1,4 @@
-"""What the configured repositories offer for the packages of a GPU stack; only local indexes are read, nothing is
-fetched.
-"""
+"""List the GPU stack's packages in the configured repositories, from the local indexes only: nothing is fetched."""
 
 import os
 import re
@@ -11,7 +9,7 @@ from typing import Any, Dict, List, Optional
 from . import commands
 from .host import LiveHost
 
-# Names that a plan may ask for. `apt-cache` itself matches patterns slowly: it lists its names, we choose.
+# Names that a plan may need. `apt-cache` matches patterns slowly, so it lists all names and they are filtered here.
 _APT_NAMES = re.compile(
     r"^(?:nvidia-(?:driver|open|dkms|kernel|headless|utils|smi$|settings|persistenced|modprobe|fabricmanager|imex|container|cuda-toolkit|"
     r"cudnn|tesla|firmware|detect).*|cuda-(?:drivers|toolkit|runtime|compat|libraries-\d|keyring|nvcc|cudart-\d|nvrtc-\d).*|cuda|libcuda1|"
@@ -28,7 +26,7 @@ _KEPT = 12
 
 
 def collect(host: LiveHost, manager: Optional[str], kernel: str, seconds: float = 25) -> Optional[Dict[str, Any]]:
-    """Return {name: {"candidate", "installed", "versions", "size", "transitional"}}, None when it could not be told."""
+    """Return {name: {"candidate", "installed", "versions", "size", "transitional", "needs"}}, None when unknown."""
     if manager == "apt":
         return _apt(host, kernel, seconds)
     if manager == "dnf":
@@ -66,9 +64,7 @@ def _apt_names(apt: Any, kernel: Any, seconds: float) -> Any:
 
 
 class _AptCache:
-    """The start of an apt-cache command; where the host keeps no index cache, one that lasts for these few
-    questions.
-    """
+    """Context that gives the start of an apt-cache command, with a temporary index cache if the host keeps none."""
 
     def __init__(self, host: LiveHost) -> None:
         self.folder: Optional[str] = None
@@ -86,7 +82,7 @@ class _AptCache:
 
 
 def parse_policy(text: str) -> Dict[str, Any]:
-    """Read `apt-cache policy`: candidate, installed, and each version with where it comes from."""
+    """Parse the output of `apt-cache policy`: candidate, installed version, and each version with its sources."""
     found: Dict[str, Any] = {}
     package: Any = None
     version: Any = None
@@ -126,7 +122,7 @@ def _version(line: str) -> Optional[str]:
 
 
 def _add_details(found: Dict[str, Any], text: str) -> None:
-    """Add download size, and whether the candidate is a transitional stub for another branch."""
+    """Add download size, NVIDIA dependencies, and whether the candidate is a transitional package."""
     for stanza in text.split("\n\n"):
         fields = dict(
             re.findall(r"^(Package|Version|Size|Section|Depends|Description(?:-\w+)?): (.*)$", stanza, re.MULTILINE)

@@ -1,6 +1,4 @@
-"""A capture: what a recording host saw, redacted, as data that travels and as a folder that stands in for the
-machine.
-"""
+"""Captures: what a recorder read from a host, redacted, as plain data or as a folder that stands in for the host."""
 
 import base64
 import hashlib
@@ -13,7 +11,7 @@ from .host import CAPTURE_FILE, FolderRecorder, Recorder
 
 SCHEMA = "gpusetup/capture/1"
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
-# Names of EFI variables end in these, on every machine.
+# EFI variable names end in these on every machine.
 _KNOWN_UUIDS = ("8be4df61-93ca-11d2-aa0d-00e098032b8c", "605dab50-e046-4300-abb6-3dd810dd8b23")
 _NO_UUID = "00000000-0000-0000-0000-"
 _MACHINE_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
@@ -24,20 +22,18 @@ _URI = re.compile(r"(\w+://)([^/\s\"'\[\]]+)")
 _BUILDER = re.compile(r"\((\w[\w.-]*)@([\w.-]*)\)")
 _SECRET = re.compile(r"(?i)\b(password|token|secret|passwd|apikey|api_key)=\S+")
 _HOME = re.compile(r"/(?:home|Users)/[^/\s\"']+")
-# Mirrors of public vendors say what a host is configured for; any other host name says whose it is.
+# Public vendors' mirrors show how a host is configured; any other host name would show whose it is.
 _PUBLIC = re.compile(
     r"(?:^|\.)(?:debian\.org|ubuntu\.com|nvidia\.com|nvidia\.cn|nvidia\.github\.io|rockylinux\.org|almalinux\.org|fedoraproject\.org|"
     r"redhat\.com|centos\.org|amazonaws\.com|amazonlinux\.com|docker\.com|rpmfusion\.org|opensuse\.org|suse\.com|oracle\.com)$"
 )
-# Identities that are known by their place, not their looks.
+# Files whose whole content identifies the machine.
 _EMPTIED = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/etc/hostname")
 _BINARY = re.compile(r"/(config|efivars/[^/]+)$")
 
 
 def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
-    """Return the recorder's memory as plain, redacted data: {"schema", "files", "folders", "links", "denied",
-    "observations"}.
-    """
+    """Return what the recorder read, redacted: {"schema", "files", "folders", "links", "denied", "observations"}."""
     names = [name for name in (_node_name(),) if name]
     files = {}
     for path, raw in host.files.items():
@@ -56,7 +52,7 @@ def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
 
 
 def redact(text: str, names: Iterable[str] = (), path: str = "") -> str:
-    """Take out what tells one machine or its owner from another: identifiers, addresses, names, secrets."""
+    """Replace everything that identifies a machine or its owner: identifiers, addresses, names, secrets."""
     if path in _EMPTIED:
         return ""
     text = _UUID.sub(_plain_uuid, text)
@@ -74,7 +70,7 @@ def redact(text: str, names: Iterable[str] = (), path: str = "") -> str:
 
 
 def _plain_uuid(match: Match[str]) -> str:
-    """Return an identifier that says nothing; its last digits tell the GPUs of one machine apart, and no more."""
+    """Return an anonymous identifier; its last digits only distinguish the GPUs of one machine."""
     found = match.group(0)
     if found.startswith(_NO_UUID) or found in _KNOWN_UUIDS:
         return found
@@ -87,7 +83,7 @@ def _public(authority: str) -> str:
 
 
 def _without_keys(path: str, content: bytes) -> bytes:
-    """Never let a file with key material through, whatever it was read for."""
+    """Return the content, or nothing if it holds key material."""
     return b"" if b"PRIVATE KEY" in content or path.endswith((".key", ".priv", ".pem")) else content
 
 
@@ -100,13 +96,13 @@ def _redact_all(value: Any, names: List[str]) -> Any:
 
 
 def _node_name() -> Optional[str]:
-    """Return the machine's own name when it is a name at all (not "localhost")."""
+    """Return the machine's name, None for a generic one such as "localhost"."""
     name = os.uname()[1].split(".")[0]
     return name if len(name) > 2 and name not in ("localhost", "host", "debian", "ubuntu") else None
 
 
 def write(data: Dict[str, Any], folder: str) -> None:
-    """Write packed data as a miniature root."""
+    """Write packed data into a folder that mirrors the host's root."""
     for path in data["folders"]:
         os.makedirs(_below(folder, path), exist_ok=True)
     for path, text in sorted(data["files"].items()):
@@ -136,7 +132,7 @@ def _replace_by_link(place: str, target: str) -> None:
 
 
 def _below(folder: str, path: str) -> str:
-    """Return the place of a host's path inside the folder; a path that would leave it is refused."""
+    """Return the path inside the folder for a host's path; refuse one that would leave the folder."""
     place = os.path.normpath(os.path.join(folder, path.lstrip("/")))
     if not (place + "/").startswith(os.path.normpath(folder) + "/"):
         raise ValueError("a capture may not write outside its folder: " + path)

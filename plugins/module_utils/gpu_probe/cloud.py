@@ -1,7 +1,7 @@
-"""What a cloud's metadata service says of this machine: its type, and what the cloud is about to do to it.
+"""Ask a cloud's metadata service for the machine type and for scheduled events.
 
-Asked only where the firmware names the cloud, without a proxy, and never for credentials or user data. The guide about
-clouds names the document of each path.
+Only where the firmware names the cloud, without a proxy, and never for credentials or user data. The guide about clouds
+names the document of each path.
 """
 
 import json
@@ -20,7 +20,7 @@ _AZURE = "/metadata/instance/compute/{}?api-version=2021-02-01&format=text"
 
 
 def collect(host: LiveHost, cloud: Optional[str]) -> Dict[str, Any]:
-    """Return {"machine_type", "events"}; each event is {"what", "at"}, `at` empty where it may begin at any moment."""
+    """Return {"machine_type", "events"}; an event is {"what", "at"}, `at` empty when it may begin at any moment."""
     told = host.observe("cloud", lambda: _look(cloud)) if cloud in _CLOUDS else None
     if told is not None and not (told["whole"] and "machine_type" in told):
         host.note("virtualisation.machine_type", f"the metadata service of {cloud} did not answer everything in time")
@@ -29,7 +29,7 @@ def collect(host: LiveHost, cloud: Optional[str]) -> Dict[str, Any]:
 
 
 def _look(cloud: Any) -> Dict[str, Any]:
-    """Return what came within the time that all questions have together."""
+    """Return the answers that arrived within the time limit for all requests together."""
     told: Dict[str, Any] = {}
     thread = threading.Thread(target=_CLOUDS[cloud], args=(told,))
     thread.daemon = True
@@ -39,7 +39,7 @@ def _look(cloud: Any) -> Dict[str, Any]:
 
 
 def _ask(path: str, headers: Dict[str, str], method: str = "GET") -> Tuple[int, str]:
-    """Return the status and the text of an answer, no text of any other status than 200; a redirect is not followed."""
+    """Return status and text, (0, "") without an answer; only status 200 gives text, redirects are not followed."""
     import http.client  # most machines have no such service
 
     line = http.client.HTTPConnection(*ADDRESS, timeout=_SECONDS)
@@ -55,7 +55,7 @@ def _ask(path: str, headers: Dict[str, str], method: str = "GET") -> Tuple[int, 
 
 
 def _aws(told: Dict[str, Any]) -> None:
-    # The second generation gives a token first; where it answers at all, the first is not asked.
+    # IMDSv2 hands out a token first; IMDSv1 is used only where the token service does not exist.
     status, token = _ask("/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
     if not re.fullmatch(r"[A-Za-z0-9_=+/.-]{1,512}", token) and status not in _ABSENT:
         return
@@ -101,7 +101,7 @@ def _type(told: Dict[str, Any], text: str) -> None:
 
 
 def _event(told: Dict[str, Any], found: List[Tuple[Any, Any]]) -> None:
-    """Add events, the words of the cloud reduced to what a line of text may hold."""
+    """Add events, with the cloud's words reduced to harmless characters."""
     clean = [[re.sub(r"[^\w ,:.+-]", "", str(part or ""))[:64] for part in pair] for pair in found]
     told["events"] = told.get("events", []) + [{"what": what, "at": at} for what, at in clean if what]
 
@@ -111,7 +111,7 @@ def _list(value: Any, kind: Any = dict) -> List[Any]:
 
 
 def _items(text: str) -> List[Dict[str, Any]]:
-    """Return the objects of a JSON text, be it one or a list of them."""
+    """Return the objects in a JSON text that holds one object or a list of them."""
     try:
         document = json.loads(text)
     except ValueError:

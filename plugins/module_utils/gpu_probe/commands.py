@@ -1,6 +1,6 @@
-"""External commands with a deadline: a broken driver may hang a command, never the probe.
+"""Run external commands with a deadline: a broken driver may hang a command, but never the probe.
 
-Everything that runs on hosts starts its commands here: the probe, what changes hosts, and what measures.
+All code on hosts starts its commands here: the probe, the modules and the measurements.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from typing import IO, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 _TICK = 0.1
 _LAST_WORDS = 1.0
-"""What is left in the pipes of a program that is over is read for so long; a daemon of its may write for ever."""
+"""Seconds for draining the pipes after a program has ended: a daemon that it left may write forever."""
 _NAMES = {"missing": "missing", "timeout": "gave no answer within {:g} s", "stuck": "gave no answer within {:g} s"}
 
 
 class Ended(NamedTuple):
-    """How a command ended: its code and words; without a code `error` is missing, cannot-start, timeout or stuck."""
+    """How a command ended: exit code and output; without a code `error` is missing, cannot-start, timeout or stuck."""
 
     code: Optional[int]
     out: bytes
@@ -29,9 +29,7 @@ class Ended(NamedTuple):
 
 
 def run(argv: Sequence[str], seconds: float, environment: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
-    """Run a command without a shell and return {"rc", "out", "err"}; without an answer "rc" is None and "why" says
-    so.
-    """
+    """Run a command without a shell; return {"rc", "out", "err"}. Without an exit code "rc" is None, "why" says why."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
@@ -52,9 +50,9 @@ def ended(
     before: Optional[Callable[[], None]] = None,
     alone: bool = False,
 ) -> Ended:
-    """Run a command to its end or its deadline, which ends its children too.
+    """Run a command until it ends; at the deadline kill it and its children.
 
-    `before` is called in it before it starts; `alone`: what it started does not outlive it either.
+    `before` runs in the child before the program starts; `alone` also kills the children of a command that ended.
     """
     with contextlib.ExitStack() as stack:
         source: Any = subprocess.DEVNULL
@@ -95,9 +93,9 @@ def ended(
 def listen(
     process: "subprocess.Popen[bytes]", takers: Dict[int, Callable[[bytes], None]], seconds: Optional[float] = None
 ) -> bool:
-    """Hand over what comes through some pipes until the program is over; say whether it was within the time given.
+    """Pass on what arrives on the pipes until the program ends; return False when the deadline passed first.
 
-    A daemon that the program left behind may keep its pipes for ever: what is there when the program is over is all.
+    A daemon that the program left behind may keep the pipes open forever, so reading stops soon after the program ends.
     """
     began = time.monotonic()
     handles = set(takers)
@@ -123,7 +121,7 @@ def listen(
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:
-    """End a program and its children; say whether it is gone: one that is stuck in the kernel is left there."""
+    """Kill a program and its children; return whether it is gone: one that is stuck in the kernel stays."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     try:
@@ -134,7 +132,7 @@ def kill(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _located(program: str, path: str) -> str:
-    """Find a program on our own path: a plain user's often lacks the sbin folders."""
+    """Find a program on the extended path: a plain user's often lacks the sbin folders."""
     return program if "/" in program else shutil.which(program, path=path) or program
 
 

@@ -1,4 +1,4 @@
-"""Container runtimes and how they are told of the GPU."""
+"""Container runtimes and how they are configured for GPUs."""
 
 import re
 from typing import Any, Dict, List
@@ -10,16 +10,16 @@ _FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")  # Deb
 SETTINGS = {
     "docker": ("/etc/docker/daemon.json",),
     "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
-    # Not /etc/crio/conf.d, where some versions of nvidia-ctk write by themselves: CRI-O does not read it.
+    # Not /etc/crio/conf.d, the default of some nvidia-ctk versions: CRI-O does not read it.
     "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
 }
-"""The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
+"""The settings files that can name NVIDIA's runtime: the main file, then the drop-in if the runtime supports one."""
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
 
 def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
-    """Return runtimes, the toolkit's version, who is configured for it, and the CDI files with their drivers."""
+    """Return the runtimes, the toolkit's version, the configured runtimes, the CDI files and their driver versions."""
     configured = [name for name, paths in SETTINGS.items() if any(_names_nvidia(host, path) for path in paths)]
     cdi = described(host)
     if cdi:
@@ -38,7 +38,7 @@ def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def described(host: LiveHost) -> Dict[str, List[str]]:
-    """Return the files that describe NVIDIA's devices to runtimes (CDI), with the drivers that each names."""
+    """Return {CDI file of NVIDIA devices: driver versions that it names}."""
     paths = [folder + "/" + name for folder in CDI_FOLDERS for name in host.names(folder, "nvidia*")]
     return {path: sorted(set(_LIBCUDA.findall(host.read(path, keep=_cuda_lines) or ""))) for path in paths}
 
@@ -48,10 +48,10 @@ def _names_nvidia(host: LiveHost, path: str) -> bool:
 
 
 def _cuda_lines(text: str) -> Any:
-    """Keep of a description only the lines that name the driver's own library."""
+    """Keep only the lines of a CDI file that name the driver's library."""
     return "".join(line for line in text.splitlines(True) if "libcuda.so" in line)
 
 
 def _nvidia_lines(text: str) -> Any:
-    """Keep of a runtime's settings only the lines that name NVIDIA's runtime."""
+    """Keep only the lines of a runtime's settings that name NVIDIA's runtime."""
     return "".join(line for line in text.splitlines(True) if "nvidia" in line)

@@ -1,4 +1,4 @@
-"""What decides whether a driver runs, can be loaded, or needs a reboot first: the kernel, its modules, the firmware."""
+"""The part of the facts that decides whether a driver runs, can be loaded, or needs a reboot first."""
 
 from typing import Any, Dict, Optional
 
@@ -7,7 +7,7 @@ from .host import LiveHost
 
 
 def collect(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, Any]:
-    """Return the part of the facts that the judge of drivers reads."""
+    """Return the part of the facts that gpu_judge.driver reads."""
     kernel = kernels.collect(host)
     if simulated is not None:
         _stand_in_kernel(kernel, simulated)
@@ -27,7 +27,7 @@ def collect(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, A
 
 
 def _stand_in_kernel(kernel: Dict[str, Any], simulated: LiveHost) -> None:
-    """A simulated host's kernel is one that its own root has, else the captured one; never the outer machine's."""
+    """Use a kernel from the simulated host's own root, else the captured one; never the surrounding machine's."""
     own = [item["release"] for item in kernel["installed"]]
     captured = kernels.collect(simulated)
     if not any(item["image"] for item in kernel["installed"]):

@@ -1,4 +1,4 @@
-"""NVIDIA drivers that are on the host: loaded, built, in libraries, and who installed them."""
+"""The NVIDIA drivers on the host: loaded, built, as libraries, and who installed them."""
 
 import re
 from typing import Any, Dict, List, Optional
@@ -19,7 +19,7 @@ LIBRARY_FOLDERS = (
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/usr/local/bin/nvidia-uninstall")
 _VERSION = re.compile(r"\d{2,3}\.\d+(?:\.\d+)?")
-# Packages whose version is the driver's own, most telling first: kernel module, then user space.
+# Packages whose version is the driver's version.
 _DRIVER_PACKAGE = re.compile(
     r"^(?:nvidia-(?:driver|kernel|open-kernel|dkms|headless|utils|smi|open|tesla|alternative|legacy)|libcuda1|libnvidia-(?:compute|ml)|"
     r"kmod-nvidia|akmod-nvidia|cuda-drivers|nvidia-x11-drv|xorg-x11-drv-nvidia|linux-modules-nvidia|nvidia-linux-grid)"
@@ -32,7 +32,7 @@ _NOT_A_DRIVER = re.compile(
 def collect(
     host: LiveHost, kernels: Dict[str, Any], packages: Dict[str, Any], triplet: str
 ) -> Optional[Dict[str, Any]]:
-    """Return the driver's state, None when no trace of one is on the host."""
+    """Return the driver's state, None when the host has no trace of a driver."""
     loaded = modules.loaded_nvidia(host)
     library = library_version(host, triplet)
     files = library_files(host, triplet)
@@ -76,9 +76,9 @@ def library_version(host: LiveHost, triplet: str) -> Optional[str]:
 
 
 def library_files(host: LiveHost, triplet: str) -> Dict[str, Dict[str, str]]:
-    """Return for each library that programs load the files which the loader could take for it, with their versions.
+    """Return {library: {file that the loader could choose: version}} for the driver's libraries.
 
-    One of cuda-compat is left out: it is another driver's on purpose.
+    Libraries of cuda-compat are left out: they belong to another driver on purpose.
     """
     arch = triplet.partition("-")[0]
     found = {}
@@ -94,12 +94,12 @@ def _numbers(version: str) -> List[int]:
 
 
 def is_driver(name: str) -> bool:
-    """Say whether a package carries a driver, or a part of one that has its version."""
+    """Return whether a package contains a driver, or a part of one with the driver's version."""
     return bool(_DRIVER_PACKAGE.match(name)) and not _NOT_A_DRIVER.search(name)
 
 
 def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Group installed driver packages by who made them."""
+    """Group installed driver packages by their origin."""
     groups: Dict[str, Dict[str, Any]] = {}
     for name, package in sorted(packages.items()):
         bare = name.split(":")[0]
@@ -124,14 +124,14 @@ def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _runfile(host: LiveHost, packages: Dict[str, Any]) -> Optional[str]:
-    """Return the uninstaller that a .run install left, None when there is none or a package owns it."""
+    """Return the uninstaller left by a .run install, None without one or when a package owns it."""
     if any(re.match(r"^(nvidia-installer|nvidia-uninstall)", name) for name in packages):
         return None
     return next((path for path in _UNINSTALLERS if host.exists(path)), None)
 
 
 def dkms(host: LiveHost) -> List[Dict[str, Any]]:
-    """Return what DKMS has for each module and kernel, read from its own tree (the command needs half a second)."""
+    """Return DKMS's state of each module and kernel, read from its tree (the command takes half a second)."""
     found: List[Dict[str, Any]] = []
     tree = "/var/lib/dkms"
     for module in host.names(tree):

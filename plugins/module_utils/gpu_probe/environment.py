@@ -1,4 +1,4 @@
-"""A Python environment: is what gpusetup made still what was installed, and who but root can change it?"""
+"""Check a Python environment: is it still as gpusetup installed it, and can anyone but root change it?"""
 
 import glob
 import grp
@@ -13,9 +13,7 @@ MARK = "gpusetup.json"
 
 
 def problem(expected: Dict[str, Any]) -> Optional[str]:
-    """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages",
-    "adopted"}.
-    """
+    """Return why an environment differs from {"path", "packages", "adopted"} as recorded, None when it does not."""
     path = expected["path"]
     if expected.get("adopted"):
         return None if os.access(path, os.X_OK) else "no such interpreter"
@@ -28,10 +26,9 @@ def problem(expected: Dict[str, Any]) -> Optional[str]:
 
 
 def changeable(interpreter: str) -> str:
-    """Return what of an interpreter somebody other than root can change, "" when nothing: as root it would be their
-    code.
+    """Return a path of an interpreter that others than root can change, "" when none: root would run their code.
 
-    Looked at are the file itself, where links lead to, every folder above, and where its packages are.
+    Checks the file, the targets of links, every folder above, pyvenv.cfg and the folders of packages.
     """
     prefix = os.path.dirname(os.path.dirname(interpreter))
     starts = [interpreter, prefix + "/pyvenv.cfg", *sorted(glob.glob(prefix + "/lib/python3*/site-packages"))]
@@ -53,13 +50,13 @@ def _others_write(path: str) -> bool:
         return found.st_uid != 0
     mode = found.st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
-        mode &= ~(stat.S_IWGRP | stat.S_IWOTH)  # there nobody can take the place of another's file
+        mode &= ~(stat.S_IWGRP | stat.S_IWOTH)  # the sticky bit: nobody can replace another user's file
     by_group = bool(mode & stat.S_IWGRP) and _has_members(found.st_gid)
     return found.st_uid != 0 or bool(mode & stat.S_IWOTH) or by_group
 
 
 def _has_members(group: int) -> bool:
-    """Say whether anybody but root is in a group: Debian's own folders belong to one that is empty."""
+    """Return whether a group has members besides root: Debian's own folders belong to an empty group."""
     if group == 0:
         return False
     try:
@@ -70,7 +67,7 @@ def _has_members(group: int) -> bool:
 
 
 def listing(path: str) -> str:
-    """Return a digest of the names and versions of what is installed in an environment."""
+    """Return a digest of the names and versions of an environment's packages."""
     found = []
     for folder, names, _files in os.walk(os.path.join(path, "lib")):
         if os.path.basename(folder) == "site-packages":

@@ -1,4 +1,4 @@
-"""What an exporter of this host answers, as Prometheus would be answered."""
+"""Scrape an exporter of this host, as Prometheus would."""
 
 from typing import Any, Dict
 
@@ -7,8 +7,8 @@ _MOST = 8 << 20
 
 
 def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
-    """Return {"status", "text", "error"}; who cannot give the password is answered with 401."""
-    import ssl  # a probe that asks no exporter does not wait for these
+    """Return {"status", "text", "error"}; no password is sent, so a protected exporter answers 401."""
+    import ssl  # imported late: most probes do not need these
     import urllib.error
     import urllib.request
 
@@ -16,7 +16,7 @@ def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
     url = "{}://{}:{}/metrics".format("https" if secured else "http", _EVERYBODY.get(address, address), port)
     handlers: Any = [urllib.request.ProxyHandler({})]  # a proxy knows no port of ours
     if secured:
-        # Nobody is trusted by this: it is this host's own port, and its certificate is made out to another name.
+        # No verification: this is the host's own port, and the certificate is issued for another name.
         nobody = ssl.create_default_context()
         nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
         handlers.append(urllib.request.HTTPSHandler(context=nobody))

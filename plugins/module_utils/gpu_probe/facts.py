@@ -1,4 +1,4 @@
-"""The facts of a host: one document of everything that the parts of the probe tell."""
+"""Build the facts of a host: one document from all parts of the probe."""
 
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -53,7 +53,7 @@ def collect(
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
         waiting.start("work", lambda: sessions.work(host))
     waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
-    # A simulated machine's driver is in no list of the kernel; who cut its GPUs knows that it answers.
+    # A simulated machine's driver is in no list of the kernel; recorded MIG layouts show that nvidia-smi answers.
     nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg") or bool((recorded or {}).get("mig"))
     waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
     devices = pci.collect(machine)
@@ -118,7 +118,7 @@ def collect(
 
 
 def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Join what nvidia-smi says to the GPU at the same PCI address."""
+    """Merge nvidia-smi's answers into the GPUs with the same PCI address."""
     empty = {
         "uuid": None,
         "reported_name": None,
@@ -140,7 +140,7 @@ def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> Lis
 
 
 class _Waiting:
-    """Looks that wait for another process, done side by side."""
+    """Runs parts of the probe that wait for other processes in parallel."""
 
     def __init__(self) -> None:
         self.threads: List[threading.Thread] = []
@@ -148,7 +148,7 @@ class _Waiting:
         self.failures: List[Exception] = []
 
     def start(self, name: str, look: Callable[..., Any]) -> None:
-        """Begin a look."""
+        """Run `look` in a thread."""
 
         def answer() -> None:
             try:
@@ -162,7 +162,7 @@ class _Waiting:
         self.threads.append(thread)
 
     def join(self) -> Dict[str, Any]:
-        """Wait for all of them; a failure is raised here."""
+        """Wait for all threads and return their answers; raise the first failure."""
         for thread in self.threads:
             thread.join()
         if self.failures:

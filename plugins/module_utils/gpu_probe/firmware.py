@@ -23,9 +23,9 @@ PASSWORD = "/var/lib/gpusetup/mok-password"  # noqa: S105 - where it is
 
 
 def collect(host: LiveHost, disk: Optional[LiveHost] = None) -> Dict[str, Any]:
-    """Return the firmware's state; "secure_boot" is None only where an UEFI machine does not let it be read.
+    """Return the firmware's state; "secure_boot" is None only where a UEFI machine does not let it be read.
 
-    `disk` is where the signing keys are, when that is not the machine whose firmware this is (a simulated one).
+    `disk` is the host with the signing keys, if it is not the machine with the firmware (simulated hosts).
     """
     uefi = host.kind("/sys/firmware/efi") == "folder"
     secure = _flag(host, "SecureBoot", uefi)
@@ -57,16 +57,15 @@ def _flag(host: LiveHost, name: str, uefi: bool) -> Optional[bool]:
 
 
 def _switched_off(host: LiveHost) -> bool:
-    """Say whether shim's check was switched off at the console (mokutil --disable-validation); the kernel heeds it."""
+    """Return whether shim's validation was disabled at the console (mokutil --disable-validation): Linux obeys it."""
     raw = host.read_bytes(f"{_VARIABLES}/MokSBStateRT-{_SHIM}") or b""
     return len(raw) >= 5 and raw[4] == 1
 
 
 def _trusted(host: LiveHost) -> Dict[str, Any]:
-    """Return the certificates by which the kernel takes modules: {"fingerprints", "keys"}.
+    """Return the certificates whose modules the kernel accepts: {"fingerprints", "keys"}.
 
-    They are those that the firmware's db and shim's list hold (its own certificate is in that list), and those that the
-    kernel has loaded, which it shows to root alone.
+    From the firmware's db, shim's list (which includes shim's own), and the kernel's keyring, which only root can read.
     """
     held = host.observe("enrolled_keys", lambda: _fingerprints(host)) or []
     keys = host.observe("trusted_keys", lambda: _keys(host)) or []
@@ -88,7 +87,7 @@ def _once(found: List[Any]) -> List[Any]:
 
 
 def _certificates(host: LiveHost) -> List[bytes]:
-    """Return the certificates in shim's list, whole where the kernel has it from shim's own table, and in db."""
+    """Return the certificates in shim's list (complete if the kernel has shim's table) and in db."""
     whole = host.read_bytes(_TABLE + "/MokListRT", "firmware.enrolled_keys")
     lists = [whole] if whole else [raw[4:] for raw in _variables(host, "MokListRT", _SHIM)]
     lists += [raw[4:] for raw in _variables(host, "db", _DATABASE)]
@@ -96,7 +95,7 @@ def _certificates(host: LiveHost) -> List[bytes]:
 
 
 def _variables(host: LiveHost, name: str, vendor: str) -> List[bytes]:
-    """Return a variable and its continuations: what is too large for one, shim numbers from 1."""
+    """Return a variable and its continuations, which shim numbers from 1 when the list is too large for one."""
     found: List[bytes] = []
     while True:
         number = str(len(found)) if found else ""
@@ -120,9 +119,9 @@ def _listed(raw: bytes) -> List[bytes]:
 
 
 def signing_keys(host: LiveHost, trusted: Dict[str, Any]) -> List[Any]:
-    """Return the certificate that DKMS signs with: the configured one, else that of the key which it makes itself.
+    """Return the certificate that DKMS signs with: the configured one, else that of the key that it makes itself.
 
-    Which it is, the DKMS that is installed decides; one that is still to come is taken for a current one.
+    That depends on the installed DKMS; if none is installed, a current release is assumed.
     """
     script = host.read(DKMS, keep=_of_signing)
     current = script is None or _SETTING in script
@@ -137,15 +136,13 @@ def signing_keys(host: LiveHost, trusted: Dict[str, Any]) -> List[Any]:
 
 
 def takes_a_key(host: LiveHost) -> bool:
-    """Say whether the installed DKMS can be told which key to sign with; one that is still to come is taken for one."""
+    """Return whether the installed DKMS lets the signing key be configured; if none is installed, True."""
     script = host.read(DKMS, keep=_of_signing)
     return script is None or (_SETTING in script and _FOLDER in script)
 
 
 def _of_signing(text: str) -> str:
-    """Keep of DKMS, which is a script, what shows how it signs: releases before 3.0.4 read neither the setting nor the
-    folder.
-    """
+    """Keep the words of the dkms script that show how it signs: before 3.0.4 it read neither setting nor folder."""
     return "".join(word + "\n" for word in (_SETTING, _FOLDER, _SHIMS) if word in text)
 
 
@@ -157,13 +154,13 @@ def _configured(host: LiveHost, folder: bool) -> List[str]:
 
 
 def _is_ubuntu(host: LiveHost) -> bool:
-    """Say whether DKMS takes the host for Ubuntu, as it does those that name it first as what they are like."""
+    """Return whether DKMS treats the host as Ubuntu, by ID or by the first word of ID_LIKE."""
     told = dict(re.findall(r"^(ID|ID_LIKE)=[\"']?([\w.-]+)", host.read("/etc/os-release") or "", re.MULTILINE))
     return "ubuntu" in (told.get("ID"), told.get("ID_LIKE"))
 
 
 def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
-    """Return a certificate that DKMS signs with, and whether the kernel takes what it signs."""
+    """Return a certificate that DKMS signs with, and whether the kernel trusts it."""
     digest = host.observe("certificate:" + path, lambda: fingerprint(host, path))
     if not digest:
         return None
@@ -173,13 +170,13 @@ def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
 
 
 def knows(host: LiveHost, path: str, seen: Dict[str, Any]) -> bool:
-    """Say whether the kernel takes what a certificate's key signs, by the firmware's state as `collect` returns it."""
+    """Return whether the kernel trusts a certificate, given the firmware's state from `collect`."""
     key = _signing_key(host, path, {"fingerprints": seen["enrolled_keys"], "keys": seen["trusted_keys"]})
     return bool(key and key["enrolled"])
 
 
 def fingerprint(host: LiveHost, path: str) -> Optional[str]:
-    """Return the SHA-256 of a certificate, None where there is none."""
+    """Return the SHA-256 of a certificate, None without one."""
     raw = host.read_bytes(path, "firmware.signing_keys")
     return hashlib.sha256(signatures.der(raw)).hexdigest() if raw else None
 

@@ -1,8 +1,8 @@
-"""Where facts come from: a live machine, a captured root folder, or a live machine whose every answer is recorded.
+"""Sources of facts: a live machine, a folder with a captured root, or either of them with every answer recorded.
 
-A fact is read through one of two doors: files below the root, or observations (an answer that is no small file: a
-command's output, free space, the members of an initramfs). A capture holds the files as files and the observations in
-one JSON file, so the same probe code gives the same facts from it.
+A fact is read either from a file below the root, or as an observation (any other answer: a command's output, free
+space, the members of an initramfs). A capture keeps files as files and observations in one JSON file, so the same
+probe code yields the same facts from it.
 """
 
 import errno
@@ -21,7 +21,7 @@ _DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
 
 
 def _all_of(handle: Any, limit: int) -> bytes:
-    """Read piece by piece: files below /proc/sys refuse one large read."""
+    """Read in pieces: files below /proc/sys refuse one large read."""
     parts, size = [], 0
     while size < limit:
         piece = handle.read(min(_PIECE, limit - size))
@@ -55,7 +55,7 @@ class LiveHost:
             return None
 
     def read(self, path: str, field: Optional[str] = None, keep: Optional[Callable[..., Any]] = None) -> Optional[str]:
-        """Return a file's text; `keep` reduces it to what matters, in the capture too."""
+        """Return a file's text; `keep` reduces it to what is needed, also in a capture."""
         raw = self.read_bytes(path, field)
         if raw is None:
             return None
@@ -91,15 +91,15 @@ class LiveHost:
             return None
 
     def exists(self, path: str) -> bool:
-        """Say whether the path is there."""
+        """Return whether the path exists."""
         return self.kind(path) is not None
 
     def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - what stands in for it asks
-        """Return `look()`: an answer that a capture keeps as JSON under `label`."""
+        """Return `look()`; a recorder keeps the answer as JSON under `label`."""
         return look()
 
     def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:
-        """Return a command's answer; see commands.run."""
+        """Run a command and return its answer; see commands.run."""
         answer: Dict[str, Any] = self.observe("command:" + label, lambda: commands.run(argv, seconds))
         return answer
 
@@ -113,7 +113,7 @@ class LiveHost:
 
 
 class FolderHost(LiveHost):
-    """A folder that stands in for a machine; symbolic links never lead out of it."""
+    """A folder that stands in for a machine; symbolic links cannot lead out of it."""
 
     live = False
 
@@ -159,14 +159,14 @@ class FolderHost(LiveHost):
         return super().read_bytes(self._followed(path), field, limit)
 
     def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
-        """Return names in a folder; a folder that was unreadable when captured stays so."""
+        """Return the names in a folder; a folder that was unreadable when captured stays so."""
         if folder in self.denied:
             self.note(field or folder, self.denied[folder])
             return []
         return super().names(self._followed(folder), pattern, field)
 
     def kind(self, path: str) -> Optional[str]:
-        """Return "folder", "file" or None, for what a link inside the root points to."""
+        """Return "folder", "file" or None; links are followed inside the root."""
         return super().kind(self._followed(path))
 
     def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - a capture does not look
@@ -174,12 +174,12 @@ class FolderHost(LiveHost):
         return self.observations.get(label)
 
     def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:  # noqa: ARG002 - nor does it run
-        """Return the recorded answer of a command, or that there is none."""
-        recorded: Dict[str, Any] = self.observe("command:" + label, dict)  # a recorder remembers it too
+        """Return the recorded answer of a command; without one, as if the program were missing."""
+        recorded: Dict[str, Any] = self.observe("command:" + label, dict)  # a FolderRecorder records it too
         return recorded or {"rc": None, "out": "", "err": "", "why": "missing"}
 
     def _followed(self, path: str) -> str:
-        """Resolve a link in the last part as well, still as a path of the host."""
+        """Return the host's path with a link in the last part resolved as well."""
         return (
             path
             if not os.path.islink(self.inside(path))
@@ -188,7 +188,7 @@ class FolderHost(LiveHost):
 
 
 class _Recording(LiveHost):
-    """Remembers every answer of the host it is mixed with, for a capture."""
+    """Mixin that records every answer of a host, for a capture."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -201,14 +201,14 @@ class _Recording(LiveHost):
         self.answers: Dict[str, Any] = {}
 
     def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
-        """Read and remember."""
+        """Read and record a file."""
         raw = super().read_bytes(path, field, limit)
         if raw is not None:
             self.files[path] = raw
         return raw
 
     def read(self, path: str, field: Optional[str] = None, keep: Optional[Callable[..., Any]] = None) -> Optional[str]:
-        """Read and remember what was kept."""
+        """Read a file and record what `keep` left of it."""
         text = super().read(path, field, keep)
         if text is not None and keep:
             self.files[path] = text.encode("utf-8")
@@ -217,21 +217,21 @@ class _Recording(LiveHost):
         return text
 
     def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
-        """List and remember the names that fit."""
+        """List and record the matching names."""
         found = super().names(folder, pattern, field)
         for path in [folder] + [folder.rstrip("/") + "/" + name for name in found]:
             self._remember(path)
         return found
 
     def link(self, path: str) -> Optional[str]:
-        """Read and remember a link."""
+        """Read and record a link."""
         target = super().link(path)
         if target is not None:
             self.links[path] = target
         return target
 
     def kind(self, path: str) -> Optional[str]:
-        """Look and remember."""
+        """Return and record the kind of a path."""
         self.asked.add(path)
         return self._remember(path)
 
@@ -244,7 +244,7 @@ class _Recording(LiveHost):
         return kind
 
     def observe(self, label: str, look: Callable[..., Any]) -> Any:
-        """Look and remember the answer."""
+        """Observe and record the answer."""
         answer = super().observe(label, look)
         if answer is not None:
             self.answers[label] = answer
@@ -257,11 +257,11 @@ class _Recording(LiveHost):
 
 
 class Recorder(_Recording):
-    """The machine this runs on, remembered."""
+    """The machine this runs on, recorded."""
 
 
 class FolderRecorder(_Recording, FolderHost):
-    """A captured machine, captured again."""
+    """A captured machine, recorded again."""
 
 
 def open_host(root: str = "/") -> Optional[LiveHost]:

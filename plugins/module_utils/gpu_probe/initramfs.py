@@ -1,8 +1,7 @@
-"""Look inside an initramfs: which modules for GPUs does it carry, and with which settings of modprobe?
+"""Read an initramfs: which GPU modules does it contain, and which modprobe settings?
 
-An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed.
-In a unified kernel image it is the section .initrd.
-The members are read as a stream and the walk ends as soon as the answer is known.
+An image is a sequence of cpio archives: uncompressed early ones (microcode), then the main one, usually compressed.
+In a unified kernel image it is the section .initrd. Members are streamed, and reading stops once the answer is known.
 """
 
 import bz2
@@ -37,13 +36,13 @@ class Unreadable(Exception):  # noqa: N818 - it ends the walk
 
 
 def inspect(path: str, seconds: float) -> Dict[str, Any]:
-    """Return {"nouveau", "blacklist", "why"}; None for what could not be told."""
+    """Return {"nouveau", "blacklist", "why"}; None for what could not be determined."""
     found = _read(path, _Contents(whole=False), seconds)
     return {name: found[name] for name in ("nouveau", "blacklist", "why")}
 
 
 def contents(path: str, seconds: float) -> Dict[str, Any]:
-    """Return the same, with `modules`, and `settings`: what each file of modprobe.d says; both as far as was read."""
+    """Return the same with `modules` and `settings` (the text of each modprobe.d file), as far as was read."""
     return _read(path, _Contents(whole=True), seconds)
 
 
@@ -61,9 +60,7 @@ def _read(path: str, found: "_Contents", seconds: float) -> Dict[str, Any]:
 
 
 class _Contents:
-    """What was seen so far. Which files blacklist nouveau depends on where links lead: Debian's own file in modprobe.d
-    is a link to another folder.
-    """
+    """What was read so far. Links matter to the blacklist: Debian's own modprobe.d file links to another folder."""
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
@@ -75,22 +72,22 @@ class _Contents:
 
     @property
     def nouveau(self) -> bool:
-        """Whether the kernel's own driver is in it."""
+        """Whether it contains the kernel's own driver, nouveau or nova."""
         return bool(self.modules & {"nouveau", "nova_core"})
 
     @property
     def known(self) -> bool:
-        """Whether no more need be read."""
+        """Whether reading can stop."""
         return not self.whole and self.nouveau and self.blacklist
 
     def name(self, name: str) -> None:
-        """Take the name of a member."""
+        """Record the name of a member."""
         match = _MODULE.search("/" + name)
         if match:
             self.modules.add(match.group(1).replace("-", "_"))
 
     def text(self, name: str, mode: int, text: str) -> None:
-        """Take a settings file or a link to one."""
+        """Record a settings file or a link to one."""
         name = posixpath.normpath(name)
         if stat.S_ISLNK(mode):
             self.links[name] = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), text)).lstrip("/")
@@ -112,7 +109,7 @@ class _Contents:
 
 
 def section(handle: Any, name: bytes) -> Tuple[int, int]:
-    """Return where a section of a unified kernel image is and how long; of another file all of it."""
+    """Return (offset, length) of a section of a unified kernel image; for any other file, of the whole file."""
     handle.seek(0)
     if handle.read(2) != b"MZ":
         return 0, handle.seek(0, 2)
@@ -131,7 +128,7 @@ def section(handle: Any, name: bytes) -> Tuple[int, int]:
 
 
 def _walk(handle: Any, end: int, found: _Contents, deadline: float) -> None:
-    """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
+    """Read every archive of the image; the first compressed one is the last."""
     while not found.known and handle.tell() < end:
         head = _skip_padding(handle, end)
         if not head:
@@ -148,7 +145,7 @@ def _walk(handle: Any, end: int, found: _Contents, deadline: float) -> None:
 
 
 def _skip_padding(handle: Any, end: int) -> bytes:
-    """Go to the first byte that is no padding and return the six bytes there, leaving the position at them."""
+    """Skip zero bytes; return the next six bytes without consuming them, b"" at the end."""
     while True:
         start = handle.tell()
         block = handle.read(min(4096, end - start))
@@ -163,7 +160,7 @@ def _skip_padding(handle: Any, end: int) -> bytes:
 
 
 def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> None:
-    """Walk the members of one cpio archive until its trailer."""
+    """Read the members of one cpio archive up to its trailer."""
     while not found.known:
         header = _exactly(read, 110)
         if header is None:
@@ -192,7 +189,7 @@ def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> Non
 
 
 def _exactly(read: Callable[..., Any], size: int) -> Optional[bytes]:
-    """Read that many bytes, None at the end."""
+    """Return exactly that many bytes, None at the end."""
     parts = []
     while size:
         piece = read(size)
@@ -204,7 +201,7 @@ def _exactly(read: Callable[..., Any], size: int) -> Optional[bytes]:
 
 
 class _Unpacked:
-    """A decompressed view of the rest of a file: the standard library where it can, else the format's own tool."""
+    """Decompresses the rest of a file: with the standard library if it can, else with the format's own tool."""
 
     _TOOLS: ClassVar[Dict[str, List[str]]] = {"zstd": ["zstd", "-dcq"], "lz4": ["lz4", "-dcq"]}
     _LIBRARY: ClassVar[Dict[str, Callable[[], Any]]] = {
@@ -223,7 +220,7 @@ class _Unpacked:
             self.unpacker = self._LIBRARY[name]()
 
     def _start(self, argv: List[str], deadline: float) -> None:
-        """Start the tool on the file's own descriptor: unbuffered, so its position is where we stopped reading."""
+        """Start the tool on the file's descriptor, which is unbuffered, so the tool continues where we stopped."""
         try:
             self.process = subprocess.Popen(
                 argv,
@@ -249,7 +246,7 @@ class _Unpacked:
             self.process.wait()
 
     def read(self, size: int) -> bytes:
-        """Return at most that many unpacked bytes, none at the end."""
+        """Return at most that many unpacked bytes, b"" at the end."""
         if self.process is not None:
             told: bytes = self.process.stdout.read(size)
             return told

@@ -1,4 +1,4 @@
-"""Kernels: the one that runs, the one that boots next, and what each has (image, headers, initramfs, NVIDIA module)."""
+"""Kernels: the running one, the one that boots next, and each one's image, headers, initramfs and NVIDIA module."""
 
 import platform
 import re
@@ -11,7 +11,7 @@ _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
 
 
 def collect(host: LiveHost) -> Dict[str, Any]:
-    """Return what the boot loader and /lib/modules say."""
+    """Return the kernels and their command lines, from the boot loader's files and /lib/modules."""
     running = host.observe("kernel", platform.release) or host.value("/proc/sys/kernel/osrelease") or "unknown"
     cmdline = host.read("/proc/cmdline", "kernel.cmdline", keep=_only_gpu_arguments) or ""
     installed = [describe(host, release) for release in releases(host)]
@@ -28,7 +28,7 @@ def collect(host: LiveHost) -> Dict[str, Any]:
 
 
 def releases(host: LiveHost) -> List[str]:
-    """Return the kernels that have a folder of modules or headers, or an image in /boot."""
+    """Return the kernels that have a module folder or an image in /boot, oldest first."""
     found = set()
     for folder in _MODULE_FOLDERS:
         found.update(host.names(folder))
@@ -38,12 +38,12 @@ def releases(host: LiveHost) -> List[str]:
 
 
 def version_key(text: str) -> List[Tuple[int, str]]:
-    """Order kernel releases the way a boot menu does: numbers as numbers."""
+    """Return a sort key that orders kernel releases as a boot menu does: numbers as numbers."""
     return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.findall(r"\d+|[a-z]+", text)]
 
 
 def describe(host: LiveHost, release: str) -> Dict[str, Any]:
-    """Return what one kernel has on this host."""
+    """Return the facts of one kernel."""
     module = modules.find(host, release)
     return {
         "release": release,
@@ -56,7 +56,7 @@ def describe(host: LiveHost, release: str) -> Dict[str, Any]:
 
 
 def has_headers(host: LiveHost, release: str) -> bool:
-    """Say whether modules can be built for the kernel: its build tree has a Makefile."""
+    """Return whether modules can be built for the kernel: its build tree has a Makefile."""
     return any(
         host.exists(path.format(release) + "/Makefile")
         for path in (
@@ -118,7 +118,7 @@ def _only_gpu_arguments(text: str) -> str:
 
 
 def _grub_lines(text: str) -> str:
-    """Keep of GRUB's settings the default entry and the arguments that matter to a GPU."""
+    """Keep GRUB's default entry and the arguments that affect a GPU."""
     kept = []
     for line in text.splitlines():
         match = re.match(r"\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=", line)
@@ -133,9 +133,7 @@ _CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}
 
 
 def compiler(host: LiveHost, release: str) -> Optional[str]:
-    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one
-    says.
-    """
+    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else the running kernel's."""
     for path in _CONFIGURATIONS:
         text = host.read(path.format(release), keep=_compiler_line)
         if text:

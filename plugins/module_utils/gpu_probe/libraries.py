@@ -1,4 +1,4 @@
-"""CUDA toolkits, cuDNN and NCCL on the system (not those inside Python wheels)."""
+"""CUDA toolkits, cuDNN and NCCL on the system (not those in Python wheels)."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _DEFINE = re.compile(r"^#define (?:CUDNN|NCCL)_(MAJOR|MINOR|PATCHLEVEL|PATCH)\s+
 
 
 def cuda(host: LiveHost) -> Dict[str, Any]:
-    """Return the toolkits side by side and which one is the default."""
+    """Return the installed toolkits and the folder of the default one."""
     default = host.link("/usr/local/cuda")
     for _hop in range(3):
         following = host.link(default) if default and default.startswith("/etc/alternatives") else None

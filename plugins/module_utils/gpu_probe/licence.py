@@ -1,6 +1,6 @@
-"""What a vGPU guest is licensed with: the daemon's settings, and its tokens by their digests.
+"""How a vGPU guest is licensed: the daemon's settings and the digests of its tokens.
 
-A token is a secret, and a licence server's name says whose the machine is: neither is in facts, nor in a capture.
+A token is a secret, and a licence server's name reveals the owner: neither appears in facts or captures.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _SETTING = re.compile(r"^\s*(FeatureType|ServerAddress)\s*=\s*(\S+)", re.MULTILI
 
 
 def collect(host: LiveHost) -> Optional[Dict[str, Any]]:
-    """Return {"feature", "server", "tokens"}; None where nothing of it is there."""
+    """Return {"feature", "server", "tokens"}; None without settings and tokens."""
     found: Optional[Dict[str, Any]] = host.observe("licence", lambda: _look(host))
     return found
 
@@ -37,7 +37,7 @@ def _look(host: LiveHost) -> Optional[Dict[str, Any]]:
 
 
 def _read(host: LiveHost, path: str) -> Optional[bytes]:
-    """Return a file without a capture's remembering it."""
+    """Read a file without recording it for a capture."""
     try:
         with open(host.inside(path), "rb") as handle:
             return handle.read()

@@ -1,4 +1,4 @@
-"""Which files the dynamic loader could take for a library: LD_LIBRARY_PATH, ld.so.cache, then the default folders."""
+"""List the files that the dynamic loader could load for a library: LD_LIBRARY_PATH, ld.so.cache, default folders."""
 
 import re
 import struct
@@ -26,9 +26,7 @@ _ARCH = {"x86_64": 0x0300, "aarch64": 0x0A00}
 
 
 def collect(host: LiveHost, arch: str, library_path: str, libraries: Tuple[Any, ...] = LIBRARIES) -> Dict[str, Any]:
-    """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead
-    to.
-    """
+    """Return {library: [{"path", "leads_to"}]}, the loader's choice first; `leads_to` is the target of links."""
     cached = parse(host.read_bytes(CACHE) or b"", arch)
     places = [folder.rstrip("/") for folder in library_path.split(":") if folder]
     found = {}
@@ -49,7 +47,7 @@ def _once(paths: List[str]) -> List[str]:
 
 
 def resolved(host: LiveHost, path: str) -> str:
-    """Follow symbolic links, inside the machine."""
+    """Return the path that symbolic links lead to, inside the host."""
     for _hop in range(20):
         target = host.link(path)
         if not target:
@@ -61,7 +59,7 @@ def resolved(host: LiveHost, path: str) -> str:
 
 
 def parse(raw: bytes, arch: str = "x86_64") -> Dict[str, Any]:
-    """Return the cache's files by library name, in the loader's order; an unknown format gives nothing."""
+    """Return the files in ld.so.cache by library name, in the loader's order; empty for an unknown format."""
     begin = raw.find(_MAGIC)
     if begin < 0 or len(raw) < begin + _HEADER.size:
         return {}

@@ -1,4 +1,4 @@
-"""Who works on packages now: the one look at the package managers' locks, which takes none of them."""
+"""Find out who holds the package managers' locks, without taking any of them."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ _FLOCK = "hhqqi4x"
 
 
 def holder(root: str = "/") -> Optional[Holder]:
-    """Return who holds the first lock that is held as {"file", "pid", "command"}, None when all are free."""
+    """Return the holder of the first held lock as {"file", "pid", "command"}, None when all are free."""
     for path in FILES:
         pid = _of_lock(os.path.join(root, path.lstrip("/")))
         if pid is not None:
@@ -42,7 +42,7 @@ def holder(root: str = "/") -> Optional[Holder]:
 
 
 def _of_lock(path: str) -> Optional[int]:
-    """Return the process that holds a lock file: the kernel is asked, or where that needs root its list is read."""
+    """Return the process that holds a lock file: by F_GETLK, or from /proc/locks where that needs root."""
     try:
         handle = os.open(path, os.O_RDWR)
     except PermissionError:
@@ -58,7 +58,7 @@ def _of_lock(path: str) -> Optional[int]:
 
 
 def _listed(path: str) -> Optional[int]:
-    """Return the process that /proc/locks names for a file; another user's file can be looked at, but not opened."""
+    """Return the process that /proc/locks names for a file; stat needs no permission to open it."""
     try:
         there = os.stat(path)
         with open("/proc/locks") as handle:
@@ -83,9 +83,7 @@ def _of_pid_file(path: str) -> Optional[int]:
 
 
 def _command(pid: int) -> Optional[str]:
-    """Return how a process was started, without what looks like a secret: of a script the interpreter's name says
-    nothing.
-    """
+    """Return a process's command line with secrets masked: for a script, its name alone would be the interpreter's."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as handle:
             words = handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""Passwords, tokens and keys have common forms; this takes them out of a text before it leaves a machine."""
+"""Mask passwords, tokens and keys, which have common forms, in text before it leaves a machine."""
 
 import re
 
@@ -22,7 +22,7 @@ _SECRETS = (
 
 
 def mask(text: str) -> str:
-    """Return the text without them."""
+    """Return the text with secrets masked."""
     for expression, instead in _SECRETS:
         text = expression.sub(instead, text)
     return text

@@ -1,10 +1,10 @@
-"""How GPUs are cut into MIG instances, as nvidia-smi tells it."""
+"""Read the MIG layouts of GPUs from nvidia-smi."""
 
 import re
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 Run = Callable[[List[str]], Dict[str, Any]]
-"""Asks nvidia-smi with these arguments; {"rc", "out", "err"}."""
+"""Runs nvidia-smi with these arguments and returns {"rc", "out", "err"}."""
 
 _FIELDS = "index,pci.bus_id,uuid,mig.mode.current,mig.mode.pending"
 _MODES = {"Enabled": True, "Disabled": False}
@@ -18,7 +18,7 @@ _DEVICE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-\S+)\)")
 def look(run: Run) -> Optional[List[Dict[str, Any]]]:
     """Return every GPU's mode, instances and devices; None when nvidia-smi does not answer.
 
-    `instances` is None where they could not be read: only root may.
+    `instances` is None if they could not be read: that needs root.
     """
     told = run(["--query-gpu=" + _FIELDS, "--format=csv,noheader"])
     if told["rc"] != 0:
@@ -78,15 +78,15 @@ def _add_instances(gpus: List[Dict[str, Any]], run: Run) -> None:
 
 
 def profiles(run: Run, address: str) -> Optional[List[Dict[str, Any]]]:
-    """Return the profiles that a GPU has, with how many there can be and where; None when it does not tell.
+    """Return a GPU's profiles with their maximum counts and start slices; None when unknown.
 
-    Older drivers tell them only while MIG is on.
+    Older drivers list them only while MIG is on.
     """
     return next(iter(tables(run, ["-i", address]).values()), None)
 
 
 def tables(run: Run, which: Sequence[str] = ()) -> Dict[int, List[Dict[str, Any]]]:
-    """Return the profiles of GPUs by their number."""
+    """Return the profiles of GPUs by the GPUs' index."""
     table, places = run(["mig", *which, "-lgip"]), run(["mig", *which, "-lgipp"])
     where = {(int(found[0]), int(found[1])): found for found in _PLACES.findall(places["out"])}
     found_by: Dict[int, List[Dict[str, Any]]] = {}
@@ -106,20 +106,20 @@ def tables(run: Run, which: Sequence[str] = ()) -> Dict[int, List[Dict[str, Any]
 
 
 def compute_profiles(run: Run, address: str, instance: int) -> Dict[str, int]:
-    """Return the number of each compute instance profile that a GPU instance has."""
+    """Return {compute instance profile: its id} for a GPU instance."""
     text = run(["mig", "-i", address, "-gi", str(instance), "-lcip"])["out"]
     row = re.compile(r"^\|\s+\d+\s+\d+\s+MIG (\S+)\s+(\d+)\*?\s", re.MULTILINE)
     return {name: int(number) for name, number in row.findall(text)}
 
 
 def _short(bus_id: str) -> str:
-    """Return the kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    """Return a PCI address as the kernel writes it: nvidia-smi gives the domain eight digits."""
     domain, _colon, rest = bus_id.lower().partition(":")
     return domain[-4:] + ":" + rest
 
 
 def collect(host: Any, path: str, seconds: float = 15) -> Dict[str, Dict[str, Any]]:
-    """Return by PCI address how each GPU is cut, and how it can be; only of GPUs that have MIG."""
+    """Return by PCI address the MIG instances, devices and profiles of each GPU that supports MIG."""
 
     def run(arguments: List[str]) -> Dict[str, Any]:
         label = "nvidia-smi-mig " + " ".join(arguments)

@@ -1,4 +1,4 @@
-"""Kernel modules: which are loaded, and what the module file on disk is (version, flavour, signer)."""
+"""Kernel modules: the loaded ones, and the NVIDIA module file on disk (version, flavour, signer)."""
 
 import gzip
 import lzma
@@ -12,7 +12,7 @@ from . import commands, signatures
 from .host import LiveHost
 
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
-# Debian calls its module nvidia-current; the branch packages nvidia-current-open, nvidia-tesla-535 and so on.
+# Debian names its module nvidia-current; its branch packages nvidia-current-open, nvidia-tesla-535 and so on.
 _NVIDIA = re.compile(r"(?:^|/)(nvidia(?:-current|-tesla)?(?:-open)?(?:-\d+)?)\.ko(?:\.(?:gz|xz|zst))?$")
 _OPEN_LICENCE = "dual mit/gpl"
 _NVRM = re.compile(
@@ -29,12 +29,12 @@ def loaded(host: LiveHost) -> List[str]:
 
 
 def has_nouveau(names: List[str]) -> bool:
-    """Say whether the kernel's own driver is among loaded modules."""
+    """Return whether nouveau or nova is among the loaded modules."""
     return "nouveau" in names or "nova_core" in names
 
 
 def users(host: LiveHost) -> Dict[str, Any]:
-    """Return for each loaded GPU module how often it is used, and by which other modules."""
+    """Return {module: {"references", "holders"}} for the loaded GPU modules."""
     found = {}
     for line in (host.read("/proc/modules", keep=_gpu_modules) or "").splitlines():
         pieces = line.split()
@@ -51,7 +51,7 @@ def _gpu_modules(text: str) -> str:
 
 
 def loaded_nvidia(host: LiveHost) -> Optional[Dict[str, Any]]:
-    """Return version and flavour of the loaded NVIDIA module, None when there is none."""
+    """Return the version and flavour of the loaded NVIDIA module, None when none is loaded."""
     text = host.read("/proc/driver/nvidia/version") or ""
     match = _NVRM.search(text)
     if match:
@@ -61,9 +61,7 @@ def loaded_nvidia(host: LiveHost) -> Optional[Dict[str, Any]]:
 
 
 def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
-    """Return the NVIDIA module on disk for a kernel: {"path", "version", "flavour", "signed", "signer", "key"}, None
-    without one.
-    """
+    """Return a kernel's NVIDIA module: {"path", "version", "flavour", "signed", "signer", "key"}; None without one."""
     for path in listing(host, release):
         if _NVIDIA.search(path):
             details = host.observe("modinfo:" + path, lambda found=path: modinfo(host, found)) or {}
@@ -80,13 +78,13 @@ def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
 
 
 def carries(host: LiveHost, release: str, name: str) -> bool:
-    """Say whether a kernel's folder has a module of that name."""
+    """Return whether a kernel has a module of that name."""
     suffix = re.compile(rf"/{re.escape(name)}\.ko(\.\w+)?$")
     return any(suffix.search(path) for path in listing(host, release))
 
 
 def listing(host: LiveHost, release: str) -> List[str]:
-    """Return the paths of GPU modules of a kernel: from modules.dep, and files that a build put there since."""
+    """Return the paths of a kernel's GPU modules: from modules.dep, and files added by later builds."""
     folder = next((item.format(release) for item in _FOLDERS if host.kind(item.format(release)) == "folder"), None)
     if folder is None:
         return []
@@ -107,7 +105,7 @@ def _gpu_paths(text: str) -> str:
 
 
 def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
-    """Read a module file's own description; the kernel's tools are needed only for zstd."""
+    """Return the description in a module file; the kernel's tools are required only for zstd."""
     real = host.inside(path)
     if path.endswith(".zst") or (path.endswith(".xz") and _has_modinfo()):
         answer = commands.run(["modinfo", real], 10)
@@ -129,7 +127,7 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
 
 
 def _has_modinfo() -> Any:
-    """The kernel's own tool unpacks a large module several times faster than Python does."""
+    """Return whether modinfo is installed: it unpacks a large module several times faster than Python."""
     return os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
 
 

@@ -1,4 +1,4 @@
-"""nouveau (and its successor nova): loaded now, and would it load at the next boot?"""
+"""nouveau (and its successor nova): is it loaded, and would it load at the next boot?"""
 
 import re
 from typing import Any, Dict, List, Optional
@@ -11,7 +11,7 @@ _ARGUMENT = re.compile(r"(?:blacklist|rdblacklist)=(?:[\w,-]*,)?nouveau(?:,|$)|^
 
 
 def collect(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds: float = 15) -> Dict[str, Any]:
-    """Return what is known of nouveau, with the initramfs of the running and the next kernel read."""
+    """Return the state of nouveau, including what the initramfs of the running and the next kernel contains."""
     files = blacklist_files(host)
     images = [_image(host, kernels, kernel, seconds) for kernel in kernels["installed"] if kernel["initramfs"]]
     following = next((image for image in images if image["kernel"] == kernels["next"]), None)
@@ -31,9 +31,7 @@ def collect(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds:
 
 
 def blacklist_files(host: LiveHost) -> List[str]:
-    """Return the modprobe.d files that keep nouveau out; a file of the same name in an earlier folder hides a later
-    one.
-    """
+    """Return the modprobe.d files that blacklist nouveau; a file hides those of the same name in later folders."""
     found, seen = [], set()
     for folder in _FOLDERS:
         for name in host.names(folder, "*.conf", "nouveau.blacklisted"):
@@ -66,7 +64,7 @@ def _image(host: LiveHost, kernels: Dict[str, Any], kernel: Dict[str, Any], seco
 def _loads(
     kernels: Dict[str, Any], image: Optional[Dict[str, Any]], blacklisted: bool, argument: bool
 ) -> Optional[bool]:
-    """Say whether the next boot would load nouveau for a GPU; None when it cannot be told."""
+    """Return whether the next boot would load nouveau for a GPU; None when unknown."""
     if argument:
         return False
     if image and image["nouveau"] and image["blacklist"] is False:

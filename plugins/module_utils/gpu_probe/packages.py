@@ -1,6 +1,4 @@
-"""Installed packages that matter to a GPU stack: versions, who made them, holds, and whether the package database is
-sane.
-"""
+"""The installed packages of a GPU stack: versions, origins, holds, and whether the package database is sane."""
 
 import fnmatch
 import os
@@ -22,7 +20,7 @@ _SANE = ("installed", "config-files", "not-installed")
 
 
 def collect(host: LiveHost, family: str, also: Any = ()) -> Dict[str, Any]:
-    """Return {"manager", "installed": {name: {...}}, "held", "problems"}; packages named in `also` matter too."""
+    """Return {"manager", "installed": {name: {...}}, "held", "problems"}; `also` names further packages to include."""
     if host.exists("/var/lib/dpkg/status") and family not in ("redhat", "suse"):
         return _dpkg(host, also)
     if host.exists("/usr/bin/rpm") or host.exists("/var/lib/rpm") or host.exists("/usr/lib/sysimage/rpm"):
@@ -61,7 +59,7 @@ def _dpkg_architecture() -> Optional[str]:
 
 
 def reduce_status(text: str, also: Any = ()) -> str:
-    """Keep of dpkg's status the packages that matter and those in a bad state, with the fields that are read."""
+    """Keep the relevant packages of dpkg's status and those in a bad state, with only the fields that are used."""
     kept = []
     for stanza in re.split(r"\n\n+", text):
         match = re.match(r"Package: (\S+)\nStatus: \S+ (\S+) (\S+)", stanza)
@@ -90,7 +88,7 @@ def _stanzas(text: str) -> Iterator[Any]:
 
 
 def origin(maker: str) -> str:
-    """Tell from a package's maintainer or vendor who made it."""
+    """Return a package's origin by its maintainer or vendor."""
     text = maker.lower()
     if "nvidia.com" in text or text.strip() in ("nvidia", "nvidia corporation"):
         return "nvidia"
@@ -131,9 +129,9 @@ def _rpm(host: LiveHost, family: str, also: Any) -> Dict[str, Any]:
 
 
 def versionlocks(host: LiveHost) -> List[str]:
-    """Return the names that dnf's versionlock holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5.
+    """Return the names that dnf's versionlock holds: a list of name-epoch:version-release in dnf 4, TOML in dnf 5.
 
-    What only keeps certain versions away (`versionlock exclude`: `!` of dnf 4, `!=` of dnf 5) holds nothing.
+    Entries that only exclude versions (`versionlock exclude`: `!` in dnf 4, `!=` in dnf 5) hold nothing.
     """
     held = []
     for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
@@ -149,9 +147,9 @@ def versionlocks(host: LiveHost) -> List[str]:
 
 
 def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
-    """Return the names that zypper's locks hold: those that they name, and of these names those that a pattern fits.
+    """Return the names that zypper's locks hold: those that locks name, and those of `names` that match a pattern.
 
-    A lock of one repository alone keeps nothing where it is, nor does one of patches or patterns.
+    Locks limited to a repository, and locks of patches or patterns, hold no package.
     """
     names, held = list(names), set()
     for stanza in re.split(r"\n\s*\n", host.read("/etc/zypp/locks", "packages.held") or ""):
@@ -169,7 +167,7 @@ def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
 
 
 def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:
-    """Return whether the host upgrades itself, and whether NVIDIA packages are left out of it."""
+    """Return whether the host upgrades itself, and whether NVIDIA packages are excluded from that."""
     text = ""
     for name in host.names("/etc/apt/apt.conf.d"):
         text += host.read("/etc/apt/apt.conf.d/" + name, "packages.automatic_upgrades", keep=_upgrade_lines) or ""

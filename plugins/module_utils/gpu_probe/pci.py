@@ -1,4 +1,4 @@
-"""GPUs and NVSwitches on the PCI bus, seen without any driver."""
+"""Find GPUs and NVSwitches on the PCI bus; no driver is needed."""
 
 import os
 from typing import Any, Dict, List, Optional
@@ -10,7 +10,7 @@ _DEVICES = "/sys/bus/pci/devices"
 _DISPLAY = "03"
 _BRIDGE_OTHER = "0680"
 _VENDOR_SPECIFIC = 0x09
-# Adapters that show a console and are no second GPU of a laptop: server management chips and virtual displays.
+# Display adapters that are not a laptop's second GPU: server management chips and virtual displays.
 _CONSOLE_VENDORS = ("1a03", "102b", "1234", "1b36", "1013", "15ad", "1414", "1af4")
 
 
@@ -36,7 +36,7 @@ def collect(host: LiveHost) -> Dict[str, Any]:
 
 
 def nvswitch(host: LiveHost, switches: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Return how NVSwitches show on this machine, None when there is none that this machine runs itself."""
+    """Return how NVSwitches are visible on this machine, None without NVSwitches that it manages itself."""
     devices = host.names("/proc/driver/nvidia-nvswitch/devices")
     managers = []
     for name in host.names("/sys/class/infiniband"):
@@ -54,7 +54,7 @@ def nvswitch(host: LiveHost, switches: List[Dict[str, Any]]) -> Optional[Dict[st
 
 
 def _is_switch_manager(host: LiveHost, path: str) -> bool:
-    """Say whether a ConnectX function manages NVSwitches (fourth generation switches are not on PCI themselves)."""
+    """Return whether a ConnectX function manages NVSwitches (fourth generation switches are not on PCI themselves)."""
     try:
         with open(host.inside(path), "rb") as handle:
             return b"SW_MNG" in handle.read(4096)
@@ -90,7 +90,7 @@ def identity(host: LiveHost, folder: str) -> str:
 
 
 def link(host: LiveHost, folder: str, address: str) -> Dict[str, Any]:
-    """Return the PCI Express link of a device: now, at best, and what its slot can do."""
+    """Return the PCI Express link of a device: current, maximum, and the maximum of its slot."""
     return dict(
         host.observe("slot:" + address, lambda: _slot(host, folder)) or {},
         width=number(host.value(folder + "/current_link_width")),
@@ -101,7 +101,7 @@ def link(host: LiveHost, folder: str, address: str) -> Dict[str, Any]:
 
 
 def _slot(host: LiveHost, folder: str) -> Any:
-    """Return what the slot can do that a device sits in: the bridge above it."""
+    """Return the maximum link of a device's slot, from the bridge above it."""
     above = os.path.dirname(os.path.realpath(host.inside(folder)))
     return {
         "slot_max_width": number(host.value(above + "/max_link_width")),
@@ -110,9 +110,7 @@ def _slot(host: LiveHost, folder: str) -> Any:
 
 
 def _vgpu(host: LiveHost, folder: str) -> Optional[bool]:
-    """Say whether the device is a vGPU: its vendor capability carries the signature "VF"; None when that is not
-    readable.
-    """
+    """Return whether the device is a vGPU (its vendor capability has the signature "VF"); None when unreadable."""
     config = host.read_bytes(folder + "/config", limit=256)
     if config is None or len(config) < 256:
         host.note("gpus.vgpu", folder + "/config: only root reads the capabilities of a device")
@@ -132,7 +130,7 @@ def _hex(text: Optional[str]) -> Optional[str]:
 
 
 def number(text: Optional[str]) -> Optional[int]:
-    """Return a number, None where there is none."""
+    """Return the text as a number, None when it is not one."""
     try:
         return int(text) if text else None
     except ValueError:

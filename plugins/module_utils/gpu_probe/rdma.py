@@ -1,4 +1,4 @@
-"""Network adapters with RDMA, and what lets them and storage reach a GPU's memory without a copy through the host."""
+"""RDMA network adapters, and what lets them and storage access GPU memory directly."""
 
 import os
 import re
@@ -12,13 +12,13 @@ _LANES = {
     "2.5": 2.5, "5.0": 5.0, "10.0": 10.0, "14.0625": 14.0, "25.78125": 25.0, "53.125": 50.0, "106.25": 100.0,
     "212.5": 200.0,
 }  # fmt: skip
-"""Gb/s of a lane as the kernel counts them in `rate`, by the signalling rate that a port names."""
+"""Signalling rate of a port → Gb/s of a lane as the kernel counts it in `rate`."""
 _CUFILE = "/etc/cufile.json"
 _SYMBOLS = {"peer_memory": b" ib_register_peer_memory_client", "p2pdma": b" p2pdma_pgmap_ops"}
 
 
 def collect(host: LiveHost, machine: LiveHost, managers: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
-    """Return the adapters and what they need of the system; None without one. `managers` run NVSwitches alone."""
+    """Return the RDMA adapters and related system settings; None without one. `managers` only run NVSwitches."""
     hcas = [_hca(machine, name) for name in machine.names(_CLASS) if name not in managers]
     if not hcas:
         return None
@@ -27,13 +27,13 @@ def collect(host: LiveHost, machine: LiveHost, managers: Sequence[str] = ()) -> 
 
 
 def storage(host: LiveHost) -> Optional[Dict[str, Any]]:
-    """Return what cuFile can use to read files into GPU memory; None where nothing of it is installed."""
+    """Return what cuFile can use to read files into GPU memory; None if nothing of it is installed."""
     text = host.read(_CUFILE)
     version = host.value("/sys/module/nvidia_fs/version")
     if text is None and version is None and not host.exists("/proc/driver/nvidia-fs"):
         return None
     drives = len(host.names("/sys/class/nvme", "nvme[0-9]*"))
-    # They are megabytes, and a toolkit alone brings cufile.json.
+    # kallsyms has megabytes, and a toolkit alone installs cufile.json: read it only if there are drives.
     symbols = (_symbols(host) or {}) if drives else {}
     params = host.read("/proc/driver/nvidia/params", keep=_registry) or ""
     return {
@@ -51,14 +51,14 @@ def _registry(text: str) -> str:
 
 
 def _is_on(text: str, name: str) -> Optional[bool]:
-    """Return a switch of cufile.json, which is JSON with comments; None when it is not in it."""
+    """Return a boolean of cufile.json (JSON with comments); None when it is not set."""
     plain = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
     found = re.search(rf'"{name}"\s*:\s*(true|false)', plain)
     return found.group(1) == "true" if found else None
 
 
 def _symbols(host: LiveHost) -> Optional[Dict[str, bool]]:
-    """Return which of these the running kernel has."""
+    """Return which of `_SYMBOLS` the running kernel has."""
     answer: Optional[Dict[str, bool]] = host.observe("symbols", lambda: _in_kernel(host))
     return answer
 
@@ -74,7 +74,7 @@ def _in_kernel(host: LiveHost) -> Optional[Dict[str, bool]]:
 
 
 def _memlock(host: LiveHost) -> Dict[str, Any]:
-    """How much memory programs may lock: this session's limit in KiB (None: any), and whether the files lift it."""
+    """Return this session's limit of locked memory in KiB (None: any), and whether limits.d lifts it."""
     own = re.search(r"^Max locked memory\s+(\S+)", host.read("/proc/self/limits", keep=_locked) or "", re.MULTILINE)
     folder = "/etc/security/limits.d"
     paths = ["/etc/security/limits.conf"] + [folder + "/" + name for name in host.names(folder, "*.conf")]
@@ -127,7 +127,7 @@ def _port(machine: LiveHost, name: str, number: str, interfaces: List[str]) -> D
 
 
 def _fastest(machine: LiveHost, name: str, number: str, interface: Optional[str]) -> Optional[float]:
-    """Return the highest rate that a port says it can have, Gb/s; None where nothing tells."""
+    """Return the highest rate that a port supports in Gb/s; None when unknown."""
     if interface is not None:
         answer = machine.run("ethtool:" + interface, ["ethtool", interface], 5)
         text = re.search(r"Supported link modes:(.*?)\n\t\S", answer["out"], re.DOTALL)
@@ -138,7 +138,7 @@ def _fastest(machine: LiveHost, name: str, number: str, interface: Optional[str]
     widths = re.findall(r"(\d+)X", _field(told, "LinkWidthSupported"))
     speeds = " ".join(_field(told, field) for field in re.findall(r"^(LinkSpeed\w*Supported):", told, re.MULTILINE))
     lanes = [_LANES[speed] for speed in re.findall(r"([\d.]+) Gbps", speeds) if speed in _LANES]
-    # Twelve lanes are an adapter's own word; its plug has four.
+    # Adapters also report twelve lanes, but their connectors have four.
     wide = [int(width) for width in widths if int(width) <= 4]
     return max(lanes) * max(wide) if lanes and wide else None
 
@@ -160,7 +160,7 @@ def _rate(text: Optional[str]) -> Optional[float]:
 
 
 def _lid(text: Optional[str]) -> Optional[bool]:
-    """Say whether a subnet manager has set the port up: it has a number from 1 on then."""
+    """Return whether a subnet manager has configured the port: its LID is then above zero."""
     try:
         return int(text, 16) > 0 if text else None
     except ValueError:

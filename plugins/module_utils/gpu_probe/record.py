@@ -1,4 +1,4 @@
-"""What an earlier run of gpusetup recorded on this host, and what became of the files that it wrote."""
+"""Read what gpusetup recorded on this host, and the present state of the files that it wrote."""
 
 import hashlib
 import json
@@ -14,13 +14,11 @@ MARKS = (
     "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades",
     "/etc/default/grub.d/gpusetup-nouveau.cfg",
 )
-"""What only an apply writes, and removal takes away with its record."""
+"""Files that only an apply writes, and that removal deletes along with the record."""
 
 
 def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
-    """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was
-    recorded.
-    """
+    """Return the record, with the present digests of its files and problems of its environments; None without one."""
     text = host.read(path, "state")
     if text is None:
         reason = lost(host)
@@ -37,7 +35,7 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
         return None
     files = state.get("files")
     if isinstance(files, dict):
-        # An observation: a capture keeps the digests, not what is in the files.
+        # As an observation, so that a capture keeps the digests, not the contents.
         now = host.observe("recorded-files", lambda: {name: _digest(host.inside(name)) for name in files}) or {}
         for name, entry in files.items():
             if isinstance(entry, dict) and name in now:
@@ -54,14 +52,14 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
 
 
 def _look(host: LiveHost, name: str, entry: Dict[str, Any]) -> None:
-    """Say of an environment on record what is wrong with it now."""
+    """Add to a recorded environment what is wrong with it now."""
     seen = host.observe(name, lambda: {"problem": environment.problem(entry)})
     if seen is not None:
         entry["now"] = seen["problem"]
 
 
 def applied(path: str = STATE_FILE) -> Dict[str, Any]:
-    """Return what the last apply wanted of this machine, as its lock has it; empty where nothing is on record."""
+    """Return what the last apply wanted of this machine, from the recorded lock; empty without a record."""
     try:
         with open(path) as stream:
             lock = json.load(stream).get("lock") or {}
@@ -71,19 +69,19 @@ def applied(path: str = STATE_FILE) -> Dict[str, Any]:
 
 
 def lost(host: LiveHost) -> str:
-    """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
+    """Return a message if this host has files of an apply but no record of it; an empty text otherwise."""
     there = [path for path in MARKS if host.exists(path)]
     return f"gpusetup has no record of this host, but these files are its own: {', '.join(there)}" if there else ""
 
 
 def names(state: Optional[Dict[str, Any]]) -> Set[str]:
-    """Return the packages that the record speaks of, whatever they are called."""
+    """Return the names of all packages in the record."""
     state = state or {}
     return {name for key in ("packages", "holds", "brought") for name in (state.get(key) or ())}
 
 
 def units(state: Any) -> List[Any]:
-    """Return the units that the record speaks of."""
+    """Return the names of all units in the record."""
     found = (state or {}).get("services")
     return sorted(found) if isinstance(found, dict) else []
 

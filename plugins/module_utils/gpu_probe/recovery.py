@@ -1,4 +1,4 @@
-"""What the driver itself asks for after an error, and which GPUs gpusetup has reset since the boot."""
+"""The recovery that the driver asks for after an error, and the GPUs that gpusetup has reset since the boot."""
 
 import json
 from typing import Any, Dict, List, Optional
@@ -11,13 +11,13 @@ _QUESTIONS = {
     "nvidia-smi-recovery": ("gpu_recovery_action",),
     "nvidia-smi-rows": ("remapped_rows.pending", "remapped_rows.failure"),
 }
-"""Asked one by one: older drivers know the second only."""
+"""Separate queries, because older drivers know only the second."""
 _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 _SAID = {"yes": True, "no": False, "1": True, "0": False}
 
 
 def collect(host: LiveHost, path: Optional[str], seconds: float = 10) -> Dict[str, Dict[str, Any]]:
-    """Return by PCI address the recovery action in nvidia-smi's word, and whether memory rows wait or failed."""
+    """Return by PCI address the recovery action in nvidia-smi's words, and whether row remaps are pending or failed."""
     found: Dict[str, Dict[str, Any]] = {}
     for label, fields in _QUESTIONS.items() if path else ():
         argv = [str(path), "--query-gpu=" + ",".join(("pci.bus_id", *fields)), "--format=csv,noheader"]
@@ -39,7 +39,7 @@ def _read(fields: Any, cells: List[str]) -> Dict[str, Any]:
 
 
 def read(host: LiveHost) -> List[Dict[str, Any]]:
-    """Return what was done on this host to recover its GPUs, oldest first."""
+    """Return the recorded recoveries of this host's GPUs, oldest first."""
     try:
         kept = json.loads(host.read(RECORD) or "[]")
     except ValueError:
@@ -48,7 +48,7 @@ def read(host: LiveHost) -> List[Dict[str, Any]]:
 
 
 def resets(host: LiveHost) -> Dict[str, Dict[str, Any]]:
-    """Return when each GPU was reset last in this boot, by the uptime and by the clock."""
+    """Return each GPU's last reset in this boot as {"uptime", "time"}, by PCI address."""
     boot = (host.read(BOOT) or "").strip()
     found: Dict[str, Dict[str, Any]] = {}
     for item in read(host):

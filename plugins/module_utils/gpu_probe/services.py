@@ -1,4 +1,4 @@
-"""The services that belong to a GPU stack, as systemd sees them."""
+"""The systemd units of a GPU stack."""
 
 import re
 from typing import Any, Dict
@@ -19,9 +19,9 @@ _FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/syst
 
 
 def collect(host: LiveHost, also: Any = ()) -> Dict[str, Any]:
-    """Return for each unit that exists whether it is enabled and active; systemd is asked once, and only when it runs.
+    """Return whether each existing unit is enabled and active; asks systemd once, and only if it runs.
 
-    Units named in `also` are looked at too, under their own names.
+    `also` names further units; their keys are their own names.
     """
     units = list(_UNITS) + [(unit, unit) for unit in sorted(set(also) - {unit for _key, unit in _UNITS})]
     there = [(key, unit) for key, unit in units if any(host.exists(folder + "/" + unit) for folder in _FOLDERS)]

@@ -1,4 +1,4 @@
-"""Who uses the machine now: display sessions, processes on its GPUs, and what its scheduler runs here."""
+"""Who uses the machine now: display sessions, processes on its GPUs, and jobs of schedulers."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ from .host import LiveHost
 _DEVICE = re.compile(r"^/dev/nvidia(\d+|ctl|-uvm)$")
 _KUBELETS = ("/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
              "/var/lib/rancher/rke2/agent/kubelet.kubeconfig")  # fmt: skip
-"""What a node's own kubelet reads its pods with: kubeadm's, K3s', RKE2's."""
+"""Kubeconfig files of a node's kubelet: of kubeadm, K3s and RKE2."""
 _SCHEDULER_SECONDS = 5.0
 
 
 def display(host: LiveHost, gpus: List[Dict[str, Any]], others: List[Dict[str, Any]], laptop: bool) -> Dict[str, Any]:
-    """Return whether somebody looks at a screen, and whether another GPU shares the work."""
+    """Return the graphical sessions, the display manager, and whether the machine has other GPUs (hybrid, laptop)."""
     sessions = []
     for name in host.names("/run/systemd/sessions"):
         fields = dict(
@@ -43,7 +43,7 @@ def _session_lines(text: str) -> str:
 
 
 def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
-    """Return the processes that hold an NVIDIA device open; other users' need root."""
+    """Return the processes that hold an NVIDIA device open; seeing other users' processes needs root."""
     if not host.exists("/dev/nvidiactl"):
         return []
     seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", _scan) or ([], 0)
@@ -72,7 +72,7 @@ def _scan() -> Tuple[List[Dict[str, Any]], int]:
 
 
 def work(host: LiveHost) -> List[Dict[str, str]]:
-    """Return the jobs of Slurm and the pods with a GPU that run on this machine; a capture keeps none of them."""
+    """Return the Slurm jobs and the GPU pods on this machine; captures never contain them."""
     if not host.live:
         return []
     name = platform.node()
@@ -82,7 +82,7 @@ def work(host: LiveHost) -> List[Dict[str, str]]:
     if kubelet:
         where = ("--all-namespaces", "--field-selector=spec.nodeName=" + name.lower(), "--output=json")
         pods = _answer("kubectl", "--kubeconfig=" + kubelet, "get", "pods", *where)
-        with contextlib.suppress(ValueError):  # whatever answered, it was no kubectl
+        with contextlib.suppress(ValueError):  # the answer was not JSON
             found += [_entry("kubernetes", pod) for pod in gpu_pods(json.loads(pods))]
     return found
 
@@ -97,7 +97,7 @@ def _entry(scheduler: str, number: str, user: str = "", left: str = "", name: st
 
 
 def gpu_pods(pods: Dict[str, Any]) -> List[str]:
-    """Return the pods that have a GPU and still run; those of a DaemonSet stay on their node anyway."""
+    """Return the running pods with a GPU, except those of DaemonSets, which stay on their node anyway."""
     found: List[str] = []
     for pod in pods.get("items", ()):
         meta, spec = pod.get("metadata", {}), pod.get("spec", {})

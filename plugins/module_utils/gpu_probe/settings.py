@@ -1,4 +1,4 @@
-"""What firmware and owner of a machine chose that its GPUs feel: BIOS, CPU, IOMMU, and ACS on the way to a GPU."""
+"""Machine settings that affect GPUs: BIOS, CPU, IOMMU, and ACS on the path to a GPU."""
 
 import glob
 import os
@@ -11,18 +11,18 @@ _DMI = "/sys/class/dmi/id/"
 _DEVICES = "/sys/bus/pci/devices/"
 _PCIE, _ACS = 0x10, 0x0D
 _REDIRECT = 0x0004 | 0x0008
-"""Requests and answers between two GPUs are sent up to the root instead of straight across."""
+"""ACS bits that send requests and completions between two GPUs up to the root instead of directly."""
 _REDIRECT_AT, _PAYLOAD_AT, _READ_AT = 6, 5, 12
 
 
 def collect(host: LiveHost) -> Optional[Dict[str, Any]]:
-    """Return the settings of a machine; None from a capture that was made without them."""
+    """Return a machine's settings; None from a capture without them."""
     found: Optional[Dict[str, Any]] = host.observe("settings", lambda: _look(host))
     return found
 
 
 def way_to(host: LiveHost, address: str) -> Optional[Dict[str, Any]]:
-    """Return what lies on the way to a GPU; None from a capture that was made without it."""
+    """Return the PCI path to a GPU or adapter; None from a capture without it."""
     found: Optional[Dict[str, Any]] = host.observe("way:" + address, lambda: _way(host, address))
     return found
 
@@ -55,7 +55,7 @@ def _way(host: LiveHost, address: str) -> Dict[str, Any]:
     control = _capability(config, _PCIE, 8)
     bridges = _bridges(os.path.realpath(place))
     configs = [_bytes(bridge + "/config", 4096) for bridge in bridges]
-    known = all(len(found) > 256 for found in configs)  # others than root read the first 64 bytes
+    known = all(len(found) > 256 for found in configs)  # without root only 64 bytes can be read
     redirect = [os.path.basename(bridge) for bridge, found in zip(bridges, configs) if _redirects(found)]
     group = os.path.basename(os.path.realpath(place + "/iommu_group"))
     return {
@@ -70,7 +70,7 @@ def _way(host: LiveHost, address: str) -> Dict[str, Any]:
 
 
 def _bridges(place: str) -> List[str]:
-    """Return the folders of the bridges above a device, the nearest first."""
+    """Return the sysfs folders of the bridges above a device, the nearest first."""
     found = []
     above = os.path.dirname(place)
     while re.search(r"/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", above):
@@ -93,7 +93,7 @@ def _redirects(config: bytes) -> bool:
 
 
 def _capability(config: bytes, which: int, offset: int) -> Optional[int]:
-    """Return 16 bits of a capability in the first 256 bytes, None without it."""
+    """Return 16 bits of a capability in the first 256 bytes, None without that capability."""
     if len(config) < 256:
         return None
     position, seen = config[0x34], set()

@@ -1,7 +1,6 @@
-"""Who signed a kernel module and whose a certificate is, read from the module's appended signature, from certificates,
-and from the kernel's list of keys.
+"""Read signers and keys from kernel modules' appended signatures, from certificates, and from /proc/keys.
 
-Names are given as modinfo gives them (the common name), numbers as lower-case hexadecimal without leading zeros.
+Names are common names, as in modinfo; numbers are lower-case hexadecimal without leading zeros.
 """
 
 import base64
@@ -26,7 +25,7 @@ Item = Tuple[int, bytes]
 def of_module(image: Any) -> Dict[str, Any]:
     """Return {"signed", "signer", "key"} of a module file's bytes.
 
-    `key` is the number of the signer's certificate, or the identifier of its key where the signature names that.
+    `key` is the serial number of the signer's certificate, or its key identifier if the signature names that.
     """
     size = len(image) - len(MARK)
     if size < _TRAILER.size or image[size:] != MARK:
@@ -47,7 +46,7 @@ def of_module(image: Any) -> Dict[str, Any]:
 
 
 def from_modinfo(fields: Dict[str, str]) -> Dict[str, Any]:
-    """Return the same from what `modinfo` prints; built without OpenSSL it knows no names, only that there is one."""
+    """Return the same from modinfo's output; a modinfo without OpenSSL shows only that a signature exists."""
     signed = any(name in fields for name in ("sig_id", "sig_key", "sig_hashalgo", "signer"))
     return {
         "signed": signed,
@@ -57,7 +56,7 @@ def from_modinfo(fields: Dict[str, str]) -> Dict[str, Any]:
 
 
 def certificate(raw: bytes) -> Optional[Dict[str, Any]]:
-    """Return {"name", "issuer", "serial", "key"} of a certificate, None when it is none."""
+    """Return {"name", "issuer", "serial", "key"} of a certificate, None when it cannot be parsed."""
     try:
         (_tag, outer), *_rest = _items(der(raw))
         (_tag, body), *_rest = _items(outer)
@@ -77,15 +76,15 @@ def certificate(raw: bytes) -> Optional[Dict[str, Any]]:
 
 
 def der(raw: bytes) -> bytes:
-    """Return a certificate's binary form; in text form it may come too."""
+    """Return a certificate in DER form, whether it comes as DER or PEM."""
     found = _PEM.search(raw)
     return base64.b64decode(b"".join(found.group(1).split())) if found else raw
 
 
 def kernels_keys(text: str) -> List[Dict[str, Any]]:
-    """Return the certificates that the kernel has loaded, from /proc/keys, which shows them to root alone.
+    """Return the certificates that the kernel has loaded, from /proc/keys, which shows them only to root.
 
-    The kernel writes "ORGANISATION: NAME" or one of them, then the key's identifier.
+    The kernel writes "ORGANISATION: NAME" or one of the two, then the key identifier.
     """
     return [
         {"name": name.rpartition(": ")[2], "issuer": None, "serial": None, "key": plain(key)}
@@ -94,17 +93,17 @@ def kernels_keys(text: str) -> List[Dict[str, Any]]:
 
 
 def only_kernels_keys(text: str) -> str:
-    """Keep of /proc/keys the certificates that the kernel has loaded."""
+    """Keep the lines of /proc/keys for certificates that the kernel has loaded."""
     return "".join(line for line in text.splitlines(True) if _KERNEL_KEY.match(line))
 
 
 def plain(number: str) -> str:
-    """Return a hexadecimal number in one way of writing it."""
+    """Return a hexadecimal number in canonical form."""
     return number.replace(":", "").strip().lower().lstrip("0")
 
 
 def _of_message(raw: bytes) -> Tuple[Optional[str], Optional[str]]:
-    """Return who signed a PKCS#7 message: the issuer's name with the certificate's number, or the key's identifier."""
+    """Return a PKCS#7 message's signer: (issuer's name, certificate's serial), or (None, key identifier)."""
     (_tag, outer), *_rest = _items(raw)
     explicit = [item for item in _items(outer) if item[0] == 0xA0]
     (_tag, signed), *_rest = _items(explicit[0][1])
@@ -117,7 +116,7 @@ def _of_message(raw: bytes) -> Tuple[Optional[str], Optional[str]]:
 
 
 def _items(raw: bytes) -> Iterator[Item]:
-    """Walk the DER items of some bytes: tag and content."""
+    """Yield the DER items in some bytes as (tag, content)."""
     at = 0
     while at < len(raw):
         tag, size, head = raw[at], raw[at + 1], 2

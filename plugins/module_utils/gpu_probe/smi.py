@@ -1,6 +1,4 @@
-"""What nvidia-smi adds when it works: named fields only (its banner changes), and never for longer than the
-deadline.
-"""
+"""Query nvidia-smi, by named fields only (its banner changes) and always with a deadline."""
 
 import re
 from typing import Any, Dict, Optional, Tuple
@@ -17,14 +15,12 @@ _PLACES = (
 _OLD = ("pci.bus_id", "uuid", "name", "memory.total", "driver_version", "persistence_mode", "mig.mode.current")
 _NEW = (*_OLD, "mig.mode.pending", "compute_cap", "fabric.state", "fabric.status")
 _BOARD = ("vbios_version", "inforom.img", "ecc.mode.current", "power.limit")
-"""Asked with the new ones; captures that were made before lack them."""
+"""Queried along with `_NEW`; older captures lack them."""
 _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 
 
 def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[str, Any]]:
-    """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is only started when a driver is
-    loaded.
-    """
+    """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is started only if a driver is loaded."""
     path = next((place for place in _PLACES if host.exists(place)), None)
     if path is None:
         return None
@@ -93,7 +89,7 @@ def _number(text: Optional[str]) -> Optional[float]:
 
 
 def nvlinks(host: LiveHost, loaded: bool, seconds: float = 15) -> Dict[str, Dict[str, Any]]:
-    """Return the NVLinks of each GPU by its uuid: how many are up and down, and the slowest rate."""
+    """Return each GPU's NVLinks by its UUID: how many are up and down, and the slowest rate in GB/s."""
     path = next((place for place in _PLACES if host.exists(place)), None)
     if path is None or not loaded:
         return {}

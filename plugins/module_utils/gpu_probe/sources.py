@@ -1,4 +1,4 @@
-"""Package sources that the host is configured with; no credential ever leaves here."""
+"""Read the host's package sources, without any credentials."""
 
 import re
 from typing import Any, Dict, List, Optional
@@ -26,7 +26,7 @@ def collect(host: LiveHost) -> List[Dict[str, Any]]:
 
 
 def without_secrets(text: str) -> str:
-    """Drop comments, passwords and user names from a sources file."""
+    """Return a sources file without comments, passwords and user names."""
     kept = []
     for line in text.splitlines():
         if line.lstrip().startswith("#") or re.match(r"\s*(username|password|proxy_password|sslclientkey)\s*=", line):

@@ -1,6 +1,4 @@
-"""What a diagnosis asks of a machine beside its facts. Nothing is changed, every command has a deadline, secrets
-stay.
-"""
+"""Collect what a diagnosis needs besides the facts; changes nothing, masks secrets, gives every command a deadline."""
 
 import os
 import re
@@ -18,7 +16,7 @@ _LOG_COMMANDS = (
 _LOG_FILES = ("/var/log/dmesg", "/var/log/kern.log")
 _LOG_LIMIT = 4 * 1024 * 1024
 _BUILD_LIMIT = 1024 * 1024
-# A log over the limit keeps the lines that could speak of a GPU, its bus, its modules or a driver that hangs.
+# A log over the limit keeps the lines that may concern a GPU, its bus, its modules or a hanging driver.
 _TELLING = re.compile(
     r"(?i)nv|xid|nouveau|pci|aer|dmar|iommu|amd-vi|bar |modul|lockdown|secure|drm|fb\d|gridd|vfio|hung|lockup|oom|mce|"
     r"hardware|linux version"
@@ -41,9 +39,9 @@ _FRAMEWORKS = (
 
 
 def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the symptoms of a host whose facts (as plain data) are known; `environment` is the one of its programs."""
+    """Return the symptoms of a host, given its facts (plain data) and the environment of its programs."""
     seen = {name: environment[name] for name in ENVIRONMENT if environment.get(name) is not None}
-    # On a simulated host the kernel and the devices are those of the machine around it.
+    # A simulated host would show the kernel log and devices of the machine around it.
     own = not facts["simulated"]
     log, refused = _kernel_log(host) if own else (None, False)
     return {
@@ -66,7 +64,7 @@ def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) 
 
 
 def surroundings(host: LiveHost) -> Dict[str, Any]:
-    """Return the environment that programs of a host get: what every session is given, and what this one has."""
+    """Return the relevant environment variables of a host's programs: from /etc/environment and this process."""
     found = {}
     for line in (host.read("/etc/environment", keep=_asked_lines) or "").splitlines():
         name, _equals, value = line.partition("=")
@@ -76,14 +74,14 @@ def surroundings(host: LiveHost) -> Dict[str, Any]:
 
 
 def _asked_lines(text: str) -> str:
-    """Keep of /etc/environment only what is asked: the rest may hold secrets."""
+    """Keep only the variables in `ENVIRONMENT`: others may hold secrets."""
     lines = (line.strip() for line in text.splitlines())
     bare = (line[len("export ") :].strip() if line.startswith("export ") else line for line in lines)
     return "".join(line + "\n" for line in bare if line.partition("=")[0] in ENVIRONMENT)
 
 
 def _kernel_log(host: LiveHost) -> Tuple[Any, ...]:
-    """Return the kernel's messages since boot, and whether they are kept from this user."""
+    """Return the kernel's messages since boot, and whether this user may not read them."""
     for label, argv in _LOG_COMMANDS:
         told = host.run(label, argv, 5)
         if told["rc"] == 0 and told["out"].strip():
@@ -104,7 +102,7 @@ def _shortened(text: str) -> str:
 
 
 def _devices(host: LiveHost) -> Dict[str, Any]:
-    """Return the GPU's device files, with who may open them."""
+    """Return the GPU device files, with their modes and whether this user can open them."""
     found = {}
     for name in ["dxg", *host.names("/dev", "nvidia*")]:
         path = "/dev/" + name
@@ -125,7 +123,7 @@ def _openable(path: str) -> Any:
 
 
 def _builds(host: LiveHost, facts: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the logs of the last builds of the driver's modules."""
+    """Return the DKMS logs of the driver modules' last builds."""
     found = []
     running, versions = facts["kernel"]["running"], []
     for entry in facts["dkms"]:
@@ -144,7 +142,7 @@ def _builds(host: LiveHost, facts: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _environments(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return Python environments and the frameworks in them: the active one first, then those that the facts know."""
+    """Return Python environments and their frameworks: the active one first, then those in the facts."""
     found, seen = [], set()
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = environment.get(name, "").rstrip("/")
@@ -176,7 +174,7 @@ def _packages(host: LiveHost, prefix: str) -> Dict[str, Any]:
 
 
 def _mig_instances(host: LiveHost, facts: Dict[str, Any]) -> Any:
-    """Say whether GPUs in MIG mode have instances; None when it was not asked or not told."""
+    """Return whether GPUs in MIG mode have instances; None without MIG or without an answer."""
     if facts["smi"] is None or not any(gpu["mig"] == "Enabled" for gpu in facts["gpus"]):
         return None
     told = host.run("nvidia-smi-list", [facts["smi"]["path"], "-L"], 10)
@@ -184,7 +182,7 @@ def _mig_instances(host: LiveHost, facts: Dict[str, Any]) -> Any:
 
 
 def _licence(host: LiveHost, facts: Dict[str, Any]) -> List[Any]:
-    """Return what nvidia-smi says of a vGPU's licence."""
+    """Return the licence states that nvidia-smi reports for vGPUs."""
     if facts["smi"] is None or not facts["smi"]["ok"] or not any(gpu["vgpu"] for gpu in facts["gpus"]):
         return []
     told = host.run("nvidia-smi-licence", [facts["smi"]["path"], "-q"], 10)

@@ -19,7 +19,7 @@ _FAMILIES = (
 
 
 def os_release(host: LiveHost) -> Dict[str, Any]:
-    """Return what /etc/os-release says, with the package family."""
+    """Return the fields of /etc/os-release, the package family and the glibc version."""
     text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
     fields = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?\s*$', text, re.MULTILINE))
     name = fields.get("ID", "unknown")
@@ -53,14 +53,14 @@ def machine(host: LiveHost) -> str:
 
 
 def boot(host: LiveHost) -> Dict[str, Any]:
-    """Return what tells one boot from the next, and one machine from another under whatever name it is reached."""
+    """Return the boot's id and time, and the machine's identity, which does not depend on its host name."""
     uptime = host.observe("boot_time", lambda: _boot_time(host))
     boot_id = host.value("/proc/sys/kernel/random/boot_id")
     return {"id": boot_id, "time": uptime, "machine": _machine_id(host)}
 
 
 def _machine_id(host: LiveHost) -> Optional[str]:
-    """Return a digest of the machine's id, which itself stays on the machine; copies of one image can have the same."""
+    """Return a digest of the machine id, which is never disclosed itself; clones of one image may share it."""
     known = host.value("/etc/machine-id")
     if not known or known == "uninitialized":
         return None
@@ -77,12 +77,12 @@ def _btime_line(text: str) -> str:
 
 
 def disks(host: LiveHost) -> Dict[str, Any]:
-    """Return size and free bytes for ordinary users' and root's installs, per place that an install writes to."""
+    """Return total and free bytes of each place that an install writes to."""
     answer = host.observe("disks", _disks) or {}
     return {place: answer[place] for place in _PLACES if place in answer}
 
 
-_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")  # noqa: S108 - its room is measured
+_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")  # noqa: S108 - only its free space is read
 
 
 def _disks() -> Dict[str, Any]:
@@ -114,7 +114,7 @@ _FRAMEWORK_FILES = tuple(
 
 
 def pythons(host: LiveHost, named: Sequence[str] = ()) -> List[Dict[str, Any]]:
-    """Return the interpreters in the usual places, and those named, with the GPU frameworks that each has."""
+    """Return the interpreters in the usual places and the named ones, each with its GPU frameworks."""
     found: Dict[Tuple[str, str], str] = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
         for name in host.names(folder, "python3*"):
@@ -124,7 +124,7 @@ def pythons(host: LiveHost, named: Sequence[str] = ()) -> List[Dict[str, Any]]:
             version = _python_version(host, path)
             if version:
                 found.setdefault((folder, version), path)
-    # As root a named interpreter is started only when it is root's: anybody else's would be their way to root.
+    # Root starts a named interpreter only if nobody else can change it: otherwise they could become root.
     theirs = {path: _changeable(host, path) for path in named if host.exists(path)}
     named = [path for path in named if not theirs.get(path)]
     for path in named:
@@ -159,9 +159,7 @@ _LIST = (
 
 
 def _own_answer(host: LiveHost, path: str) -> Dict[str, Any]:
-    """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named
-    ones.
-    """
+    """Return the frameworks that an interpreter itself reports, including those from .pth files and parent folders."""
     answer = host.observe("python-packages:" + path, lambda: _frameworks(commands.run([path, "-c", _LIST], 20)))
     return answer or {}
 
@@ -179,7 +177,7 @@ def _frameworks(told: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _python_version(host: LiveHost, path: str) -> Optional[str]:
-    """python3.11 -> 3.11, through links; only a nameless interpreter is started."""
+    """python3.11 -> 3.11, through links; only if no name shows the version is the interpreter started."""
     for _hop in range(5):
         match = re.search(r"python(3\.\d+)$", path)
         if match:
@@ -213,7 +211,7 @@ def _python(host: LiveHost, folder: str, version: str, path: str) -> Dict[str, A
 
 
 def running_interpreter(host: LiveHost) -> Optional[Dict[str, Any]]:
-    """Return the interpreter that runs this probe (the one Ansible found)."""
+    """Return the interpreter that runs this probe (the one that Ansible chose)."""
     told: Optional[Dict[str, Any]] = host.observe(
         "interpreter", lambda: {"path": sys.executable, "version": platform.python_version()}
     )

@@ -1,4 +1,4 @@
-"""What kind of machine this is: bare metal, a guest of which cloud, a container, WSL."""
+"""Determine the kind of machine: bare metal, a guest (of which cloud), a container, WSL."""
 
 import re
 from typing import Any, Dict, Optional
@@ -35,13 +35,13 @@ _CLOUDS = (
     ("hetzner", "hetzner"),
     ("openstack", "openstack"),
 )
-# Fixed numbers in the kernel's sources (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
+# Constants of the kernel (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
 _FIRST_NAMESPACES = ("pid:[4026531836]", "uts:[4026531838]")
 _LAPTOPS = ("8", "9", "10", "14", "31", "32")
 
 
 def collect(host: LiveHost) -> Dict[str, Any]:
-    """Return the machine's kind; "driver_refused" names why no driver may be installed here, None when it may."""
+    """Return the kind of machine; "driver_refused" says why no driver may be installed here, None when it may."""
     dmi = {name: host.value(_DMI + name) or "" for name in ("sys_vendor", "product_name", "chassis_type")}
     dmi["chassis_asset_tag"] = (host.read(_DMI + "chassis_asset_tag", keep=_cloud_tag) or "").strip()
     said = " ".join((dmi["sys_vendor"], dmi["product_name"], dmi["chassis_asset_tag"])).lower()
@@ -63,7 +63,7 @@ def collect(host: LiveHost) -> Dict[str, Any]:
 
 
 def _cloud_tag(text: str) -> str:
-    """Keep of the asset tag only what a cloud writes there; a data centre's own tag names the machine."""
+    """Keep an asset tag only if a cloud set it; a data centre's own tag identifies the machine."""
     return text if text.strip() == _AZURE_TAG or "cloud" in text.lower() else ""
 
 
@@ -82,21 +82,21 @@ def _kind(host: LiveHost, said: str, dmi: Dict[str, Any], wsl: bool) -> str:
 
 
 def _hypervisor_flag(text: str) -> str:
-    """Keep of /proc/cpuinfo only whether a hypervisor shows itself."""
+    """Reduce /proc/cpuinfo to whether it shows a hypervisor."""
     return "flags: hypervisor\n" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
 
 
 def is_wsl(host: LiveHost) -> bool:
-    """Say whether this is WSL."""
+    """Return whether this is WSL."""
     release = host.value("/proc/sys/kernel/osrelease") or ""
     return bool(re.search(r"microsoft|WSL", release)) or host.exists("/usr/lib/wsl/lib")
 
 
 def _container(host: LiveHost) -> Optional[str]:
-    """Return the name of the container's runtime, None outside one.
+    """Return the name of the container runtime, None outside a container.
 
-    A marker file alone proves nothing: virtual machines are made from container images too. The kernel's first PID and
-    UTS namespaces belong to no container; another PID namespace belongs to one even where no marker says so.
+    A marker file alone proves nothing: virtual machines are built from container images too. The kernel's initial PID
+    and UTS namespaces mean no container; another PID namespace means a container even without a marker.
     """
     inside = [host.link("/proc/self/ns/" + name) for name in ("pid", "uts")]
     if inside == list(_FIRST_NAMESPACES):
@@ -116,5 +116,5 @@ def _container(host: LiveHost) -> Optional[str]:
 
 
 def _container_groups(text: str) -> str:
-    """Keep of the control groups only the words that name a container runtime (never its ids)."""
+    """Reduce control groups to the names of container runtimes (never their ids)."""
     return "".join(word + "\n" for word in sorted(set(re.findall(r"docker|kubepods|lxc|libpod|containerd", text))))

@@ -232,7 +232,7 @@ class Nvml:
         return None
 
     def mig(self, device: Any) -> Optional[bool]:
-        """Say whether the GPU is cut into slices."""
+        """Return whether the GPU is cut into slices."""
         now, next_ = ctypes.c_uint(), ctypes.c_uint()
         answered = self._answered("nvmlDeviceGetMigMode", device, ctypes.byref(now), ctypes.byref(next_))
         return bool(now.value) if answered else None
