@@ -1,6 +1,6 @@
-"""What the unit `gpusetup-mig` runs: give the GPUs the layout on record, for no instance outlives a reboot.
+"""The program of the unit `gpusetup-mig`: restores the recorded MIG layout, because no instance survives a reboot.
 
-Hopper and later forget MIG mode itself when the driver goes, Ampere keeps it: both are looked at, not assumed.
+Hopper and later also lose MIG mode when the driver is unloaded, Ampere keeps it: the actual mode is checked.
 """
 
 import json
@@ -13,11 +13,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import mi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
 _PATIENCE = 60
-"""Seconds that the driver may take until it answers."""
+"""Seconds within which the driver must answer."""
 
 
 def main(path: str) -> int:
-    """Lay out what is on record; return the exit status of the unit."""
+    """Apply the recorded layouts; return the unit's exit status."""
     env = process.environment()
     with open(path) as stream:
         layouts = json.load(stream)

@@ -1,7 +1,7 @@
-"""What runs on a watched host: a line of JSON for each look, on standard output, until standard input ends.
+"""The agent on a watched host: writes a line of JSON per reading to standard output, until standard input ends.
 
-A driver that does not answer holds up the look, never the lines: they then say for how long it has been silent, and
-what it was asked.
+A driver that does not answer delays the reading, but not the lines: they then say for how long it has not answered,
+and which call is pending.
 """
 
 import json
@@ -17,11 +17,11 @@ from .reader import Reader
 __all__ = ["Agent", "main"]
 
 PATIENCE = 5.0
-"""A look that takes longer is told of."""
+"""Seconds after which a pending reading is reported."""
 
 
 class Agent:
-    """Looks from a thread of its own, tells from the main one."""
+    """Reads in a thread, writes in the main thread."""
 
     def __init__(self, reader: Any, every: float, source: int = 0, target: int = 1) -> None:
         self.reader, self.every = reader, every
@@ -32,7 +32,7 @@ class Agent:
         self._ready, self._done = os.pipe()
 
     def run(self) -> None:
-        """Tell until nobody listens any more."""
+        """Write readings until standard input ends or standard output is closed."""
         looking = threading.Thread(target=self._look, name="look")
         looking.daemon = True
         looking.start()
@@ -45,12 +45,12 @@ class Agent:
             document, self.found = self.found, None
             if not self._tell(dict(document or {}, watch=1)):
                 return
-            due = max(due + self.every, time.monotonic() + 0.05)  # what was missed is not made up for
+            due = max(due + self.every, time.monotonic() + 0.05)  # missed readings are skipped
             if not self._wait(due, answered=False):
                 return
 
     def _wait_for_answer(self) -> bool:
-        """Wait until the look is done, and tell what it waits for; false when nobody listens any more."""
+        """Wait for the reading and report what delays it; return False when the reader is gone."""
         while self.found is None:
             if not self._wait(time.monotonic() + max(self.every, PATIENCE), answered=True):
                 return False
@@ -62,7 +62,7 @@ class Agent:
         return True
 
     def _wait(self, until: float, answered: bool) -> bool:
-        """Wait for a moment, or for the look; false when standard input has ended."""
+        """Wait until the time, or (`answered`) for the reading; return False when standard input has ended."""
         while True:
             left = until - time.monotonic()
             ready = select.select([self.source, self._ready], [], [], max(0.0, left))[0]
@@ -80,7 +80,7 @@ class Agent:
             self._go.acquire()
             try:
                 found = self.reader.read()
-            except Exception as error:  # noqa: BLE001 - told like everything else, and tried again
+            except Exception as error:  # noqa: BLE001 - reported in the line, and tried again
                 found = {"time": round(time.time(), 3), "gpus": [], "error": f"{type(error).__name__}: {error}"}
             self.found = found
             os.write(self._done, b".")
@@ -96,7 +96,7 @@ class Agent:
 
 
 def main(options: Dict[str, Any]) -> None:
-    """Watch until standard input ends; a look that hangs in the driver does not hold up the end."""
+    """Run the agent until standard input ends, then exit at once, even if a reading hangs in the driver."""
     os.nice(5)
     Agent(Reader(), float(options.get("every", 2.0))).run()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""NVIDIA's management library, called through ctypes: what nvidia-smi tells, without a process for each look."""
+"""NVIDIA's management library through ctypes: the figures of nvidia-smi, without a process per reading."""
 
 import contextlib
 import ctypes
@@ -11,14 +11,14 @@ NOT_LOADED, LOST, RESET_NEEDED, NO_FUNCTION = 9, 15, 16, 13
 UNINITIALIZED = 1
 INSUFFICIENT_SIZE = 7
 _GRAVE = (UNINITIALIZED, NOT_LOADED, LOST, RESET_NEEDED, 18)
-"""What says that the driver or the GPU is not usable; anything else says that one figure is not to be had."""
+"""Codes that mean an unusable driver or GPU; any other error only means that one value is unavailable."""
 ALL_LINKS = 0xFFFFFFFF
 """The scope that means all NVLinks together."""
 FIELDS = {
     "memory_temperature": 82,
     "nvlink_tx": 138,  # KiB of data
     "nvlink_rx": 139,
-    "pcie_tx": 197,  # bytes, in 32 bits: a fast link begins again many times a second
+    "pcie_tx": 197,  # bytes, in 32 bits: on a fast link it overflows many times a second
     "pcie_rx": 198,
     "recovery_action": 230,
 }
@@ -26,11 +26,11 @@ CLOCK_SM, CLOCK_MEMORY = 1, 2
 
 
 class LibraryMissingError(Exception):
-    """There is no management library on this machine, or the loader cannot use it."""
+    """The management library is missing or cannot be loaded."""
 
 
 class NvmlError(Exception):
-    """The library refused; `code` is its number for why."""
+    """The library returned the error `code`."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -38,7 +38,7 @@ class NvmlError(Exception):
 
     @property
     def grave(self) -> bool:
-        """The driver or the GPU cannot be used, not just this figure."""
+        """Whether the driver or the GPU is unusable, not just this value unavailable."""
         return self.code in _GRAVE
 
 
@@ -125,7 +125,7 @@ _UNKNOWN_MEMORY = 0xFFFFFFFFFFFFFFFF
 
 
 class Counter(NamedTuple):
-    """The value of a field; `bits` is how wide a counter is, for one that begins again from zero."""
+    """A field's value; `bits` is the width of the counter, at which it overflows."""
 
     value: float
     bits: int
@@ -140,12 +140,12 @@ class Nvml:
         except OSError as error:
             raise LibraryMissingError(str(error)) from error
         self.doing = ""
-        """The call that is under way: what a driver that does not answer was asked."""
+        """The pending call, to name what a hanging driver was asked."""
         self._without: Dict[str, bool] = {}
         self._call("nvmlInit_v2")
 
     def close(self) -> None:
-        """Let go of the library; a driver that was replaced needs a fresh start."""
+        """Shut the library down; a replaced driver needs a new initialisation."""
         with contextlib.suppress(NvmlError):
             self._call("nvmlShutdown")
 
@@ -156,7 +156,7 @@ class Nvml:
         return self._text("nvmlSystemGetDriverVersion")
 
     def devices(self) -> List[Tuple[Any, Optional[NvmlError]]]:
-        """Return every GPU's handle; of one that the driver has lost, None and why."""
+        """Return (handle, None) of every GPU; (None, error) of one that the driver has lost."""
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         found: List[Tuple[Any, Optional[NvmlError]]] = []
@@ -187,12 +187,12 @@ class Nvml:
         return text[-12:] if len(text) > 12 else text or None
 
     def utilization(self, device: Any) -> Tuple[Optional[int], Optional[int]]:
-        """Return how busy the GPU and its memory are, in percent; None on a GPU that is cut into slices (MIG)."""
+        """Return the utilisation of the GPU and of its memory in percent; None in MIG mode."""
         told = self._struct(_Utilization, "nvmlDeviceGetUtilizationRates", device)
         return (None, None) if told is None else (told.gpu, told.memory)
 
     def memory(self, device: Any) -> Tuple[Optional[int], Optional[int]]:
-        """Return bytes used and in all; what the driver keeps for itself does not count as used, as in nvidia-smi."""
+        """Return used and total bytes; as in nvidia-smi, memory reserved by the driver does not count as used."""
         told = _Memory2(version=ctypes.sizeof(_Memory2) | 2 << 24)
         if self._filled(told, "nvmlDeviceGetMemoryInfo_v2", device):
             return told.used, told.total
@@ -200,11 +200,11 @@ class Nvml:
         return (None, None) if older is None else (older.used, older.total)
 
     def power(self, device: Any) -> Optional[float]:
-        """Return watts as nvidia-smi does: since Ampere the average of a second, for the moment's jumps a lot."""
+        """Return watts as nvidia-smi does: since Ampere the average over a second."""
         return _watts(self._number("nvmlDeviceGetPowerUsage", device))
 
     def power_limit(self, device: Any) -> Optional[float]:
-        """Return the limit that holds, in watts."""
+        """Return the enforced limit in watts."""
         return _watts(self._number("nvmlDeviceGetEnforcedPowerLimit", device))
 
     def temperature(self, device: Any) -> Optional[int]:
@@ -224,7 +224,7 @@ class Nvml:
         return self._number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(which))
 
     def throttle(self, device: Any) -> Optional[int]:
-        """Return why the clocks are lower than they could be, as bits."""
+        """Return the reasons for reduced clocks, as bits."""
         told = ctypes.c_ulonglong()
         for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
             if self._answered(name, device, ctypes.byref(told)):
@@ -232,18 +232,18 @@ class Nvml:
         return None
 
     def mig(self, device: Any) -> Optional[bool]:
-        """Return whether the GPU is cut into slices."""
+        """Return whether the GPU is in MIG mode; None without support."""
         now, next_ = ctypes.c_uint(), ctypes.c_uint()
         answered = self._answered("nvmlDeviceGetMigMode", device, ctypes.byref(now), ctypes.byref(next_))
         return bool(now.value) if answered else None
 
     def pcie_sampled(self, device: Any, receive: bool) -> Optional[float]:
-        """Return bytes per second over PCIe, sampled by the driver: each call takes 20 ms."""
+        """Return bytes per second over PCIe, sampled by the driver; each call takes 20 ms."""
         told = self._number("nvmlDeviceGetPcieThroughput", device, ctypes.c_uint(1 if receive else 0))
         return None if told is None else told * 1024.0
 
     def fields(self, device: Any, names: Sequence[str]) -> Dict[str, Counter]:
-        """Return the fields that the driver answers, by their names in FIELDS."""
+        """Return the fields that the driver supports, by their names in FIELDS."""
         asked = (_Field * len(names))()
         for place, name in zip(asked, names):
             place.field = FIELDS[name]
@@ -258,7 +258,7 @@ class Nvml:
         return found
 
     def processes(self, device: Any) -> List[Dict[str, Any]]:
-        """Return the programs on a GPU: {"pid", "kind", "memory"}; the kind is C, G or both."""
+        """Return the processes on a GPU: {"pid", "kind", "memory"}; the kind is C, G or both."""
         found: Dict[int, Dict[str, Any]] = {}
         for kind, name in (("C", "Compute"), ("G", "Graphics")):
             for entry in self._running("nvmlDeviceGet" + name + "RunningProcesses", device):
@@ -270,7 +270,7 @@ class Nvml:
         return sorted(found.values(), key=lambda process: int(process["pid"]))
 
     def process_utilization(self, device: Any, since: int) -> Tuple[Dict[int, int], int]:
-        """Return percent of the GPU's time by process since a time stamp of the driver, and the newest stamp."""
+        """Return ({pid: percent of the GPU's time since a driver's time stamp}, the newest time stamp)."""
         count = ctypes.c_uint(0)
         name = "nvmlDeviceGetProcessUtilization"
         code = self._code(name, device, None, ctypes.byref(count), ctypes.c_ulonglong(since))
@@ -290,7 +290,7 @@ class Nvml:
     # --- calling -------------------------------------------------------------------------------------------------
 
     def _running(self, stem: str, device: Any) -> List[Any]:
-        """Ask the newest form of the question that the driver knows."""
+        """Return the running processes, by the newest version of the call that the driver has."""
         for suffix, shape in (("_v3", _Process), ("_v2", _Process), ("", _OldProcess)):
             if self._without.get(stem + suffix):
                 continue
@@ -302,7 +302,7 @@ class Nvml:
                     return list(entries[: count.value])
                 if code != INSUFFICIENT_SIZE:
                     break
-                room = max(room * 2, count.value + 8)  # programs may have started since
+                room = max(room * 2, count.value + 8)  # processes may have started since
             if code != NO_FUNCTION:
                 return []
         return []
@@ -324,7 +324,7 @@ class Nvml:
             raise NvmlError(code, self._words(code))
 
     def _answered(self, name: str, *arguments: Any) -> bool:
-        """Call; a figure that this driver or GPU does not have is no error."""
+        """Call the function; return False if this driver or GPU does not support it."""
         if self._without.get(name):
             return False
         code = self._code(name, *arguments)

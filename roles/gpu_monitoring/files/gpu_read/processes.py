@@ -1,4 +1,4 @@
-"""Whose program works on a GPU: its user, its command and its container, from /proc."""
+"""Describe the processes on a GPU from /proc: user, command and container."""
 
 import os
 import pwd
@@ -23,7 +23,7 @@ _CONTAINERS = (
 
 
 class Processes:
-    """Looks each program up once: a number that a new program got is told from the old one by its start."""
+    """Reads /proc once per process; the start time distinguishes processes with a reused pid."""
 
     def __init__(self, root: str = "/proc") -> None:
         self.root = root
@@ -31,14 +31,14 @@ class Processes:
         self._asked: Dict[Tuple[int, str], Dict[str, Any]] = {}
 
     def describe(self, pid: int) -> Dict[str, Any]:
-        """Return {"user", "command", "container"}; None for what cannot be told, such as of another PID namespace."""
+        """Return {"user", "command", "container"}; None for what is unknown, as in another PID namespace."""
         key = (pid, self._started(pid))
         found = self._known.get(key) or self._look(pid)
         self._asked[key] = found
         return found
 
     def forget(self) -> None:
-        """Keep only those that were asked for since the last time."""
+        """Forget the processes that were not described since the last call."""
         self._known, self._asked = self._asked, {}
 
     def _look(self, pid: int) -> Dict[str, Any]:
@@ -75,7 +75,7 @@ class Processes:
 
 
 def container_of(cgroup: str) -> Optional[str]:
-    """Return what a program runs in, by the name of its control group: "docker 3f2a9c1b7d4e", "slurm job 4711"."""
+    """Return the container or job of a control group: "docker 3f2a9c1b7d4e", "slurm job 4711"; None without one."""
     for pattern, kind in _CONTAINERS:
         found = pattern.search(cgroup)
         if found:

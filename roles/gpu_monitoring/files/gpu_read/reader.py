@@ -1,4 +1,4 @@
-"""One look at all GPUs of a host, from whichever source answers, with rates since the look before."""
+"""Read all GPUs of a host from the management library or nvidia-smi, with rates since the previous reading."""
 
 import time
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -19,22 +19,22 @@ THROTTLE = {
     0x80: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-"""Why clocks are lower than they could be: the names that nvidia-smi has for the bits."""
+"""Reasons for reduced clocks: nvidia-smi's names of the bits."""
 _FIELDS = ("memory_temperature", "nvlink_tx", "nvlink_rx")
 _PCIE = ("pcie_tx", "pcie_rx")
 _WINDOW = 0.02
-"""Seconds over which PCIe is counted: a counter of 32 bits cannot begin again twice in it on any link."""
+"""Seconds over which PCIe traffic is counted: on no link can a 32-bit counter overflow twice in it."""
 _FASTEST = 2e12
-"""Bytes a second that no link reaches: a counter that began again in between is not believed."""
+"""Bytes per second that no link reaches: a higher rate comes from a reset counter and is dropped."""
 
 
 def throttle_reasons(bits: Optional[int]) -> Optional[List[str]]:
-    """Return the names of the bits that are set; None where the driver does not tell."""
+    """Return the names of the bits that are set; None if the driver does not report them."""
     return None if bits is None else [name for bit, name in THROTTLE.items() if bits & bit]
 
 
 class Reader:
-    """Reads again and again. `doing` says what is asked at the moment: a driver that hangs, hangs there."""
+    """Reads repeatedly. `doing` names the pending call: there a hanging driver hangs."""
 
     def __init__(self, library: str = nvml.LIBRARY, processes: Optional[Processes] = None) -> None:
         self.library = library
@@ -47,11 +47,11 @@ class Reader:
 
     @property
     def doing(self) -> str:
-        """The question that is under way."""
+        """The pending call."""
         return self.source.doing if self.source is not None else ""
 
     def read(self) -> Dict[str, Any]:
-        """Return {"time", "source", "driver", "gpus"}, with "error" where the driver cannot be asked."""
+        """Return {"time", "source", "driver", "gpus"}, with "error" if the driver does not answer."""
         document: Dict[str, Any] = {"time": round(time.time(), 3), "source": None, "driver": None, "gpus": []}
         try:
             source = self._open()
@@ -82,7 +82,7 @@ class Reader:
         return self.source
 
     def _let_go(self) -> None:
-        """Begin afresh at the next look: the driver may be replaced, a GPU reset."""
+        """Start from scratch at the next reading: the driver may be replaced, a GPU reset."""
         if isinstance(self.source, nvml.Nvml):
             self.source.close()
         self.source = None
@@ -166,7 +166,7 @@ class Reader:
 
 
 def _pcie(source: nvml.Nvml, devices: Dict[int, Any]) -> Dict[int, Dict[str, Optional[float]]]:
-    """Return bytes a second over PCIe of all GPUs, each counted over the same short while, as nvidia-smi has them."""
+    """Return bytes per second over PCIe for all GPUs, each counted over the same short window, as by nvidia-smi."""
     begun = {index: (time.monotonic(), _counted(source, device)) for index, device in devices.items()}
     rates = {}
     for index, (then, before) in begun.items():
@@ -183,7 +183,7 @@ def _counted(source: nvml.Nvml, device: Any) -> Dict[str, nvml.Counter]:
     try:
         return source.fields(device, _PCIE)
     except nvml.NvmlError:
-        return {}  # a GPU that is lost says so when it is asked for the rest
+        return {}  # a lost GPU is reported when its other values are read
 
 
 def _sampled(source: nvml.Nvml, device: Any, name: str) -> Optional[float]:

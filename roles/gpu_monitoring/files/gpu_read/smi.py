@@ -1,4 +1,4 @@
-"""The same figures from nvidia-smi, for a host where the library cannot be loaded: slower, and without NVLink."""
+"""The same figures from nvidia-smi, if the library cannot be loaded: slower, and without PCIe and NVLink rates."""
 
 import re
 from typing import Any, Dict, List, Optional, Sequence
@@ -16,7 +16,7 @@ _FIELDS = (
 )  # fmt: skip
 _PROGRAMS = ("gpu_uuid", "pid", "used_memory")
 _OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""What older drivers call a field."""
+"""Field names of older drivers."""
 _UNKNOWN = re.compile(r'Field "([^"]+)" is not a valid field')
 MIB = 1 << 20
 Row = Dict[str, str]
@@ -27,15 +27,15 @@ class SmiError(Exception):
 
 
 class Smi:
-    """nvidia-smi, asked twice for each look: for the GPUs, and for the programs on them."""
+    """Runs nvidia-smi twice per reading: for the GPUs, and for the programs on them."""
 
     def __init__(self) -> None:
         self.doing = ""
         self._known: Dict[str, List[str]] = {}
-        """By question: the fields that this nvidia-smi knows, once it has answered."""
+        """The fields that this nvidia-smi supports, by query, once it has answered."""
 
     def read(self) -> List[Dict[str, Any]]:
-        """Return the GPUs as `gpu_read.reader` tells them, without rates."""
+        """Return the GPUs as `gpu_read.reader` does, without rates."""
         gpus = [_gpu(row) for row in self.rows("--query-gpu=", _FIELDS)]
         found = {gpu["uuid"]: gpu for gpu in gpus}
         for row in self.rows("--query-compute-apps=", _PROGRAMS):
@@ -47,9 +47,7 @@ class Smi:
         return list(found.values())
 
     def rows(self, question: str, fields: Sequence[str]) -> List[Row]:
-        """Return each line's cells by field, under the names asked for; a field that this version does not know is
-        left out.
-        """
+        """Return each line as {requested field: cell}; fields that this version does not support are left out."""
         asked = self._known.get(question) or list(fields)
         while True:
             told = self._told([question + ",".join(asked), "--format=csv,noheader,nounits"])
@@ -107,7 +105,7 @@ def _gpu(row: Row) -> Dict[str, Any]:
 
 
 def number(text: str) -> Optional[float]:
-    """Return a figure, also one written as a mask (0x…); None for anything else, such as [N/A]."""
+    """Return a number, also one in hexadecimal (0x…); None for anything else, such as [N/A]."""
     try:
         return float(int(text, 16)) if text.startswith("0x") else float(text)
     except ValueError:

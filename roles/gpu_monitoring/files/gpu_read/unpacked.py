@@ -1,6 +1,6 @@
-"""Run on a host from what came over the connection: nothing is written there, nothing stays behind.
+"""Run code on a host straight from the connection: nothing is written there, nothing is left behind.
 
-This file is sent as text and executed; `start` makes the other files, which came as text too, importable.
+This file is sent as text and executed; `start` makes the other files, also sent as text, importable.
 """
 
 import importlib.abc
@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional, Sequence
 
 
 class _Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules among texts by their names; what has no text is a folder."""
+    """Finds modules among texts by name; a name without a text is a package."""
 
     def __init__(self, texts: Dict[str, str]) -> None:
         self.texts = texts
@@ -32,7 +32,7 @@ class _Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def start(texts: Dict[str, str], program: str, options: Dict[str, Any]) -> None:
-    """Import a program from the texts and run its `main`."""
+    """Import a program from the texts and call its `main`."""
     sys.meta_path.insert(0, _Sent(texts))
     module = importlib.import_module(program)
     module.main(options)

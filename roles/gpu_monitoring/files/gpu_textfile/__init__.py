@@ -1,5 +1,5 @@
-"""What the GPUs tell as a textfile of node_exporter.
+"""Export GPU metrics as a textfile of node_exporter: `python3 -m gpu_textfile.look --folder FOLDER`.
 
-It is put on hosts with the reader of NVIDIA's library beside it: `python3 -m gpu_textfile.look --folder FOLDER`.
-Standard library only, Python 3.6 syntax. The names are those of nvidia_gpu_exporter: the same rules hold for both.
+Installed on hosts together with `gpu_read`. Standard library only, Python 3.6 syntax. The metric names are those of
+nvidia_gpu_exporter, so the same alert rules apply to both.
 """

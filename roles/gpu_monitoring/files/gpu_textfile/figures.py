@@ -1,4 +1,4 @@
-"""What is told of a GPU: each metric, how nvidia-smi calls it, and what makes its unit ours."""
+"""The metrics of a GPU: Prometheus name, nvidia-smi's field, and the factor between their units."""
 
 from typing import Dict, NamedTuple
 
@@ -7,7 +7,7 @@ _READY, _FAILED = 3, 4
 
 
 class Figure(NamedTuple):
-    """One metric: how nvidia-smi calls it, and what makes its unit ours."""
+    """A metric, nvidia-smi's field for it, and the factor from nvidia-smi's unit to ours."""
 
     metric: str
     field: str
@@ -17,7 +17,7 @@ class Figure(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """One GPU."""
+    """A GPU and its values by metric."""
 
     number: int
     uuid: str
@@ -88,5 +88,5 @@ FIGURES = (
 
 
 def fabric(state: int, success: bool) -> int:
-    """Return the fabric's state: the driver calls it complete also where it ended with an error."""
+    """Return the fabric's state; the driver also reports "completed" for one that failed."""
     return _FAILED if state == _READY and not success else state

@@ -1,4 +1,4 @@
-"""Xids, from the kernel's log."""
+"""Read Xids from the kernel's log."""
 
 import os
 import re
@@ -6,12 +6,12 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]+:[0-9a-fA-F]+:[0-9a-fA-F]+)(?:\.\d)?\): (\d+)")
 _LONGEST = 8192
-"""The longest record of that log."""
+"""Maximum length of a record in /dev/kmsg."""
 Seen = Dict[Tuple[str, str], float]
 
 
 def records(path: str = "/dev/kmsg") -> Optional[List[str]]:
-    """Return the records of the kernel's log that speak of the driver; None where it may not be read."""
+    """Return the kernel log's records of Xids; None if the log may not be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -22,7 +22,7 @@ def records(path: str = "/dev/kmsg") -> Optional[List[str]]:
             try:
                 record = os.read(handle, _LONGEST)
             except BrokenPipeError:
-                continue  # the kernel overwrote it meanwhile: the next one follows
+                continue  # the record was overwritten meanwhile: read the next one
             except OSError:
                 break
             if not record:
@@ -35,7 +35,7 @@ def records(path: str = "/dev/kmsg") -> Optional[List[str]]:
 
 
 def xids(told: Sequence[str], booted: float) -> Seen:
-    """Return when each GPU, by its place on the bus, last had each Xid."""
+    """Return {(PCI address, Xid): time of the last report}."""
     found: Seen = {}
     for record in told:
         head, _, text = record.partition(";")

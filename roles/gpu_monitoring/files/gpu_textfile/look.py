@@ -1,4 +1,4 @@
-"""Look once and write the file."""
+"""Read the GPUs once and write the textfile."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ FILE = "gpusetup-gpu.prom"
 
 
 def text_of(gpus: Sequence[Gpu], seen: Optional[kernel_log.Seen], why: str, seconds: float) -> str:
-    """Return the exposition text; `seen`: the Xids, None where nobody could look."""
+    """Return the exposition text; `seen` are the Xids, None if the kernel log could not be read."""
     lines: List[str] = []
 
     def metric(name: str, kind: str, said: str, samples: Sequence[Tuple[Dict[str, str], float]]) -> None:
@@ -62,9 +62,9 @@ def _shown(value: float) -> str:
 
 
 def write(folder: str, text: str) -> None:
-    """Put the file in its place in one step: whoever reads it finds the old one or the new one, never half of one."""
+    """Write the file atomically: readers see the old one or the new one, never a part."""
     path = os.path.join(folder, FILE)
-    beside = path + ".new"  # node_exporter reads what ends in .prom alone
+    beside = path + ".new"  # node_exporter reads only *.prom
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     with os.fdopen(handle, "w") as stream:
         os.fchmod(stream.fileno(), 0o644)
@@ -73,17 +73,17 @@ def write(folder: str, text: str) -> None:
 
 
 def look() -> List[Gpu]:
-    """Return what the GPUs tell now."""
+    """Return the GPUs with their current values."""
     try:
         return nvml.by_library()
     except LibraryMissingError:
-        from . import smi  # what starts programs is loaded only where one is started
+        from . import smi  # imported late: hosts with the library never start programs
 
         return smi.by_smi()
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Look once and write the file."""
+    """Read the GPUs once and write the textfile; return the exit status."""
     parser = argparse.ArgumentParser(prog="gpu_textfile", description="Write the GPUs' figures as a textfile.")
     parser.add_argument("--folder", required=True, help="where node_exporter reads files")
     folder = parser.parse_args(arguments).folder

@@ -1,4 +1,4 @@
-"""What the driver's own library tells of a GPU's health, beside what whoever watches asks of it."""
+"""Read a GPU's metrics from the driver's library: those of `gpu_read`, and its health."""
 
 import contextlib
 import ctypes
@@ -29,10 +29,10 @@ class _Fabric(ctypes.Structure):
 
 
 class Health(nvml.Nvml):
-    """The library, with the questions about health; what a driver or a GPU has no answer to is left out."""
+    """The library with calls about health; values that a driver or GPU does not support are left out."""
 
     def gpu(self, number: int, device: Any) -> Gpu:
-        """Return what one GPU tells."""
+        """Return one GPU with its values."""
         values = {metric: float(value) for metric, value in self._values(device) if value is not None}
         bus = (self.address(device) or "").rpartition(".")[0]
         return Gpu(number, self.uuid(device) or "", self.name(device) or "", bus, values)
@@ -83,7 +83,7 @@ class Health(nvml.Nvml):
 
 
 def by_library(library: str = nvml.LIBRARY) -> List[Gpu]:
-    """Return every GPU that answers: one that is lost hides no other."""
+    """Return every GPU that answers; lost GPUs are left out."""
     try:
         source = Health(library)
     except nvml.NvmlError as error:

@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of a GPU's health, for where the driver's library cannot be loaded."""
+"""Read the metrics from nvidia-smi, if the driver's library cannot be loaded."""
 
 from typing import List, Optional
 
@@ -13,11 +13,11 @@ _WORDS = {
     "none": 0, "reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4,
     "system reboot": 7,
 }  # fmt: skip
-"""What nvidia-smi says where NVML has a number."""
+"""nvidia-smi's words → NVML's numbers."""
 
 
 def by_smi() -> List[Gpu]:
-    """Return the GPUs as in nvidia-smi; a field that this version does not know is left out."""
+    """Return the GPUs as nvidia-smi reports them; fields that this version does not support are left out."""
     fields = (*_HEAD, *(figure.field for figure in FIGURES), _FABRIC_STATUS)
     try:
         rows = smi.Smi().rows("--query-gpu=", fields)

@@ -1,4 +1,4 @@
-"""Device memory and host link bandwidth of one GPU, in decimal GB/s, two passes each, more where they disagree."""
+"""Measure memory and host link bandwidth of one GPU in decimal GB/s: two passes each, more if they disagree."""
 
 import os
 from typing import Any, Callable, Dict, List, Set
@@ -7,7 +7,7 @@ import numpy
 from cupy.cuda import runtime
 from gpu import Gpu, State, free_bytes
 
-PASSES, MOST, AGREE = 2, 5, 0.97  # neighbours on a shared host disturb a pass now and then
+PASSES, MOST, AGREE = 2, 5, 0.97  # on a shared host, other work sometimes disturbs a pass
 
 
 def _passes(measure: Callable[[], float]) -> List[float]:
@@ -18,7 +18,7 @@ def _passes(measure: Callable[[], float]) -> List[float]:
 
 
 def memory(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Copy engine (bytes read plus written) and the triad a = b + s*c (two reads, one write)."""
+    """Measure the copy engine (bytes read plus written) and the triad a = b + s*c (two reads, one write)."""
     gpu = state["gpu"]
     size = min(64 << 20 if request.get("gentle") else 2 << 30, free_bytes(gpu) // 4) & ~0xFFFF
     times = 4 if request.get("gentle") else 12
@@ -51,7 +51,7 @@ def memory(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def pcie(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Pinned host memory to the device and back, memory and thread on each NUMA node in turn; the data is checked."""
+    """Measure and check copies between device and pinned host memory, from each NUMA node in turn."""
     gpu = state["gpu"]
     size = min(32 << 20 if request.get("gentle") else 512 << 20, free_bytes(gpu) // 4) & ~0xFFFF
     times = 4 if request.get("gentle") else 10
@@ -63,7 +63,7 @@ def pcie(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
         if not mine:
             nodes[node] = {"error": "none of this node's processors may be used by this process"}
             continue
-        os.sched_setaffinity(0, mine)  # cudaHostAlloc takes memory from the node it runs on
+        os.sched_setaffinity(0, mine)  # cudaHostAlloc allocates on the node it runs on
         try:
             nodes[node] = _one_node(gpu, size, words, times)
         finally:
@@ -95,7 +95,7 @@ def _one_node(gpu: Gpu, size: int, words: int, times: int) -> Dict[str, Any]:
 
 
 def _cpus(text: str) -> Set[int]:
-    """A kernel's processor list, such as 0-15,32-47."""
+    """Parse a processor list of the kernel, such as 0-15,32-47."""
     numbers: Set[int] = set()
     for part in (text or "").split(","):
         if part:

@@ -1,7 +1,7 @@
-"""Child processes with a deadline: one-shot commands, and workers that answer JSON lines.
+"""Child processes with deadlines: single commands, and workers that answer JSON lines.
 
-Standard library only, Python 3.6 syntax: runs on the machine that is looked at. A broken driver can hang any program
-that opens the GPU, even beyond SIGKILL; nothing here waits for such a program longer than its deadline.
+Standard library only, Python 3.6 syntax: runs on the examined machine. A broken driver can hang any program that opens
+the GPU, even beyond SIGKILL; nothing here waits for such a program longer than its deadline.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypedDict  # Python 3.6 has none
 
     class Answer(TypedDict):
-        """What became of a command."""
+        """The result of a command."""
 
         argv: List[str]
         rc: Optional[int]
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 OUTPUT_LIMIT = 4 * 1024 * 1024
 STDERR_TAIL = 4000
-# Dropped from what children see: they choose devices by PCI bus id, build for them, and measure the default behaviour.
+# Removed from children's environment: they select devices by PCI bus id, build for them, and measure the defaults.
 DROPPED = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_LAUNCH_BLOCKING",
@@ -47,7 +47,7 @@ DROPPED = (
 
 
 def environment(**extra: str) -> Dict[str, str]:
-    """What a child gets: our own environment without DROPPED, messages untranslated; NCCL variables stay as found."""
+    """Return a child's environment: ours without DROPPED, with untranslated messages; NCCL variables are kept."""
     env = {key: value for key, value in os.environ.items() if key not in DROPPED}
     env.update({"LC_ALL": "C", "LANG": "C", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"})
     path = env.get("PATH", "")
@@ -61,12 +61,12 @@ def environment(**extra: str) -> Dict[str, str]:
 
 try:
     _PRCTL: Optional[Callable[..., int]] = ctypes.CDLL(None).prctl
-except (OSError, AttributeError):  # not Linux: the parent's own clean-up remains
+except (OSError, AttributeError):  # not Linux: only the parent's clean-up is left
     _PRCTL = None
 
 
 def die_with_parent(parent: int) -> None:
-    """In a child: SIGKILL when the thread that started it ends, so start lasting children from the main thread."""
+    """In a child: be killed when the thread that started it ends. Start lasting children from the main thread."""
     if _PRCTL is not None:
         _PRCTL(1, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before we asked
@@ -74,12 +74,12 @@ def die_with_parent(parent: int) -> None:
 
 
 def _tied() -> Callable[[], None]:
-    """What makes a child die with us, to be called in it before it becomes the program."""
+    """Return the `preexec_fn` that makes a child die with this process."""
     return functools.partial(die_with_parent, os.getpid())
 
 
 def ending(returncode: Optional[int]) -> str:
-    """How a child ended, in words."""
+    """Return how a child ended, in words."""
     if returncode is None:
         return "still running"
     if returncode >= 0:
@@ -94,9 +94,9 @@ def ending(returncode: Optional[int]) -> str:
 def run(
     argv: Sequence[str], deadline: float, cwd: Optional[str] = None, extra: Optional[Dict[str, str]] = None
 ) -> "Answer":
-    """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception.
+    """Run one command; return rc, stdout, stderr, seconds and error, and never raise.
 
-    What it writes for itself goes where it works, as what is cut leaves it there: compilers drop a dozen files.
+    With `cwd`, temporary files go there too: a killed compiler leaves a dozen of them.
     """
     started = time.time()
     own = dict(extra or {}, **({"TMPDIR": cwd} if cwd else {}))
@@ -114,12 +114,12 @@ def run(
 
 
 class Worker:
-    """A child that reads one JSON request per line and answers one JSON line each, every answer with its deadline."""
+    """A child that reads JSON requests and answers each with a JSON line, within a deadline."""
 
     def __init__(self, argv: Sequence[str], env: Optional[Dict[str, str]] = None, cwd: Optional[str] = None) -> None:
         self.failure: Optional[Dict[str, Any]] = None
         self._answers: "queue.Queue[Optional[Dict[str, Any]]]" = queue.Queue()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - needed as long as the worker
         self._process: Optional[subprocess.Popen[bytes]] = None
         try:
             self._process = subprocess.Popen(
@@ -130,7 +130,7 @@ class Worker:
                 env=env if env is not None else environment(),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_tied(),  # noqa: PLW1509 - one call into the kernel, no lock is taken
+                preexec_fn=_tied(),  # noqa: PLW1509 - a single system call that takes no lock
             )
         except OSError as failure:
             self.failure = {"error": "cannot-start", "message": str(failure)}
@@ -144,11 +144,11 @@ class Worker:
             try:
                 self._answers.put(json.loads(line.decode("utf-8", "replace")))
             except ValueError:
-                continue  # a library's own print
+                continue  # printed by a library
         self._answers.put(None)
 
     def send(self, request: Dict[str, Any]) -> None:
-        """Start a piece of work; `receive` fetches its answer."""
+        """Send a request; `receive` returns its answer."""
         if self.failure is not None or self._process is None:
             return
         stdin = cast("IO[bytes]", self._process.stdin)
@@ -156,10 +156,10 @@ class Worker:
             stdin.write((json.dumps(request) + "\n").encode("utf-8"))
             stdin.flush()
         except OSError:
-            pass  # it is gone: receive says how
+            pass  # the worker is gone: receive says how it ended
 
     def receive(self, deadline: float, what: str = "the request") -> Dict[str, Any]:
-        """Return the next answer, or an error document; a worker that missed a deadline is killed and stays dead."""
+        """Return the next answer, or an error document; a worker that misses its deadline is killed for good."""
         if self.failure is not None or self._process is None:
             return dict(self.failure or {}, note="not run: the worker had already ended")
         try:
@@ -191,7 +191,7 @@ class Worker:
         return answer
 
     def ask(self, request: Dict[str, Any], deadline: float) -> Dict[str, Any]:
-        """Send and wait."""
+        """Send a request and return its answer."""
         self.send(request)
         return self.receive(deadline, str(request.get("do", "the request")))
 
@@ -200,7 +200,7 @@ class Worker:
         return self.failure is None
 
     def close(self) -> None:
-        """Ask it to end, then make it end: nothing holds a GPU afterwards."""
+        """End the worker, by force if needed: nothing holds a GPU afterwards."""
         if self._process is None:
             return
         try:

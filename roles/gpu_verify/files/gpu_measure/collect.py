@@ -1,6 +1,6 @@
-"""What a machine says about its GPUs without opening a CUDA context: the `quick` half of the observations.
+"""Collect the `quick` half of the observations: what a machine reports about its GPUs without a CUDA context.
 
-What the machine is, the host probe tells (gpu_probe); here is what only a check asks. Standard library only, Python 3.6
+The host probe (gpu_probe) describes the machine; here is what only checks need. Standard library only, Python 3.6
 syntax. Everything is read with a deadline and returned raw; nothing is judged here.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SMI_DEADLINE = 30
 TOOL_DEADLINE = 10
-# By name, never the banner: its labels changed more than once.
+# By field name, never from the banner: its labels have changed more than once.
 QUERY_FIELDS = ("index", "uuid", "pci.bus_id", "compute_cap")
 LOG_LINES = 400
 FACTS = (
@@ -57,12 +57,12 @@ def _not_asked() -> "Answer":
 
 
 def topology() -> "Answer":
-    """How the GPUs reach each other; one alone has none to reach, and a look often costs what it asks nvidia-smi."""
+    """Return how the GPUs are connected; not asked for a single GPU, since each nvidia-smi call takes time."""
     return _not_asked() if len(proc_gpus()) == 1 else _smi("topo", "-m")
 
 
 def read(path: str, limit: int = 65536) -> Optional[str]:
-    """A small file's text, None when it is not there or not for us."""
+    """Return a small file's text, None when it is missing or unreadable."""
     try:
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace").strip()
@@ -71,7 +71,7 @@ def read(path: str, limit: int = 65536) -> Optional[str]:
 
 
 def device_files() -> Dict[str, Any]:
-    """Every /dev/nvidia* with mode, owner, number, and whether this user can open it."""
+    """Return every /dev/nvidia* with mode, owner, device number, and whether this user can open it."""
     found: List[Dict[str, Any]] = []
     for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/nvidia-caps*/*")):
         try:
@@ -98,7 +98,7 @@ def device_files() -> Dict[str, Any]:
 
 
 def proc_gpus() -> Dict[str, Optional[str]]:
-    """What the driver itself lists, one entry per GPU it took."""
+    """Return the GPUs that the driver has bound, by PCI address, with the driver's description."""
     found: Dict[str, Optional[str]] = {}
     for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
         found[path.split("/")[-2]] = read(path)
@@ -106,17 +106,17 @@ def proc_gpus() -> Dict[str, Optional[str]]:
 
 
 def fabric_manager() -> "Answer":
-    """The fabric manager's own version."""
+    """Return the fabric manager's version."""
     return child.run(["nv-fabricmanager", "--version"], TOOL_DEADLINE)
 
 
 def imex() -> "Answer":
-    """What the IMEX service knows of its domain."""
+    """Return the IMEX service's status of its domain."""
     return child.run(["nvidia-imex-ctl", "-N", "-j"], TOOL_DEADLINE)
 
 
 def gdscheck() -> "Answer":
-    """By which ways cuFile reads files, where an apply asked for one; elsewhere nobody waits for it."""
+    """Return how cuFile reads files; asked only if an apply set up GPUDirect Storage, because it is slow."""
     wanted = record.applied().get("gpudirect") or {}
     if wanted.get("storage", "none") == "none":
         return _not_asked()
@@ -125,7 +125,7 @@ def gdscheck() -> "Answer":
 
 
 def kernel_log() -> Dict[str, Any]:
-    """Lines of this boot's kernel log that speak of the driver."""
+    """Return the lines about the driver in this boot's kernel log."""
     for argv in (
         ["journalctl", "-k", "-b", "--no-pager", "-o", "short-iso", "-q"],
         ["dmesg", "--time-format=iso"],
@@ -144,7 +144,7 @@ def kernel_log() -> Dict[str, Any]:
 
 
 def containers() -> Dict[str, Any]:
-    """Container toolkit and CDI specification, when there."""
+    """Return the container toolkit's version and the CDI files, if it is installed."""
     version = child.run(["nvidia-ctk", "--version"], TOOL_DEADLINE)
     answer: Dict[str, Any] = {"ctk": version, "cdi": []}
     if version["error"] == "missing":
@@ -163,7 +163,7 @@ def containers() -> Dict[str, Any]:
 
 
 def machine() -> Dict[str, Any]:
-    """What measurements depend on: who we are, processors by NUMA node, variables that change what libraries do."""
+    """Return what measurements depend on: user, processors by NUMA node, variables that influence libraries."""
     nodes: Dict[str, Optional[str]] = {}
     for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*")):
         nodes[os.path.basename(path)[4:]] = read(os.path.join(path, "cpulist"))
@@ -180,7 +180,7 @@ def machine() -> Dict[str, Any]:
 
 
 def facts() -> Dict[str, Any]:
-    """What the host probe tells of this machine, as far as checks read it."""
+    """Return the host probe's facts, reduced to those that checks use."""
     told = probe.collect(LiveHost(), with_candidates=False)
     found: Dict[str, Any] = {name: told[name] for name in FACTS}
     found["state"] = {"lock": (told["state"] or {}).get("lock")}
@@ -188,7 +188,7 @@ def facts() -> Dict[str, Any]:
 
 
 def gpus_of_capture(root: str) -> List[Dict[str, Any]]:
-    """The GPUs of a captured machine, which stands in for one that has none."""
+    """Return the GPUs of a captured machine, which stands in for a machine without GPUs."""
     gpus: List[Dict[str, Any]] = pci.collect(FolderHost(root))["gpus"]
     return gpus
 
@@ -215,7 +215,7 @@ COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
 
 
 class Collection:
-    """All collectors at once, each in its thread; one that fails says so in its own place."""
+    """Runs all collectors in parallel threads; the value of one that fails is its error."""
 
     def __init__(self, names: Optional[Sequence[str]] = None) -> None:
         self.values: Dict[str, Any] = {}
@@ -237,12 +237,12 @@ class Collection:
         self.seconds[name] = round(time.time() - started, 3)
 
     def wait(self, name: str) -> Any:
-        """One collector's value."""
+        """Wait for one collector and return its value."""
         self._threads[name].join(SMI_DEADLINE + 10)
         return self.values.get(name)
 
     def finish(self) -> Dict[str, Any]:
-        """All values."""
+        """Wait for all collectors and return their values."""
         for name in self._threads:
             self.wait(name)
         return dict(self.values)

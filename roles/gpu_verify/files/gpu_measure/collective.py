@@ -1,6 +1,6 @@
-"""NCCL collectives, one process per GPU, no MPI: rank 0 makes the id, the launcher hands it round.
+"""Measure NCCL collectives with one process per GPU and no MPI: rank 0 creates the id, the launcher distributes it.
 
-Sizes and bus bandwidth are counted as nccl-tests counts them. Every element of every result is checked.
+Sizes and bus bandwidth are defined as in nccl-tests. Every element of every result is checked.
 """
 
 import os
@@ -14,12 +14,12 @@ from gpu import Gpu, State
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 FLOAT, SUM, MAX = 7, 0, 2  # ncclFloat32, ncclSum, ncclMax
-ALIGNED = 1024  # elements: a rank's part starts aligned, or NCCL copies it slowly
+ALIGNED = 1024  # elements: NCCL is slow if a rank's part is not aligned
 PASSES = 2
 
 
 def unique_id(_state: State, _request: Dict[str, Any]) -> Dict[str, List[int]]:
-    """A fresh id; the process that made it must take part as rank 0."""
+    """Return a new id; the process that made it must take part as rank 0."""
     from cupy.cuda import nccl
 
     return {"id": list(nccl.get_unique_id())}
@@ -52,7 +52,7 @@ def measure(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _join(nccl: Any, world: int, identity: List[int], rank: int) -> Any:
-    """CuPy 14 takes the id as bytes, older releases as a tuple of signed numbers."""
+    """Join the communicator: CuPy 14 takes the id as bytes, older releases as a tuple of signed numbers."""
     try:
         return nccl.NcclCommunicator(world, bytes(value & 0xFF for value in identity), rank)
     except TypeError:
@@ -60,7 +60,7 @@ def _join(nccl: Any, world: int, identity: List[int], rank: int) -> Any:
 
 
 def _facts(path: str) -> Dict[str, Any]:
-    """What NCCL said of its transports and algorithms."""
+    """Return NCCL's transports and algorithms, from its log."""
     try:
         with open(path, errors="replace") as stream:
             text = stream.read()
@@ -76,7 +76,7 @@ def _facts(path: str) -> Dict[str, Any]:
 
 
 class Job(NamedTuple):
-    """One rank's buffers and communicator."""
+    """The communicator and buffers of one rank."""
 
     gpu: Gpu
     communicator: Any
@@ -94,7 +94,7 @@ class Job(NamedTuple):
         self.communicator.allReduce(self.barrier, self.barrier, 1, FLOAT, SUM, self.gpu.stream.ptr)
 
     def run(self, name: str, size: int) -> Dict[str, Any]:
-        """Check once, then time: algorithm bandwidth is size over time, bus bandwidth what a link carries."""
+        """Check a collective, then time it: algorithm bandwidth is size over time, bus bandwidth the load of a link."""
         count = size // 4
         per_rank = count // self.world // ALIGNED * ALIGNED
         total = per_rank * self.world * 4 if name != "all_reduce" else count * 4
@@ -113,7 +113,7 @@ class Job(NamedTuple):
         }
 
     def _agreed(self, seconds: float) -> float:
-        """The slowest rank's figure on all ranks: each must issue the same number of calls."""
+        """Return the slowest rank's time on all ranks: each must issue the same number of calls."""
         value = numpy.array([seconds], dtype=numpy.float32)
         stream = self.gpu.stream.ptr
         runtime.memcpyAsync(self.barrier, value.ctypes.data, 4, runtime.memcpyHostToDevice, stream)
@@ -132,7 +132,7 @@ class Job(NamedTuple):
             self.communicator.reduceScatter(self.out, self.into, per_rank, FLOAT, SUM, stream)
 
     def _seconds(self, name: str, count: int, per_rank: int, times: int) -> float:
-        """All ranks leave one barrier on the GPU, so no host's delay is measured."""
+        """Return the time per call; all ranks start from a barrier on the GPU, so host delays are not measured."""
         self._issue(name, count, per_rank)
         self._barrier()
         return self.gpu.seconds(lambda: self._issue(name, count, per_rank), times)

@@ -1,7 +1,7 @@
-"""A container that looks for the GPUs, with an image made of this host's files.
+"""Run a container that looks for the GPUs, from an image of this host's files.
 
-The image holds `ls` and what nvidia-smi is linked with, nothing from a network; nvidia-smi itself comes in with the
-devices, as in anybody's container. Image and container are gone afterwards.
+The image holds `ls` and the libraries of nvidia-smi, nothing from a network; nvidia-smi itself is injected with the
+devices, as in any container. Image and container are removed afterwards.
 """
 
 import os
@@ -25,11 +25,11 @@ _BY_RUNTIME = (
     ["--runtime", "nvidia", "-e", "NVIDIA_VISIBLE_DEVICES=all", "-e", "NVIDIA_DRIVER_CAPABILITIES=utility"],
 )
 WAYS: Dict[str, List[Tuple[str, List[str]]]] = {"podman": [_BY_CDI], "docker": [_BY_CDI, _BY_RUNTIME]}
-"""How a container can ask for GPUs; the first one that works counts. docker knows CDI since 25."""
+"""How a container can request GPUs; the first way that works counts. docker supports CDI since 25."""
 
 
 def to_try(facts: Dict[str, Any]) -> List[str]:
-    """The runtimes that the host's record and its settings name, of those that a command can try."""
+    """Return the runtimes to try: installed and configured ones, if the host's record includes containers."""
     lock = (facts.get("state") or {}).get("lock") or {}
     packages = (lock.get("wanted") or {}).get("packages") or {}
     if not packages.get("containers"):
@@ -40,7 +40,7 @@ def to_try(facts: Dict[str, Any]) -> List[str]:
 
 
 def look(runtime: str, folder: str) -> Dict[str, Any]:
-    """What a container of this runtime sees: {"way", "devices", "smi", "error", "message"}."""
+    """Return what a container of this runtime sees: {"way", "devices", "smi", "error", "message"}."""
     made = os.path.join(folder, runtime + "-image.tar")
     programs = image(made)
     answer = child.run([runtime, "import", made, IMAGE], DEADLINE)
@@ -59,7 +59,7 @@ def look(runtime: str, folder: str) -> Dict[str, Any]:
 
 
 def _smi(runtime: str, words: List[str], programs: Dict[str, str]) -> Dict[str, Any]:
-    """What nvidia-smi says in there; a host's own that is a script stands in for a driver, and cannot."""
+    """Return how many GPUs nvidia-smi lists in the container; nothing if the host's nvidia-smi is a script."""
     if "nvidia-smi" not in programs:
         return {}
     answer = _run(runtime, words, [programs["nvidia-smi"], "-L"])
@@ -69,7 +69,7 @@ def _smi(runtime: str, words: List[str], programs: Dict[str, str]) -> Dict[str, 
 
 
 def _run(runtime: str, words: List[str], command: List[str]) -> "Answer":
-    # The host's network: a container of its own needs more of the host than the GPUs do.
+    # The host's network, because an own network needs more from the host than GPUs do.
     more = ["--security-opt", "label=disable"] if runtime == "podman" else []
     argv = [runtime, "run", "--rm", "--network", "host", "-e", _LIBRARIES, *more, *words, IMAGE, *command]
     return child.run(argv, DEADLINE)
@@ -81,7 +81,7 @@ def _failed(step: str, answer: "Answer") -> Dict[str, Any]:
 
 
 def image(path: str) -> Dict[str, str]:
-    """Write an image's only layer; return where its programs are."""
+    """Write the image's only layer; return the paths of its programs."""
     programs = {"ls": shutil.which("ls") or "/bin/ls"}
     smi = shutil.which("nvidia-smi")
     if smi and _elf(smi):
@@ -103,5 +103,5 @@ def _elf(path: str) -> bool:
 
 
 def _linked(program: str) -> List[str]:
-    """The libraries that the loader takes for a program, and the loader."""
+    """Return the libraries that the loader takes for a program, and the loader itself."""
     return _LIBRARY.findall(child.run(["ldd", program], 30)["stdout"])

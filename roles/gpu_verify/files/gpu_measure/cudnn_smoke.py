@@ -1,6 +1,6 @@
-"""The host's own cuDNN: what the loader finds is loaded, asked for its version, and opened on the GPU.
+"""Test the host's own cuDNN: load what the loader finds, ask for its version, and open it on the GPU.
 
-Its own process: libraries that go wrong end it. Standard library only; prints one JSON document.
+In its own process, which a broken library may crash. Standard library only; prints one JSON document.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ SONAMES = ("libcudnn.so.9", "libcudnn.so.8")
 
 
 def look() -> Dict[str, Any]:
-    """Load the newest one that the loader finds."""
+    """Load and test the newest cuDNN that the loader finds."""
     failures = []
     for soname in SONAMES:
         try:
@@ -30,7 +30,7 @@ def look() -> Dict[str, Any]:
 
 
 def opened(library: Any) -> Dict[str, Any]:
-    """Ask a loaded cuDNN what it is, and make it open the GPU: that loads the libraries that it consists of."""
+    """Ask a loaded cuDNN for its version and open the GPU with it, which loads its sub-libraries."""
     library.cudnnGetVersion.restype = ctypes.c_size_t
     library.cudnnGetErrorString.restype = ctypes.c_char_p
     handle = ctypes.c_void_p()

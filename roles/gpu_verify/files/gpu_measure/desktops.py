@@ -1,4 +1,4 @@
-"""What each desktop draws with: a program is run in it by VirtualGL, as its user would. The record says which."""
+"""Test what each recorded desktop renders with: run a program in it with VirtualGL, as its user would."""
 
 import glob
 import http.client
@@ -46,12 +46,12 @@ def _desktop(user: str, number: int, wish: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _page(wish: Dict[str, Any], number: int) -> str:
-    """Ask for a desktop's page; return its status, or why there is none."""
+    """Request a desktop's page; return the HTTP status, or why there is none."""
     listen = wish.get("listen") or "127.0.0.1"
     place = _EVERYBODY.get(listen, listen), int(wish.get("port") or 6080) + number
     connection: http.client.HTTPConnection = http.client.HTTPConnection(*place, timeout=10)
     if wish.get("certificate"):
-        # Whose certificate it is, those who come from elsewhere prove: here it is this host itself.
+        # No verification: this connects to the host itself, and the certificate is issued for another name.
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(*place, timeout=10, context=trusting)

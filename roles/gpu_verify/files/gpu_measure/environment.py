@@ -1,4 +1,4 @@
-"""The Python environment the checks run in: versions, packages, and the libraries really loaded."""
+"""Describe the Python environment of the checks: versions, packages, and the libraries actually loaded."""
 
 import ctypes
 import importlib
@@ -14,7 +14,7 @@ _LIBRARY = re.compile(r"(lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|nccl|nvJi
 
 
 def packages() -> Dict[str, str]:
-    """Installed packages that matter here, by the folders pip leaves (no import, no metadata parsing)."""
+    """Return {GPU package: version}, from the names of pip's folders (no import, no metadata parsing)."""
     found: Dict[str, str] = {}
     for folder in sys.path:
         for name, version in distributions(folder or ".").items():
@@ -24,7 +24,7 @@ def packages() -> Dict[str, str]:
 
 
 def versions(names: Iterable[str]) -> Dict[str, str]:
-    """Installed versions of these packages, by their names on the index."""
+    """Return the installed versions of these packages, by their names on the index."""
     wanted = {plain_name(name) for name in names}
     found: Dict[str, str] = {}
     for folder in sys.path:
@@ -35,12 +35,12 @@ def versions(names: Iterable[str]) -> Dict[str, str]:
 
 
 def plain_name(name: str) -> str:
-    """A package's name as the index compares it."""
+    """Return a package's normalised name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def distributions(folder: str) -> Dict[str, str]:
-    """Packages in a folder and their versions, by the folders that pip leaves."""
+    """Return {package: version} in a folder, from the names of pip's folders."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -50,7 +50,7 @@ def distributions(folder: str) -> Dict[str, str]:
 
 
 def cuda_devices() -> Tuple[int, str]:
-    """How many GPUs CUDA shows this process, without a context; when none, why."""
+    """Return how many GPUs CUDA shows this process (no context is created), and why there are none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as failure:
@@ -63,7 +63,7 @@ def cuda_devices() -> Tuple[int, str]:
 
 
 def loaded_libraries() -> Dict[str, List[str]]:
-    """CUDA libraries mapped into this process, by stem; two paths under one stem are two copies."""
+    """Return the paths of the CUDA libraries mapped into this process, by stem; two paths are two copies."""
     found: Dict[str, List[str]] = {}
     try:
         with open("/proc/self/maps") as maps:
@@ -79,7 +79,7 @@ def loaded_libraries() -> Dict[str, List[str]]:
 
 
 def hello(_state: object, _request: Dict[str, Any]) -> Dict[str, Any]:
-    """Import CuPy and say which everything is; no CUDA context yet."""
+    """Import CuPy and return the versions of everything; creates no CUDA context yet."""
     answer: Dict[str, Any] = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages()}
     import cupy
     import numpy
@@ -89,7 +89,7 @@ def hello(_state: object, _request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def print_framework(name: str, look: Callable[[Any], Dict[str, Any]]) -> None:
-    """Import a framework, look at it, and print one JSON document as the last line, whatever happens."""
+    """Import a framework, test it, and print one JSON document as the last line, whatever happens."""
     started = time.time()
     try:
         answer = look(importlib.import_module(name))

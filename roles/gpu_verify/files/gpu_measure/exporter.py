@@ -1,4 +1,4 @@
-"""What this host's exporter answers, and what it says of the GPUs; which one it is, the host's record says."""
+"""Query the exporter that is on the host's record, and return what it exports about the GPUs."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _MOST_LINES = 4000
 
 
 def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
-    """Return {"kind", "listen", "status", "error", "lines", "age"}; nothing where no exporter is on record."""
+    """Return {"kind", "listen", "status", "error", "lines", "age"}; empty if no exporter is on record."""
     told = record.applied(state_file).get("monitoring") or {}
     if not told:
         return {}

@@ -1,7 +1,7 @@
-"""NCCL over several hosts without MPI: the first host keeps a mailbox, every host's launcher asks it for the id.
+"""Run NCCL over several hosts without MPI: the first host serves a mailbox, from which the others fetch the id.
 
-The mailbox speaks one line: the caller proves that it knows the run's token (a digest over a nonce, the token itself
-never travels), and gets the id. It listens only while the measurement runs.
+The caller proves that it knows the run's token (by a digest over a nonce, so the token is never sent) and receives the
+id as one line. The mailbox listens only during the measurement.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ CONNECT_DEADLINE = 120
 
 
 def measure(team: "Team", plan: Dict[str, Any]) -> Dict[str, Any]:
-    """Take part as host `number` of `hosts`; plan: address, port, token, number, first, world, sizes."""
+    """Take part as host `number` of `hosts`; plan: address, port, token, number, hosts, local, first, world, sizes."""
     members = [member for member in team.ready() if member.part is None][: plan["local"]]
     if len(members) < plan["local"]:
         return {
@@ -54,7 +54,7 @@ def proof(token: str, nonce: str) -> str:
 
 
 class Mailbox:
-    """Hands one document to whoever proves the token; on every address: a host may not know how others call it."""
+    """Gives a document to callers that prove the token; on every address, since a host may not know its public one."""
 
     def __init__(self, host: Optional[str], port: int, token: str, document: object, readers: int) -> None:
         self._token, self._document, self._left = token, document, readers
@@ -79,7 +79,7 @@ class Mailbox:
             one.start()
 
     def _answer(self, connection: socket.socket) -> None:
-        """One caller; a silent one keeps nobody else waiting."""
+        """Serve one caller, in its own thread, so that a silent one blocks no other."""
         with connection:
             connection.settimeout(10)
             try:
@@ -97,7 +97,7 @@ class Mailbox:
 
 
 def fetch(address: str, port: int, token: str, deadline: float) -> Any:
-    """Ask the mailbox until it answers or the time is over."""
+    """Ask the mailbox until it answers or the deadline passes."""
     ends = time.time() + deadline
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Checks beside the CuPy workers: frameworks, nvcc, the host's cuDNN, each a process with its deadline, all at once."""
+"""Run the checks beside the CuPy workers (frameworks, nvcc, containers, the host's cuDNN) as parallel processes."""
 
 import glob
 import json
@@ -20,7 +20,7 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90, "cudnn": 60}
 LDCONFIG = "/sbin/ldconfig"
 SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
-"""A distribution's own toolkit, and the older g++ that it brings along because it does not know the system's."""
+"""The distribution's toolkit, and the older g++ that it ships because it does not support the system's."""
 
 
 class Work:
@@ -52,7 +52,7 @@ class Work:
 
 
 def start(python: str, request: Dict[str, Any], scratch: str, collection: "Collection") -> Work:
-    """Start those that are installed or asked for."""
+    """Start the checks of what is installed or requested."""
     work = Work()
     if python:
         installed = _installed(python)
@@ -73,7 +73,7 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
 
 
 def _others(compiler: Optional[List[str]], facts: Dict[str, Any]) -> List[Tuple[str, List[str]]]:
-    """Compilers of the other toolkits that the host's record has side by side; one that is gone too."""
+    """Return (version, compiler) of the other toolkits on the host's record, even if a compiler is gone."""
     lock = (facts.get("state") or {}).get("lock") or {}
     roots = ((lock.get("wanted") or {}).get("packages") or {}).get("cuda_roots") or []
     done = os.path.realpath(compiler[0]) if compiler else ""
@@ -82,7 +82,7 @@ def _others(compiler: Optional[List[str]], facts: Dict[str, Any]) -> List[Tuple[
 
 
 def _installed(python: str) -> Set[str]:
-    """Package folders beside this interpreter, without starting it."""
+    """Return the frameworks installed for this interpreter, without starting it."""
     root = os.path.dirname(os.path.dirname(python))
     return {
         name
@@ -92,7 +92,7 @@ def _installed(python: str) -> Set[str]:
 
 
 def _has_cudnn() -> bool:
-    """Whether the loader knows a cuDNN of the host's own: wheels are not in its cache."""
+    """Return whether the loader knows a cuDNN of the host: those of wheels are not in its cache."""
     return "libcudnn.so." in child.run([LDCONFIG, "-p"], 10)["stdout"]
 
 
@@ -123,7 +123,7 @@ def last_json(answer: "Answer") -> Dict[str, Any]:
 
 
 def nvcc(request: Dict[str, Any]) -> Optional[List[str]]:
-    """Command of the toolkit's compiler: of the named home, the default link, the newest folder, the distribution."""
+    """Return the command of the first nvcc: in the named home, the default link, the newest folder, or /usr/bin."""
     homes = [request.get("cuda_home"), "/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
     paths = [os.path.join(home, "bin", "nvcc") for home in homes if home] + [SYSTEM_NVCC]
     for path in paths:

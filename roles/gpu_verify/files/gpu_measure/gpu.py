@@ -1,6 +1,6 @@
-"""One GPU as the checks use it: the device, its stream, the compiled kernels, timing, plain memory.
+"""One GPU as the checks use it: device, stream, compiled kernels, timing, memory.
 
-Runs in the interpreter that holds CuPy. Device memory is taken with cudaMalloc (never managed memory) and given back.
+Runs in the interpreter that has CuPy. Device memory comes from cudaMalloc (never managed memory) and is freed again.
 """
 
 import contextlib
@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # a kernel from the disk cache would prove nothing about NVRTC
+os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # a kernel from the disk cache would not test NVRTC
 
 import cupy
 import kernels
@@ -26,17 +26,17 @@ class Gpu:
         self.ordinal = ordinal
         self.device = cupy.cuda.Device(ordinal)
         self.device.use()
-        runtime.free(0)  # creates the primary context: the moment at which errors 802, 999 or 35 show
+        runtime.free(0)  # creates the primary context, which raises errors 802, 999 or 35
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._module: Any = None
 
     @classmethod
     def at(cls, bus_id: Optional[str]) -> "Gpu":
-        """The device at this PCI bus id; a MIG slice has none and is device 0 of its process."""
+        """Return the device at this PCI bus id; a MIG slice has none and is device 0 of its process."""
         return cls(runtime.deviceGetByPCIBusId(bus_id) if bus_id else 0)
 
     def properties(self) -> Dict[str, Any]:
-        """Name, compute capability, memory and clocks as the runtime reports them."""
+        """Return name, compute capability, memory and clocks as the runtime reports them."""
         raw = runtime.getDeviceProperties(self.ordinal)
         name = raw["name"]
         answer: Dict[str, Any] = {
@@ -56,20 +56,20 @@ class Gpu:
     def compile(self) -> float:
         """Compile the kernels for this device; return the seconds it took."""
         started = time.time()
-        # A fresh comment defeats every cache; without contraction the results equal NumPy's bit for bit.
+        # A unique comment defeats every cache; without contraction the results equal NumPy's bit for bit.
         source = f"// {os.getpid()} {started:f}\n" + kernels.SOURCE
         self._module = cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
         self._module.get_function("fill")
         return time.time() - started
 
     def kernel(self, name: str) -> Any:
-        """One of our kernels, compiled by now."""
+        """Return one of our kernels, compiling them first if needed."""
         if self._module is None:
             self.compile()
         return self._module.get_function(name)
 
     def launch(self, name: str, count: int, *arguments: Any, exact: bool = False) -> None:
-        """Launch a kernel over `count` elements (grid-stride kernels get at most 65,536 blocks); ints go as u64."""
+        """Launch a kernel over `count` elements, in at most 65,536 blocks unless `exact`; ints are passed as u64."""
         blocks = (count + BLOCK - 1) // BLOCK
         if not exact:
             blocks = min(blocks, 65536)
@@ -81,13 +81,13 @@ class Gpu:
         self.launch("fill", words, pointer, words, seed)
 
     def wrong(self, pointer: int, words: int, seed: int) -> int:
-        """How many words differ from the pattern of this seed."""
+        """Return how many words differ from the pattern of this seed."""
         with self.counters(2) as counters:
             self.launch("count_wrong", words, pointer, words, seed, counters.at(0), counters.at(1))
             return counters.read()[0]
 
     def fetch(self, pointer: int, count: int, kind: Any) -> Any:
-        """Elements of the device's memory as NumPy's array."""
+        """Return elements of device memory as a NumPy array."""
         values = numpy.empty(count, dtype=kind)
         runtime.memcpyAsync(values.ctypes.data, pointer, values.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr)
         self.synchronize()
@@ -95,7 +95,7 @@ class Gpu:
 
     @contextlib.contextmanager
     def memory(self, size: int) -> Iterator[int]:
-        """Plain device memory, freed at the end."""
+        """Yield device memory, freed at the end."""
         with self.device:
             pointer = runtime.malloc(size)
         try:
@@ -106,13 +106,13 @@ class Gpu:
 
     @contextlib.contextmanager
     def counters(self, number: int) -> "Iterator[Counters]":
-        """Zeroed 64-bit counters on the device, and how to read them."""
+        """Yield zeroed 64-bit counters on the device."""
         with self.memory(8 * number) as pointer:
             runtime.memsetAsync(pointer, 0, 8 * number, self.stream.ptr)
             yield Counters(self, pointer, number)
 
     def seconds(self, work: Callable[[], object], times: int = 1) -> float:
-        """Device time of one `work()`, by events, over `times` repetitions enqueued together."""
+        """Return the device time of one `work()`, by events around `times` repetitions enqueued together."""
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record(self.stream)
         for _ in range(times):
@@ -139,7 +139,7 @@ class Counters:
 
 
 State = Dict[str, Gpu]
-"""What a worker keeps between requests: its GPU as "gpu", once it is open."""
+"""A worker's state between requests: its GPU as "gpu", once opened."""
 
 
 def free_bytes(gpu: Gpu) -> int:

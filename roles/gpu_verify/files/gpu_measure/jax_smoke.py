@@ -1,13 +1,13 @@
-"""JAX on every GPU: does it find its CUDA plugin and the GPUs, do a product and a convolution come out right.
+"""Test JAX on every GPU: does it find its CUDA plugin and the GPUs, are a product and a convolution right?
 
-Its own process, in the interpreter that apply made; prints one JSON document.
+Runs as its own process in the interpreter that apply made; prints one JSON document.
 """
 
 import os
 import sys
 from typing import Any, Dict
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes three quarters of the memory
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX allocates three quarters of the memory
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment
@@ -22,7 +22,7 @@ def look(jax: Any) -> Dict[str, Any]:
     }
     try:
         devices = jax.devices("cuda")
-    except RuntimeError as failure:  # jax.devices() alone would quietly answer with the processor
+    except RuntimeError as failure:  # jax.devices() without a platform would silently return the CPU
         answer["why_not"] = str(failure)[:1000]
         return answer
     answer["devices"] = len(devices)

@@ -1,6 +1,6 @@
-"""CUDA source of every kernel the checks launch, compiled once per process through NVRTC.
+"""CUDA source of all kernels that the checks launch, compiled once per process by NVRTC.
 
-Nothing is included, so the source needs no CUDA headers: whether those are in place is a check of its own.
+It includes nothing, so it needs no CUDA headers: whether those are installed is a separate check.
 """
 
 SOURCE = r"""

@@ -1,4 +1,4 @@
-"""Kernel launch latency: one kernel a thousand times by stream and as one CUDA graph, for kernels of 1 to 50 µs."""
+"""Measure launch latency: a kernel a thousand times in a stream and in one CUDA graph, for kernels of up to 50 µs."""
 
 import functools
 import time
@@ -8,11 +8,11 @@ import numpy
 from gpu import Gpu, State
 
 LAUNCHES = 1000
-LENGTHS = (0, 1, 2, 3, 5, 10, 20, 50)  # microseconds wished for; 0: an empty kernel
+LENGTHS = (0, 1, 2, 3, 5, 10, 20, 50)  # target microseconds; 0: an empty kernel
 
 
 def latency(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Microseconds per kernel either way; the graph's own figure is the kernel's length."""
+    """Return microseconds per kernel both ways; the graph's time is the kernel's length."""
     gpu = state["gpu"]
     launches = 200 if request.get("gentle") else LAUNCHES
     with gpu.memory(256) as out:
@@ -24,7 +24,7 @@ def latency(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
         long = 200000
         per_step = gpu.seconds(lambda: spin(long)) / long
         rows = []
-        _row(gpu, lambda: spin(0), launches)  # the first graph of a process pays for much
+        _row(gpu, lambda: spin(0), launches)  # warm-up: the first graph of a process is slow
         for length in LENGTHS:
             steps = int(length * 1e-6 / per_step)
             rows.append(_row(gpu, functools.partial(spin, steps), launches))

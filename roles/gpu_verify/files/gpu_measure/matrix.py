@@ -1,6 +1,6 @@
-"""Matrix rate through cuBLAS for the number formats people train in, on random data, checked against double precision.
+"""Measure cuBLAS matrix products in the formats used for training, on random data, checked in double precision.
 
-cublasGemmEx is called directly: CuPy has no bfloat16 type, and importing a framework for it would cost seconds.
+cublasGemmEx is called directly: CuPy has no bfloat16 type, and importing a framework for it would take seconds.
 """
 
 import time
@@ -14,11 +14,11 @@ from gpu import Gpu, State, free_bytes
 SIZE = 8192
 PASSES = 2
 PAUSE = 0.5
-"""Seconds between bursts: a rate is what the chip can do, not what its power limit allows for minutes (see stress)."""
+"""Seconds between bursts: this measures the chip, not what its power limit allows over minutes (see stress)."""
 
 
 class Format(NamedTuple):
-    """A format of numbers, as CUDA's libraries and our kernel call it; a relative error up to `limit` is rounding."""
+    """A number format with its codes in CUDA's libraries and our kernel; relative errors up to `limit` are rounding."""
 
     kind: int  # cudaDataType
     width: int  # bytes
@@ -36,7 +36,7 @@ FORMATS = {
 
 
 class Product:
-    """Products of two square matrices of random numbers; column-major, as cuBLAS has them."""
+    """Products of two square random matrices; column-major, as in cuBLAS."""
 
     def __init__(self, gpu: Gpu, form: Format, size: int, factors: Tuple[int, int], uniform: int = 0) -> None:
         self.gpu, self.form, self.size, self.factors = gpu, form, size, factors
@@ -56,7 +56,7 @@ class Product:
         )
 
     def deviation(self, result: int) -> float:
-        """Relative error of 8 whole columns of the result against double precision."""
+        """Return the relative error of 8 columns of the result against double precision."""
         columns, size = 8, self.size
         left = self._fetch(self.factors[0], size * size).reshape(size, size)  # row i = column i of A
         right = self._fetch(self.factors[1], size * columns).reshape(columns, size)
@@ -71,7 +71,7 @@ class Product:
 
 
 def rates(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """TFLOP/s per format; a format the GPU or library refuses says why."""
+    """Return TFLOP/s per format, or the error if the GPU or library refuses a format."""
     gpu = state["gpu"]
     size = SIZE
     while size > 1024 and 3 * 4 * size * size > free_bytes(gpu) // 2:
@@ -79,7 +79,7 @@ def rates(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     if request.get("gentle"):
         size = min(size, 2048)
     formats: Dict[str, Dict[str, Any]] = {}
-    with gpu.stream:  # CuPy hands cuBLAS its current stream
+    with gpu.stream:  # CuPy passes its current stream to cuBLAS
         for name in request.get("formats") or sorted(FORMATS):
             try:
                 formats[name] = _rate(gpu, name, size, request)

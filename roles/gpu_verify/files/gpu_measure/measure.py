@@ -1,6 +1,6 @@
-"""The team of GPU workers: one process per GPU, in parallel where that disturbs nothing, one at a time where it would.
+"""The team of GPU workers: one process per GPU, in parallel unless that would disturb the measurement.
 
-A worker that crashed or hung is replaced before the next measurement, so one broken check costs that check alone.
+A worker that crashed or hung is replaced before the next measurement, so a broken check affects only itself.
 """
 
 import os
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from typing import TypedDict  # Python 3.6 has none
 
     class Slice(TypedDict):
-        """A part of a GPU that is one of its own to CUDA."""
+        """A MIG device, which CUDA treats as a separate GPU."""
 
         profile: str
         uuid: str
 
     class GpuEntry(TypedDict, total=False):
-        """A GPU as the observations list it."""
+        """A GPU in the observations."""
 
         index: int
         bus_id: str
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
         processes: List[Dict[str, Optional[str]]]
         utilization: Optional[str]
         compute_mode: Optional[str]
-        blind: bool  # nvidia-smi said nothing of it
+        blind: bool  # nvidia-smi did not report it
 
     Answers = Dict[str, Dict[str, Any]]  # by member
 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Seconds within which each request must answer; a worker that misses it is killed and the deadline is named.
+# Seconds within which a worker must answer each request; one that does not is killed.
 DEADLINES = {
     "hello": 60,
     "open": 60,
@@ -56,7 +56,7 @@ LADDER = (64 * MIB, 1024 * MIB, 4096 * MIB)  # for groups smaller than all GPUs
 
 
 class Member:
-    """A worker and the GPU or MIG slice it holds."""
+    """A worker and its GPU or MIG slice."""
 
     worker: child.Worker  # once it is started
 
@@ -86,7 +86,7 @@ class Team:
                 self.members.append(Member(gpu))
 
     def _boot(self, member: Member) -> None:
-        # NCCL reads these once per process; what the machine set for NVLS, algorithm or protocol stays as found.
+        # NCCL reads these once per process; the machine's own settings for NVLS, algorithm or protocol are kept.
         extra = {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET",
@@ -102,7 +102,7 @@ class Team:
         return self.deadlines[name]
 
     def start(self, steps: Sequence[str] = ("hello", "open", "smoke")) -> "Answers":
-        """Boot all, create contexts, run the smoke test: one process per GPU at the same time."""
+        """Start all workers, create contexts and run the smoke test, in parallel on all GPUs."""
         answers: Answers = {}
         for member in self.members:
             self._boot(member)
@@ -131,7 +131,7 @@ class Team:
         return next(member for member in self.members if member.key == key)
 
     def ready(self) -> List[Member]:
-        """Members that can measure; the dead are started anew once."""
+        """Return the members that can measure; restart those whose worker has ended."""
         fit = []
         for member in self.members:
             if member.start_failure is not None:
@@ -155,7 +155,7 @@ class Team:
         each: Optional[Callable[[Member], Dict[str, Any]]] = None,
         members: Optional[List[Member]] = None,
     ) -> "Answers":
-        """The same request to all at once; answers by member."""
+        """Send the same request to all members at once; return the answers by member."""
         members = [member for member in (self.members if members is None else members) if member.start_failure is None]
         limit = self._deadline(name)
         ends = time.time() + limit
@@ -170,13 +170,13 @@ class Team:
         return answers
 
     def in_turn(self, name: str, each: Callable[[Member], Dict[str, Any]]) -> "Answers":
-        """The same request to one after the other."""
+        """Send the same request to one member after the other; return the answers by member."""
         return {
             member.key: member.worker.ask(dict(each(member), do=name), self._deadline(name)) for member in self.ready()
         }
 
     def full(self, collection: collect.Collection) -> Dict[str, Any]:
-        """Bandwidths, rates, latencies, peers and collectives."""
+        """Measure bandwidths, matrix rates, launch latencies, peer copies and collectives."""
         sections: Dict[str, Any] = {
             name: self.together(name, _gentle, self.ready()) for name in ("memory", "matrix", "launch")
         }
@@ -190,7 +190,7 @@ class Team:
         return sections
 
     def peers(self, members: List[Member]) -> Dict[str, Any]:
-        """The peer-to-peer matrix, by the first worker, which opens all devices for it."""
+        """Measure the peer-to-peer matrix in the first worker, which opens all devices for it."""
         answer = members[0].worker.ask(
             {
                 "do": "peer",
@@ -202,7 +202,7 @@ class Team:
         return dict(answer, gpus=[member.gpu["index"] for member in members])
 
     def collectives(self, members: List[Member]) -> Dict[str, Any]:
-        """Groups of 2 to all GPUs; every size for the whole, three sizes for the smaller groups."""
+        """Measure groups of 2 up to all GPUs: all sizes for 2 and for all GPUs, three sizes in between."""
         results: List[Dict[str, Any]] = []
         if any(member.busy for member in members):
             return {"groups": [], "skipped": "another job uses a GPU"}
@@ -211,11 +211,11 @@ class Team:
             sizes = self.sizes(SIZES if world in (2, len(members)) else LADDER, group)
             results.append(self.collective(group, sizes))
             if any("error" in answer for answer in results[-1]["ranks"].values()):
-                break  # the next group would meet the same; its members are dead
+                break  # the next group would fail too: it contains these workers, which have ended
         return {"groups": results}
 
     def sizes(self, wanted: Sequence[int], members: List[Member]) -> List[int]:
-        """Sizes that fit twice (what is sent, what is received) into half of the smallest free memory."""
+        """Return the sizes of which two (send and receive buffer) fit into half of the smallest free memory."""
         free = [member.free_bytes for member in members if member.free_bytes]
         return [size for size in wanted if not free or size <= min(free) // 4]
 
@@ -227,7 +227,7 @@ class Team:
         world: Optional[int] = None,
         identity: Optional[List[int]] = None,
     ) -> Dict[str, Any]:
-        """One communicator over these members, as ranks `first`… of `world`."""
+        """Measure one communicator over these members, as the ranks from `first` on of `world`."""
         world = world or len(group)
         if identity is None:
             answer = group[0].worker.ask({"do": "nccl_id"}, self._deadline("nccl_id"))
@@ -241,7 +241,7 @@ class Team:
         return {"world": world, "gpus": [member.gpu["index"] for member in group], "ranks": answers}
 
     def stress(self) -> Dict[str, Any]:
-        """Work for the time that was asked, with the machine's state sampled beside it."""
+        """Run the workers under load for the requested minutes, and sample the machine's state meanwhile."""
         duration = float(self.request.get("minutes", 5)) * 60
         members = [member for member in self.ready() if not member.busy]
         skipped = [member.key for member in self.members if member.busy]
@@ -264,7 +264,7 @@ class Team:
 
 
 def _gentle(member: Member) -> Dict[str, Any]:
-    """Somebody's job is on that GPU: be short."""
+    """Return the request for a short measurement if another job uses the GPU."""
     return {"gentle": member.busy}
 
 
@@ -272,7 +272,7 @@ SAMPLE_FIELDS = ("index", "temperature.gpu", "temperature.memory", "power.draw",
 
 
 def sample() -> List[Dict[str, Any]]:
-    """One reading of every GPU while it works; the reasons' field has had two names."""
+    """Return one reading of every GPU; the field of clock reasons has had two names."""
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
         answer = child.run(
             ["nvidia-smi", "--query-gpu=" + ",".join((*SAMPLE_FIELDS, reasons)), "--format=csv,noheader,nounits"], 15

@@ -1,8 +1,8 @@
-"""Observe one machine: reads a request (JSON) on stdin, prints one JSON document of raw observations. Judges nothing.
+"""Observe one machine: read a request (JSON) from stdin, print one JSON document of raw observations. Judge nothing.
 
     echo '{"level": "smoke", "python": "/opt/gpusetup/bin/python"}' | python3 observe.py .collections
 
-Standard library only, Python 3.6 syntax; what needs CuPy runs in workers under the interpreter that the request names.
+Standard library only, Python 3.6 syntax; code that needs CuPy runs in workers with the interpreter from the request.
 """
 
 import json
@@ -16,10 +16,10 @@ import xml.etree.ElementTree
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What the collection shares with us lies beside our folder, or where whoever starts us says.
+# The collection's shared code is next to our folder, or where the first argument says.
 NEIGHBOURS = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else os.path.dirname(HERE)
 sys.path[:0] = [folder for folder in (HERE, NEIGHBOURS) if folder not in sys.path]
-# Collections that are installed into this Python would be found first: a folder that is no package gives way to one.
+# Without this, collections installed into this Python would be found first: regular packages precede namespace ones.
 _ours = types.ModuleType("ansible_collections")
 _ours.__path__ = [os.path.join(NEIGHBOURS, "ansible_collections")]
 sys.modules.setdefault("ansible_collections", _ours)
@@ -43,7 +43,7 @@ PYTHONS = ("/opt/gpusetup/bin/python",)
 
 
 def gpus_of(smi: Dict[str, Any]) -> "List[GpuEntry]":
-    """GPUs and MIG slices by bus id and UUID, and who else is on them, from nvidia-smi's XML."""
+    """Return the GPUs with their processes from nvidia-smi's XML; `slices` are still empty."""
     try:
         root = xml.etree.ElementTree.fromstring(smi["stdout"])  # noqa: S314 - nvidia-smi wrote it
     except (xml.etree.ElementTree.ParseError, KeyError, TypeError):
@@ -77,18 +77,18 @@ def gpus_of(smi: Dict[str, Any]) -> "List[GpuEntry]":
 
 
 def blind(index: int, bus: str) -> "GpuEntry":
-    """A GPU of which the driver told only where it is."""
+    """Return a GPU of which only the bus id is known."""
     return {"index": index, "bus_id": bus, "uuid": None, "mig": False, "slices": [], "processes": [], "blind": True}
 
 
 def short_bus_id(text: str) -> str:
-    """The kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    """Return a PCI address as the kernel writes it: nvidia-smi gives the domain eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}" if re.match(r"[0-9a-f]{8}$", domain) else text.lower()
 
 
 def mig_slices(listing: Dict[str, Any], gpus: "List[GpuEntry]") -> None:
-    """UUIDs of the MIG slices, from `nvidia-smi -L`, put to their GPUs."""
+    """Add the MIG slices listed by `nvidia-smi -L` to their GPUs."""
     current: Optional[GpuEntry] = None
     for line in listing.get("stdout", "").splitlines():
         top = re.match(r"GPU (\d+):", line)
@@ -110,7 +110,7 @@ def _text(node: xml.etree.ElementTree.Element, path: str) -> Optional[str]:
 
 
 def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
-    """The Python that apply made, or the one that was named: absolute paths only."""
+    """Return the Python that apply made, or the named one, which must be an absolute path."""
     named = request.get("python")
     for path in [named] if named else PYTHONS:
         if os.path.isabs(path) and os.access(path, os.X_OK):
@@ -119,12 +119,12 @@ def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
 
 
 def observe(request: Dict[str, Any]) -> Dict[str, Any]:
-    """All observations of one level."""
+    """Return all observations of one level."""
     started = time.time()
     level = request.get("level", "smoke")
     depth = LEVELS.index(level)
     document: Dict[str, Any] = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
-    if request.get("simulated_root"):  # tests: a folder stands in for the machine's hardware, no GPU is there to run on
+    if request.get("simulated_root"):  # a folder stands in for the machine's hardware, so there is no GPU to run on
         captured = collect.gpus_of_capture(request["simulated_root"])
         document.update({"simulated": True, "gpus": [], "facts": {"gpus": captured}, "quick": {}})
         return dict(document, seconds=round(time.time() - started, 3))
@@ -135,7 +135,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
         if any(gpu["mig"] for gpu in gpus):
             mig_slices(collection.wait("smi_list") or {}, gpus)
         document["gpus"] = gpus
-        # Without nvidia-smi's answer the driver's own list still says where CUDA should find something.
+        # Without an answer from nvidia-smi, the driver's own list still shows where CUDA should find GPUs.
         if not gpus and depth > 0:
             gpus = [blind(index, bus) for index, bus in enumerate(sorted(collection.wait("proc_gpus") or {}))]
         if depth > 0 and request.get("when_idle") and in_use(gpus):
@@ -170,7 +170,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def in_use(gpus: "List[GpuEntry]") -> List[str]:
-    """Say which GPUs somebody uses: programs on them, or work whose program cannot be seen from here."""
+    """Return which GPUs are in use, by processes on them or, if those are not visible, by their utilisation."""
     found = []
     for gpu in gpus:
         names = ["{} ({})".format(item.get("name"), item.get("pid")) for item in gpu["processes"][:3]]
@@ -183,7 +183,7 @@ def in_use(gpus: "List[GpuEntry]") -> List[str]:
 
 
 def within(seconds: float, work: Callable[..., Dict[str, Any]], *arguments: Any) -> Optional[Dict[str, Any]]:
-    """Return what the work found; None when it took too long: what it started dies with this process."""
+    """Return the result of the work; None when it took too long: its children die with this process."""
     found: List[Dict[str, Any]] = []
     thread = threading.Thread(target=lambda: found.append(work(*arguments)))
     thread.daemon = True
@@ -193,7 +193,7 @@ def within(seconds: float, work: Callable[..., Dict[str, Any]], *arguments: Any)
 
 
 def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) -> Dict[str, Any]:
-    """Everything above `quick`; the frameworks' processes have ended before anything is measured."""
+    """Run everything above `quick`; the frameworks' processes have ended before anything is measured."""
     found: Dict[str, Any] = {}
     work = frameworks.start(team.python, team.request, team.scratch, collection)
     above = packages.Packages(team.python, team.request, team.scratch, team.members)
@@ -218,12 +218,12 @@ def main() -> None:
     os.dup2(2, 1)
     request = json.loads(sys.stdin.read() or "{}")
     if request.get("parent"):
-        child.die_with_parent(request["parent"])  # killed at once or not: what measures goes with who asked
+        child.die_with_parent(request["parent"])  # even if the caller is killed, no measurement goes on
     document = observe(request)
     answers.write(json.dumps(document))
     answers.write("\n")
     answers.flush()
-    os._exit(0)  # a thread that waits for a program stuck in the driver must not keep us
+    os._exit(0)  # do not wait for threads whose program is stuck in the driver
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One package on every GPU: small operations whose right results are computed another way.
+"""Test one package on every GPU with small operations, whose expected results are computed in another way.
 
-Its own process, in the environment that holds the package: `python package_smoke.py NAME [smoke|full]`. Prints one JSON
-document. At level `full` each operation is repeated for a while: that is its rate.
+Runs as its own process in the package's environment: `python package_smoke.py NAME [smoke|full]`. Prints one JSON
+document. At level `full` each operation is also repeated to measure its rate.
 """
 
 import importlib
@@ -19,32 +19,32 @@ if HERE not in sys.path:
 import environment
 import package_table
 
-# From here on last: a library that looks for `kernels` is to find its own, not ours.
+# Our folder goes last from here on: a library that imports `kernels` must find its own, not ours.
 sys.path[:] = [folder for folder in sys.path if folder != HERE] + [HERE]
 
 PASS_SECONDS = 0.6
-"""How long an operation is repeated for one pass of its rate."""
+"""Seconds for which an operation is repeated in one pass."""
 
 
 class Trial:
-    """An operation to try, and what must come out."""
+    """An operation and its expected result."""
 
     def __init__(self, name: str, run: Callable[[], Any], wanted: Any, limit: float, **how: Any) -> None:
         self.name, self.run, self.wanted, self.limit = name, run, wanted, limit
         self.where: Callable[[Any], str] = how.get("where", device_of)
-        """Says where a result was computed: what is not on a GPU fails, however right it is."""
+        """Returns where a result was computed: even a correct result fails if it is not from a GPU."""
         self.distance: Callable[[Any, Any], float] = how.get("distance", relative_error)
         self.settle: Callable[[], Any] = how.get("settle", lambda: None)
-        """Waits until the GPU is done, where a result comes before it is there."""
+        """Waits for the GPU, if operations return before they are done."""
         self.amount: float = how.get("amount", 1.0)
-        """What one run does, in the rate's unit."""
+        """The work of one run, in the rate's unit."""
         self.unit: str = how.get("unit", "runs/s")
         self.passes: float = how.get("passes", PASS_SECONDS)
         self.note: str = how.get("note", "")
 
 
 def device_of(result: Any) -> str:
-    """Where a result lies."""
+    """Return the device of a result."""
     device = getattr(result, "device", None)
     if device is not None:
         return str(device)
@@ -52,7 +52,7 @@ def device_of(result: Any) -> str:
 
 
 def relative_error(got: Any, wanted: Any) -> float:
-    """How far a result is from the right one, as a share of its size."""
+    """Return the relative error of a result."""
     import numpy
 
     left, right = (numpy.asarray(plain(value), dtype=numpy.float64) for value in (got, wanted))
@@ -62,7 +62,7 @@ def relative_error(got: Any, wanted: Any) -> float:
 
 
 def plain(value: Any) -> Any:
-    """A result as something that NumPy takes."""
+    """Return a result in a form that NumPy accepts."""
     if hasattr(value, "detach"):  # torch
         return value.detach().double().cpu().numpy()
     if hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):  # CuPy
@@ -71,7 +71,7 @@ def plain(value: Any) -> Any:
 
 
 def try_all(trials: Iterable[Trial], full: bool) -> Dict[str, Any]:
-    """Run trials one after the other; what failed ends them, and those before it stay."""
+    """Run trials one after the other up to the first failure; keep the results before it."""
     found: Dict[str, Any] = {"operations": []}
     operations: List[Dict[str, Any]] = found["operations"]
     try:
@@ -102,7 +102,7 @@ def _one(trial: Trial, full: bool) -> Dict[str, Any]:
 
 
 def _rates(trial: Trial) -> Iterator[float]:
-    """Two passes, after one run to warm up."""
+    """Yield the rates of two passes, after one run to warm up."""
     trial.run()
     trial.settle()
     for _ in range(2):
@@ -117,7 +117,7 @@ def _rates(trial: Trial) -> Iterator[float]:
 
 
 def kind_of(failure: BaseException) -> str:
-    """Whether the package failed, or this test does not know the release: a name that our own line did not find."""
+    """Return "failed", or "unknown-release" if our own line used a name or argument that this release lacks."""
     last = traceback.extract_tb(failure.__traceback__)[-1]
     ours = os.path.basename(last.filename).startswith(("smokes_of_", "package_smoke"))
     unknown = isinstance(failure, AttributeError) and str(failure).startswith(("module '", "type object '"))
@@ -129,12 +129,12 @@ def kind_of(failure: BaseException) -> str:
 def gpus_of(
     function: Callable[[Any, int], Iterable[Trial]], module: Any, count: int, full: bool
 ) -> List[Dict[str, Any]]:
-    """Every GPU that the process sees."""
+    """Run the trials on every GPU that the process sees."""
     return [dict(try_all(function(module, index), full), index=index) for index in range(count)]
 
 
 def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
-    """Import the package, find the GPUs as CUDA sees them, run the trials."""
+    """Import the package, count the GPUs that CUDA shows, run the trials."""
     module = importlib.import_module(smoke.module)
     installed = environment.versions((smoke.package,))
     answer: Dict[str, Any] = {"version": installed.get(smoke.package) or str(getattr(module, "__version__", ""))}
@@ -154,7 +154,7 @@ def main() -> None:
         sys.exit(f"no test for {sys.argv[1]}")
     full = sys.argv[2:3] == ["full"]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not the answer
+    os.dup2(2, 1)  # keep libraries' output out of the answer
     started = time.time()
     try:
         answer = look(smoke, full)
@@ -166,10 +166,10 @@ def main() -> None:
     answer["seconds"] = round(time.time() - started, 3)
     answers.write("\n" + json.dumps(answer) + "\n")
     answers.flush()
-    os._exit(0)  # an engine's own threads and processes must not keep us
+    os._exit(0)  # do not wait for an engine's threads and processes
 
 
 if __name__ == "__main__":
-    # The one module of this name: what it runs imports Trial from here.
+    # The trials import Trial from `package_smoke`, which must be this module.
     sys.modules["package_smoke"] = sys.modules["__main__"]
     main()

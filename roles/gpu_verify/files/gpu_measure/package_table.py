@@ -1,24 +1,24 @@
-"""Which package has which smoke test: the one table of it, for the host that runs them and the controller that judges.
+"""The table of packages and their smoke tests, for the host that runs them and the controller that judges them.
 
-A package is looked for by its name on the Python index. Its test is a function of a module beside this one that yields
-trials: one small operation each, with the right result computed another way.
+Packages go by their names on the Python index. A test is a function in a module next to this one that yields trials:
+small operations, each with an expected result computed in another way.
 """
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
 
 class Smoke(NamedTuple):
-    """How one package is tried."""
+    """The smoke test of a package."""
 
     package: str  # its name on the index
-    title: str  # the name that people write
-    module: str  # what is imported
-    script: str  # the module beside this one that tries it
-    function: str  # in it
+    title: str  # its usual spelling
+    module: str  # the module to import
+    script: str  # the module next to this one with the test
+    function: str  # the test in it
     does: str  # the operation, and what it is compared with
     deadline: float  # seconds
-    apart: bool  # a process for each GPU: the library has one GPU for itself
-    engine: bool  # takes memory by what is free: runs when the others are done
+    apart: bool  # needs a process per GPU: the library uses only one GPU
+    engine: bool  # allocates all free memory: runs when the others are done
 
 
 def _smoke(package: str, title: str, module: str, place: str, does: str, **how: float) -> Smoke:
@@ -219,7 +219,7 @@ SAME: Dict[str, str] = {
     "tensorrt-cu13": "tensorrt",
     "faster-whisper": "ctranslate2",
 }
-"""Packages that another one's test is for."""
+"""Packages that the test of another package covers."""
 
 OTHERS: Dict[str, str] = {
     "tensorrt-llm": "its engine is not started; torch and tensorrt are tried where they are installed",
@@ -235,5 +235,5 @@ OTHERS: Dict[str, str] = {
 
 
 def find(package: str) -> Optional[Smoke]:
-    """The test of a package, by its name on the index."""
+    """Return the test of a package, by its name on the index."""
     return next((smoke for smoke in SMOKES if smoke.package == package), None)

@@ -1,6 +1,6 @@
-"""Packages above the frameworks in one environment: which are there, and a process for each one's smoke test.
+"""Run the smoke tests of the packages in one environment, each in its own process.
 
-They run some at a time; engines, which take memory by what is free, one after the other when all else is done.
+Several run at a time; engines, which allocate all free memory, run one after the other at the end.
 """
 
 import glob
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOGETHER = (4, 8)
-"""Processes at a time, at least and at most: each imports a framework and holds a context."""
+"""Minimum and maximum of parallel processes: each imports a framework and holds a context."""
 CONTEXT = 2048
-"""MiB of GPU memory that one of them may take, where there are more than the least."""
+"""MiB of GPU memory counted per process when more than the minimum run."""
 WHOLE = 330.0
 """Seconds for all packages of an environment, and again for its engines."""
 
@@ -42,13 +42,13 @@ class Packages:
         self._ends = 0.0
 
     def start(self) -> None:
-        """Begin with all but the engines."""
+        """Start all tests but those of engines."""
         sizes = [None if member.part else member.gpu.get("memory") for member in self._members]
         at_a_time = together(len(os.sched_getaffinity(0)), sizes)
         self._begin([smoke for smoke in self.smokes if not smoke.engine], at_a_time)
 
     def finish(self) -> Dict[str, Any]:
-        """Wait for them; start the engines only then, on GPUs that nobody else uses."""
+        """Wait for them, then run the engines' tests on GPUs that no other job uses; return all answers."""
         self._wait()
         self._begin([smoke for smoke in self.smokes if smoke.engine], 1)
         self._wait()
@@ -79,7 +79,7 @@ class Packages:
                 self._answers[smoke.package] = {"error": "failed", "message": f"{type(failure).__name__}: {failure}"}
 
     def _one(self, smoke: "package_table.Smoke") -> Dict[str, Any]:
-        """One process for all GPUs, or one for each: then all of them at the same time."""
+        """Run one process for all GPUs, or one per GPU in parallel."""
         members = [member for member in self._members if not (smoke.engine and member.busy)]
         if not members:
             return {"skipped": "another job uses every GPU"}
@@ -114,7 +114,7 @@ class Packages:
 
 
 def together(processors: int, memory: "Sequence[Optional[int]]") -> int:
-    """How many processes run at a time: two processors for each, and memory for each on every GPU; None: unknown."""
+    """Return how many processes to run in parallel: each needs two processors, and memory on every GPU."""
     least, most = TOGETHER
     room = min((size or 0) // CONTEXT for size in memory) if memory else 0
     return max(least, min(most, processors // 2, room))
@@ -125,7 +125,7 @@ def _late(limit: float) -> Dict[str, Any]:
 
 
 def merged(answers: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """One answer of several processes: the first failure of a whole process, or the GPUs of all."""
+    """Return one answer for several processes: the first failure of a process, else the GPUs of all."""
     failed = next((answer for answer in answers if answer.get("error") or not answer.get("devices")), None)
     if failed is not None:
         return failed
@@ -137,20 +137,20 @@ def merged(answers: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def installed(python: str) -> Set[str]:
-    """Packages beside this interpreter, without starting it."""
+    """Return the packages installed for this interpreter, without starting it."""
     root = os.path.dirname(os.path.dirname(python))
     folders = glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "*-packages"))
     return {name for folder in folders for name in environment.distributions(folder)}
 
 
 def to_try(names: Set[str]) -> "List[package_table.Smoke]":
-    """The tests of packages, by the table, in its order."""
+    """Return the tests of packages, in the table's order."""
     meant = names | {package_table.SAME[name] for name in names if name in package_table.SAME}
     return [smoke for smoke in package_table.SMOKES if smoke.package in meant]
 
 
 def surroundings(python: str, scratch: str, cuda_home: str, found: Dict[str, str]) -> Dict[str, str]:
-    """What a process finds as in an environment that is activated; what it writes and keeps goes into our folder."""
+    """Return variables as in an activated environment, with caches and home directory in our folder."""
     home = os.path.join(scratch, "home")
     if not os.path.isdir(home):
         os.makedirs(home, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The whole peer-to-peer matrix: access, write, read, both ways at once, and the data that arrived.
+"""Measure the peer-to-peer matrix: access, write, read, both directions at once, and check the data that arrived.
 
-As nvbandwidth does it: the copy engine of the source writes, that of the destination reads. One pair at a time, since
-pairs that share links would disturb each other.
+As in nvbandwidth, the source's copy engine writes and the destination's reads. One pair at a time, since pairs that
+share links would disturb each other.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ PASSES = 2
 
 
 def matrix(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Rows are sources, columns destinations; GB/s of the better pass, both passes kept."""
+    """Return matrices with sources as rows and destinations as columns, in GB/s of both passes."""
     gpus = [
         state["gpu"] if runtime.deviceGetByPCIBusId(bus) == state["gpu"].ordinal else Gpu.at(bus)
         for bus in request["bus_ids"]
@@ -64,7 +64,7 @@ class Pair(NamedTuple):
 
     source: Gpu
     target: Gpu
-    mine: Tuple[int, int]  # the source's buffers: what it sends, what it gets
+    mine: Tuple[int, int]  # the source's buffers: to send, to receive
     theirs: Tuple[int, int]
     size: int
     access: bool
@@ -78,7 +78,7 @@ class Pair(NamedTuple):
             runtime.memcpyPeerAsync(into, ends[0], out, ends[1], self.size, stream.ptr)
 
     def one_way(self, engine: Gpu, times: int) -> List[float]:
-        """Bandwidth with the copies issued on this GPU's stream."""
+        """Return the bandwidth with copies issued on this GPU's stream."""
         with engine.device:
             self.copy(engine.stream)
             return [
@@ -87,7 +87,7 @@ class Pair(NamedTuple):
             ]
 
     def both_ways(self, times: int) -> List[float]:
-        """Total of two writes in opposite directions that start together."""
+        """Return the total bandwidth of two writes in opposite directions that start together."""
         results = []
         for _ in range(PASSES):
             with self.source.device:
@@ -117,7 +117,7 @@ class Pair(NamedTuple):
         return results
 
     def wrong(self, seed: int) -> int:
-        """Words at the target that differ from what the source holds, after one fresh copy over poison."""
+        """Copy once over a cleared buffer; return how many words at the target are wrong."""
         with self.target.device:
             runtime.memsetAsync(self.theirs[1], 0, self.size, self.target.stream.ptr)
             self.copy(self.target.stream)

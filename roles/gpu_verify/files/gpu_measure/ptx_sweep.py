@@ -1,7 +1,7 @@
-"""The highest PTX version that a driver compiles: an empty kernel of each version, from the newest, until one loads.
+"""Find the highest PTX version that a driver compiles: try an empty kernel of each version, the newest first.
 
-`smoke.py` asks for it in its own context. `python ptx_sweep.py` opens the first GPU by the driver alone, without CuPy
-or a toolkit, and prints one JSON document. Standard library only.
+`smoke.py` does it in its own context. `python ptx_sweep.py` opens the first GPU through the driver, without CuPy or a
+toolkit, and prints one JSON document. Standard library only.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
 def highest_ptx(taken: Callable[[str], int]) -> Dict[str, Any]:
-    """Ask for each version from 12.9 down to 6.0; any refusal but "too new" and "invalid" ends the search."""
+    """Try each version from 12.9 down to 6.0; any error but "too new" and "invalid" ends the search."""
     refused: Dict[str, int] = {}
     for major in range(12, 5, -1):
         for minor in range(9, -1, -1):
@@ -31,7 +31,7 @@ def highest_ptx(taken: Callable[[str], int]) -> Dict[str, Any]:
 
 
 def sweep(driver: Any, capability: str) -> Dict[str, Any]:
-    """Find it in the context that is current; a capability is told as in 90."""
+    """Find the version in the current context; the capability is written as in 90."""
     load, unload = driver.cuModuleLoadData, driver.cuModuleUnload
     load.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
     unload.argtypes = [ctypes.c_void_p]
@@ -47,7 +47,7 @@ def sweep(driver: Any, capability: str) -> Dict[str, Any]:
 
 
 def look() -> Dict[str, Any]:
-    """Open the first GPU and ask its driver."""
+    """Open the first GPU and find the version."""
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError as failure:

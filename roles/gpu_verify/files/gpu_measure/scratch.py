@@ -1,4 +1,4 @@
-"""A folder for what checks write: gone with the verification, however that ends."""
+"""A temporary folder for the checks, removed with the verification, however that ends."""
 
 import contextlib
 import fcntl
@@ -12,24 +12,23 @@ from typing import IO, Iterator, cast
 
 PREFIX = "gpusetup-verify-"
 LEFT_OVER = 24 * 3600
-"""Seconds after which a folder that nobody holds was left behind."""
+"""Seconds after which a folder that no process holds counts as left over."""
 _TIDY = 'cat >/dev/null; for pause in 0 1 4 25; do sleep $pause; rm -rf -- "$0" && exit; done'
-"""Waits until whoever holds its input is gone. A compiler's second half can outlive the first and write on."""
+"""Waits until its input is closed. It removes repeatedly, because a killed compiler's children can still write."""
 
 
 @contextlib.contextmanager
 def folder() -> Iterator[str]:
-    """Give a folder that is ours as long as we hold it.
+    """Yield a new folder, locked as long as it is in use.
 
-    SIGKILL leaves us no time: somebody else, who sees that we are gone, removes it. Where that one ends with us, as
-    when power is cut, the next verification does.
+    After SIGKILL another process removes it; if that one dies too, as on a power cut, the next verification does.
     """
     sweep()
     path = tempfile.mkdtemp(prefix=PREFIX)
     handle = os.open(path, os.O_RDONLY)
     tidier = _tidier(path)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: the folder's age has to do
+        with contextlib.suppress(OSError):  # a file system without locks: only the folder's age protects it
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield path
     finally:
@@ -40,7 +39,7 @@ def folder() -> Iterator[str]:
 
 
 def _tidier(path: str) -> "subprocess.Popen[bytes]":
-    """Start what removes a folder once we are gone; a signal to our session does not reach it."""
+    """Start the process that removes the folder once we are gone; signals to our session do not reach it."""
     return subprocess.Popen(
         ["/bin/sh", "-c", _TIDY, path],
         stdin=subprocess.PIPE,
@@ -52,7 +51,7 @@ def _tidier(path: str) -> "subprocess.Popen[bytes]":
 
 
 def sweep() -> None:
-    """Remove our own user's folders that are older than a day and that no living verification holds."""
+    """Remove this user's folders that are older than a day and not locked by a running verification."""
     for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), PREFIX + "*")):
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

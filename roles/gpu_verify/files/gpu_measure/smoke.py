@@ -13,13 +13,13 @@ import environment
 import ptx_sweep
 
 if TYPE_CHECKING:
-    from gpu import Gpu, State  # which needs CuPy: a machine without it is to say so in an answer
+    from gpu import Gpu, State  # needs CuPy; on a machine without it the answer must say so
 
-ODD = (1 << 20) + 37  # not a multiple of any block: the last one is part empty
+ODD = (1 << 20) + 37  # not a multiple of any block size, so the last block is partly empty
 
 
 def open_device(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
-    """Create the context; the driver's own objections (802, 999, 35, 100, 46) come out here."""
+    """Create the context; the driver's own errors (802, 999, 35, 100, 46) appear here."""
     import cupy
     from cupy.cuda import runtime
 
@@ -40,7 +40,7 @@ def open_device(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def smoke(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
-    """All parts, each with its own answer: one that fails does not hide the next."""
+    """Run all parts, each with its own answer: one that fails does not hide the next."""
     from worker import explain
 
     gpu = state["gpu"]
@@ -65,7 +65,7 @@ def smoke(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def kernel(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """NVRTC compiles a RawKernel, the GPU runs it, every element equals NumPy's."""
+    """Compile a RawKernel with NVRTC, run it, and compare every element with NumPy's."""
     import numpy
     from cupy.cuda import runtime
 
@@ -79,7 +79,7 @@ def kernel(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
         to_device, to_host = runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost
         runtime.memcpyAsync(dx, x.ctypes.data, x.nbytes, to_device, gpu.stream.ptr)
         runtime.memcpyAsync(dy, y.ctypes.data, x.nbytes, to_device, gpu.stream.ptr)
-        runtime.memsetAsync(dout, 0xFF, x.nbytes, gpu.stream.ptr)  # NaN wherever the kernel does not write
+        runtime.memsetAsync(dout, 0xFF, x.nbytes, gpu.stream.ptr)  # NaN where the kernel does not write
         gpu.launch("multiply_add", ODD, dx, dy, dout, ODD, exact=True)
         runtime.memcpyAsync(out.ctypes.data, dout, x.nbytes, to_host, gpu.stream.ptr)
         gpu.synchronize()
@@ -92,7 +92,7 @@ def kernel(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def elementwise(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """CuPy's own first operation: this is what stops when CUDA's headers are missing."""
+    """Run CuPy's own kernels: they fail when CUDA's headers are missing."""
     import cupy
 
     with gpu.device:
@@ -102,7 +102,7 @@ def elementwise(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def ptx(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """NVRTC writes PTX and the driver compiles it: fails when the toolkit is newer than the driver's JIT."""
+    """Generate PTX with NVRTC and load it: fails when the toolkit is newer than the driver's JIT compiler."""
     import cupy
     import numpy
     from cupy_backends.cuda.libs import nvrtc
@@ -130,7 +130,7 @@ def ptx(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def ptx_versions(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """The highest PTX version that this driver compiles."""
+    """Find the highest PTX version that this driver compiles."""
     import ctypes
 
     with gpu.device:
@@ -138,7 +138,7 @@ def ptx_versions(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def cublas(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """Products in double, single and half precision against NumPy's double."""
+    """Compare products in double, single and half precision with NumPy's in double precision."""
     import cupy
     import numpy
 
@@ -163,14 +163,14 @@ def memory(gpu: "Gpu", gentle: bool) -> Dict[str, Any]:
     words, seed = size // 8, int.from_bytes(os.urandom(8), "little")
     wrong = 0
     with gpu.memory(size) as block:
-        for turn in (seed, seed ^ 0xFFFFFFFFFFFFFFFF):  # and every bit the other way round
+        for turn in (seed, seed ^ 0xFFFFFFFFFFFFFFFF):  # a second pattern
             gpu.fill(block, words, turn)
             wrong += gpu.wrong(block, words, turn)
     return {"bytes": size, "wrong": wrong}
 
 
 def libraries(_gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """Versions, and the files that were really loaded."""
+    """Return the versions, and the library files that were actually loaded."""
     from cupy.cuda import runtime
 
     answer: Dict[str, Any] = {"driver_cuda": runtime.driverGetVersion(), "runtime_cuda": runtime.runtimeGetVersion()}
@@ -186,7 +186,7 @@ def libraries(_gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def main() -> None:
-    """Alone: `python smoke.py [CUDA-ORDINAL]`."""
+    """Run alone: `python smoke.py [CUDA-ORDINAL]`."""
     from gpu import Gpu
 
     gpu = Gpu(int(sys.argv[1]) if len(sys.argv) > 1 else 0)

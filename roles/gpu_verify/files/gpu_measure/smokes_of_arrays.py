@@ -1,4 +1,4 @@
-"""Trials of packages that need no torch: compiled kernels, data frames, learning, pipelines."""
+"""Trials of packages without torch: compiled kernels, data frames, machine learning, pipelines."""
 
 import json
 from typing import Any, Iterator
@@ -7,7 +7,7 @@ from package_smoke import Trial
 
 
 def numba_cuda(cuda: Any, index: int) -> Iterator[Trial]:
-    """Compile a kernel from this function, with shared memory and a barrier."""
+    """Compile and run a kernel with shared memory and a barrier."""
     import numpy
 
     cuda.select_device(index)
@@ -66,7 +66,7 @@ def cuml(_library: Any, _index: int) -> Iterator[Trial]:
 
 
 def xgboost(library: Any, index: int) -> Iterator[Trial]:
-    """Train on the GPU; a build for the CPU says so, and one that fell back says `cpu` in its settings."""
+    """Train on the GPU; a build that fell back to the CPU has `cpu` in its settings."""
     import numpy
 
     numbers = numpy.random.default_rng()
@@ -92,7 +92,7 @@ def xgboost(library: Any, index: int) -> Iterator[Trial]:
 
 
 def dali(library: Any, index: int) -> Iterator[Trial]:
-    """A pipeline that takes arrays from here, computes on the GPU and gives them back."""
+    """Run a pipeline that takes our arrays, computes on the GPU and returns them."""
     import numpy
     from nvidia.dali import fn
 

@@ -1,7 +1,7 @@
-"""Trials of engines that serve language models: started on a tiny model of random weights that is made here.
+"""Trials of engines that serve language models, with a tiny model of random weights that is made here.
 
-Each token that the engine chose is judged by the same model in single precision on the CPU: it must be the best one, or
-as good but for rounding. A wrong model, a broken attention kernel or a wrong cache choose tokens far below the best.
+The same model in single precision on the CPU judges each token: it must be the best one but for rounding. A wrong
+model, a broken attention kernel or a wrong cache chooses tokens far below the best.
 """
 
 import os
@@ -14,25 +14,25 @@ from smokes_of_torch import tiny_llama
 TOKENS = 32
 PROMPTS = 8
 SHARE = 0.25
-"""How far below the best a token may be, in standard deviations of what it was chosen from: chance is off by six."""
+"""How far below the best score a token may be, in standard deviations of all scores: chance is off by six."""
 
 
 class Model:
-    """The tiny model on disk, and as the judge of tokens."""
+    """The tiny model on disk, and in memory to judge tokens."""
 
     def __init__(self) -> None:
         import torch
         import transformers
 
         self.torch = torch
-        half = tiny_llama(transformers, torch).half()  # the weights that the engine gets are the judge's too
+        half = tiny_llama(transformers, torch).half()  # the judge uses exactly the engine's weights
         self.folder = tempfile.mkdtemp(prefix="model-")  # in the folder of this verification
         half.save_pretrained(self.folder)
         self.model = half.float()
         self.prompts: List[List[int]] = torch.randint(3, 512, (PROMPTS, 16)).tolist()
 
     def off(self, answers: Sequence[Sequence[int]]) -> float:
-        """How far the worst token of all is below the best that the CPU's model would have chosen."""
+        """Return how far the worst token's score is below the best score of the CPU's model."""
         if len(answers) != PROMPTS:
             raise ValueError(f"{len(answers)} answers to {PROMPTS} prompts")
         worst = 0.0
@@ -46,7 +46,7 @@ class Model:
         return worst
 
     def trial(self, generate: Any, where: Any, note: str = "") -> Trial:
-        """The one operation: every prompt, 32 tokens each."""
+        """Return the trial: 32 tokens for every prompt."""
         return Trial(
             "32 tokens",
             generate,
@@ -62,12 +62,12 @@ class Model:
 
 
 def _offline() -> None:
-    """Nothing is fetched, nothing is reported home."""
+    """Disable downloads and telemetry."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", DO_NOT_TRACK="1", TOKENIZERS_PARALLELISM="false")
 
 
 def vllm(library: Any, _index: int) -> Iterator[Trial]:
-    """The engine in this process, without captured graphs: a start takes seconds, not a minute."""
+    """Run the engine in this process, without captured graphs: it then starts in seconds, not a minute."""
     _offline()
     os.environ.update(VLLM_NO_USAGE_STATS="1", VLLM_ENABLE_V1_MULTIPROCESSING="0")
     model = Model()
@@ -94,7 +94,7 @@ def vllm(library: Any, _index: int) -> Iterator[Trial]:
 
 
 def sglang(library: Any, _index: int) -> Iterator[Trial]:
-    """The engine with its own processes, without captured graphs."""
+    """Run the engine with its own processes, without captured graphs."""
     _offline()
     import torch
 
@@ -117,6 +117,6 @@ def sglang(library: Any, _index: int) -> Iterator[Trial]:
             list(answer["output_ids"]) for answer in engine.generate(input_ids=model.prompts, sampling_params=asked)
         ]
 
-    free = torch.cuda.mem_get_info()  # its scheduler's own process holds the model: some of this GPU's memory is taken
+    free = torch.cuda.mem_get_info()  # the engine's scheduler process holds the model in this GPU's memory
     yield model.trial(generate, lambda _got: "cuda" if free[0] < free[1] - (256 << 20) else "cpu")
     engine.shutdown()

@@ -1,4 +1,4 @@
-"""Trials of packages that bring kernels for torch: attention, quantisation, layers of a transformer, scans."""
+"""Trials of packages with kernels for torch: attention, quantisation, transformer layers, scans."""
 
 from typing import Any, Iterator, Tuple
 
@@ -10,7 +10,7 @@ HALF = 5e-3
 
 
 def heads(torch: Any, index: int, length: int = 200, queries: int = 8, keys: int = 8) -> Tuple[Any, Any, Any, Any, Any]:
-    """Queries, keys and values [length, heads, 64] in half precision, and exact attention with and without mask."""
+    """Return queries, keys, values [length, heads, 64] in half precision, and exact attention without and with mask."""
     numbers = generator(torch)
     q, k, v = (torch.randn(length, count, 64, generator=numbers).half() for count in (queries, keys, keys))
     every = [part.double().transpose(0, 1) for part in (q, *(x.repeat_interleave(queries // keys, 1) for x in (k, v)))]
@@ -23,14 +23,14 @@ def heads(torch: Any, index: int, length: int = 200, queries: int = 8, keys: int
 
 
 def xformers(_library: Any, index: int) -> Iterator[Trial]:
-    """Attention by whatever kernel it chooses for this GPU."""
+    """Run attention with the kernel that xFormers chooses for this GPU."""
     import torch
     import xformers.ops
     from xformers import _cpp_lib as inside
 
     settle = waits(torch, index)
     why = getattr(inside, "_cpp_library_load_exception", None)
-    if why is not None:  # it only warned, and would say later that no kernel fits
+    if why is not None:  # xFormers only warned, and would later report that no kernel fits
         raise OSError(f"its compiled part was not loaded: {' '.join(str(why).split())}")
     q, k, v, free, _ = heads(torch, index)
     yield Trial(
@@ -43,7 +43,7 @@ def xformers(_library: Any, index: int) -> Iterator[Trial]:
 
 
 def flash_attn(library: Any, index: int) -> Iterator[Trial]:
-    """Attention with a causal mask."""
+    """Run attention with a causal mask."""
     import torch
 
     settle = waits(torch, index)
@@ -58,7 +58,7 @@ def flash_attn(library: Any, index: int) -> Iterator[Trial]:
 
 
 def flashinfer(library: Any, index: int) -> Iterator[Trial]:
-    """Prefill with grouped heads: compiled here unless a package with ready kernels is installed beside it."""
+    """Run a prefill with grouped heads; the kernel is compiled here unless a package of prebuilt ones is installed."""
     import torch
 
     settle = waits(torch, index)
@@ -73,7 +73,7 @@ def flashinfer(library: Any, index: int) -> Iterator[Trial]:
 
 
 def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
-    """Layers with weights in eight and four bits, as models are loaded with them."""
+    """Run layers with weights in eight and four bits."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)
@@ -82,7 +82,7 @@ def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
     exact, put = data.double() @ weight.double().T, data.to(f"cuda:{index}")
     eight = library.nn.Linear8bitLt(512, 256, bias=False, has_fp16_weights=False)
     four = library.nn.Linear4bit(512, 256, bias=False, compute_dtype=torch.float16, quant_type="nf4")
-    # Eight bits of normal numbers are off by about 1 %, four bits (NF4, blocks of 64) by about 9 %.
+    # For normal numbers the error is about 1 % with eight bits, about 9 % with four (NF4, blocks of 64).
     for name, layer, limit in (("8-bit-product", eight, 3e-2), ("4-bit-product", four, 0.15)):
         layer.load_state_dict({"weight": weight})
         there = layer.to(f"cuda:{index}")
@@ -95,7 +95,7 @@ def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
 
 
 def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
-    """A layer (cuBLAS) and a normalisation (a kernel of its own)."""
+    """Run a linear layer (cuBLAS) and a normalisation (its own kernel)."""
     import torch
     import transformer_engine.pytorch as engine
 
@@ -111,7 +111,7 @@ def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
 
 
 def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
-    """The scan that its extension was compiled for, against the recurrence written out."""
+    """Run the compiled selective scan against the plain recurrence."""
     import torch
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
 
@@ -136,7 +136,7 @@ def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
 
 
 def causal_conv1d(library: Any, index: int) -> Iterator[Trial]:
-    """A convolution that sees only what came before."""
+    """Run a causal convolution."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)

@@ -1,4 +1,4 @@
-"""Trials of runtimes that run whole networks: each network is small, random, and made here without a package for it."""
+"""Trials of runtimes for whole networks: each network is small, random, and built here without further packages."""
 
 import ctypes
 import glob
@@ -12,7 +12,7 @@ TF32 = 5e-3
 
 
 def onnxruntime(library: Any, index: int) -> Iterator[Trial]:
-    """A graph on the CUDA provider alone: with the CPU's beside it, a graph runs there and nothing is said."""
+    """Run a graph on the CUDA provider alone: with the CPU provider, it would silently run there."""
     import numpy
 
     numbers = numpy.random.default_rng()
@@ -26,7 +26,7 @@ def onnxruntime(library: Any, index: int) -> Iterator[Trial]:
 
     session, note = opened(), ""
     if session.get_providers()[0] != "CUDAExecutionProvider" and hasattr(library, "preload_dlls"):
-        library.preload_dlls()  # takes the CUDA libraries of wheels beside it
+        library.preload_dlls()  # loads the CUDA libraries of installed wheels
         session, note = opened(), "its CUDA libraries are found only after onnxruntime.preload_dlls()"
     if session.get_providers()[0] != "CUDAExecutionProvider":
         raise OSError(f"it runs on the CPU, without an error: {_why_no_cuda(library)}")
@@ -43,7 +43,7 @@ def onnxruntime(library: Any, index: int) -> Iterator[Trial]:
 
 
 def _why_no_cuda(library: Any) -> str:
-    """Open the provider's library as it does, and say what the loader says."""
+    """Load the provider's library as onnxruntime does, and return the loader's error."""
     if "CUDAExecutionProvider" not in library.get_available_providers():
         return "this build has no CUDA provider (are onnxruntime and onnxruntime-gpu both installed?)"
     folder = os.path.join(os.path.dirname(library.__file__), "capi")
@@ -56,7 +56,7 @@ def _why_no_cuda(library: Any) -> str:
 
 
 def onnx_graph(weight: Any) -> bytes:
-    """Y = relu(x @ weight) as a file of ONNX, whose fields are numbered in its definition."""
+    """Return y = relu(x @ weight) as an ONNX file, by the field numbers of its definition."""
 
     def shape(*sizes: int) -> bytes:
         return b"".join(_field(1, _field(1, size)) for size in sizes)
@@ -81,7 +81,7 @@ def onnx_graph(weight: Any) -> bytes:
 
 
 def _field(number: int, value: Union[int, str, bytes]) -> bytes:
-    """A field of Protocol Buffers: a number, or text or bytes with their length."""
+    """Return a Protocol Buffers field: a number, or text or bytes with their length."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     raw = value.encode() if isinstance(value, str) else value
@@ -97,7 +97,7 @@ def _varint(value: int) -> bytes:
 
 
 class Driver:
-    """Memory of one GPU through the driver's own library: TensorRT takes addresses."""
+    """Allocates memory of one GPU through the driver's library, because TensorRT takes addresses."""
 
     def __init__(self, index: int) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -124,7 +124,7 @@ class Driver:
 
 
 def tensorrt(library: Any, index: int) -> Iterator[Trial]:
-    """Build a network for this very GPU and run it."""
+    """Build a network for this GPU and run it."""
     import numpy
 
     numbers = numpy.random.default_rng()
@@ -156,11 +156,11 @@ def tensorrt(library: Any, index: int) -> Iterator[Trial]:
         return driver.download(back, out)
 
     exact = numpy.maximum(data.astype("float64") @ weight, 0)
-    yield Trial("network", run, exact, TF32, where=lambda _got: f"cuda:{index}")  # it runs nowhere else
+    yield Trial("network", run, exact, TF32, where=lambda _got: f"cuda:{index}")  # TensorRT runs only on GPUs
 
 
 def ctranslate2(library: Any, index: int) -> Iterator[Trial]:
-    """A decoder of random weights: its products need a cuBLAS that no wheel of its own brings."""
+    """Run a decoder of random weights; its products need a cuBLAS, which its own wheel does not include."""
     import numpy
 
     folder = tempfile.mkdtemp(prefix="model-")  # in the folder of this verification
@@ -189,7 +189,7 @@ def ctranslate2(library: Any, index: int) -> Iterator[Trial]:
 
 
 def _decoder(library: Any) -> Any:
-    """Return the specification of a two-layer decoder over 96 words."""
+    """Return the specification of a two-layer decoder with 96 words."""
     import numpy
 
     numbers = numpy.random.default_rng()
@@ -223,7 +223,7 @@ def _decoder(library: Any) -> Any:
 
 
 def llama_cpp(library: Any, _index: int) -> Iterator[Trial]:
-    """What its build can do; a model's file would be needed for more."""
+    """Check whether the build supports GPUs; more would need a model's file."""
     able = bool(library.llama_supports_gpu_offload())
     found: List[Tuple[str, ...]] = [
         tuple(glob.glob(os.path.join(os.path.dirname(library.__file__), "lib", "*ggml-cuda*")))

@@ -1,4 +1,4 @@
-"""Trials of packages that stand on torch: its companions, what loads models, quantisation, fused steps."""
+"""Trials of packages based on torch: its companions, model loaders, quantisation, fused optimisers."""
 
 import time
 from typing import Any, Callable, Iterator
@@ -10,18 +10,18 @@ TF32 = 5e-3
 
 
 def generator(torch: Any) -> Any:
-    """Other numbers in every run."""
+    """Return a generator with a different seed in every run."""
     return torch.Generator().manual_seed(int(time.time() * 1000) % 2**31)
 
 
 def waits(torch: Any, index: int) -> Callable[[], Any]:
-    """Make this GPU the one in use, and give what waits for it."""
+    """Make this GPU the current one, and return the function that waits for it."""
     torch.cuda.set_device(index)
     return lambda: torch.cuda.synchronize(index)
 
 
 def torchvision(vision: Any, index: int) -> Iterator[Trial]:
-    """Operators of torchvision's own library: the wheel's and torch's builds must fit each other."""
+    """Run operators of torchvision's compiled library, whose build must match torch's."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)
@@ -50,7 +50,7 @@ def torchvision(vision: Any, index: int) -> Iterator[Trial]:
 
 
 def torchaudio(audio: Any, index: int) -> Iterator[Trial]:
-    """Fourier transform (cuFFT) and convolution behind torchaudio's functions."""
+    """Run a Fourier transform (cuFFT) and a convolution through torchaudio's functions."""
     import numpy
     import torch
 
@@ -78,7 +78,7 @@ def torchaudio(audio: Any, index: int) -> Iterator[Trial]:
 
 
 def tiny_llama(transformers: Any, torch: Any) -> Any:
-    """Return a decoder of random weights, the same shape that engines load: no download."""
+    """Return a decoder of random weights that engines can load; nothing is downloaded."""
     torch.manual_seed(int(time.time() * 1000) % 2**31)
     shape = transformers.LlamaConfig(
         hidden_size=256,
@@ -97,7 +97,7 @@ def tiny_llama(transformers: Any, torch: Any) -> Any:
 
 
 def transformers(library: Any, index: int) -> Iterator[Trial]:
-    """A whole model's forward pass."""
+    """Run a whole model's forward pass."""
     import copy
 
     import torch
@@ -117,7 +117,7 @@ def transformers(library: Any, index: int) -> Iterator[Trial]:
 
 
 def accelerate(library: Any, index: int) -> Iterator[Trial]:
-    """Where it puts a model, and what the model then computes."""
+    """Check where accelerate places a model, and what the model then computes."""
     import copy
 
     import torch
@@ -131,7 +131,7 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
 
     def forward() -> Any:
         with torch.no_grad():
-            return placed(data)  # from the CPU: its hooks bring it where the layers are
+            return placed(data)  # on the CPU: accelerate's hooks move it to the layers
 
     yield Trial(
         "dispatch",
@@ -144,7 +144,7 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
 
 
 def peft(library: Any, index: int) -> Iterator[Trial]:
-    """An adapter with weights that are not zero, as after training."""
+    """Run an adapter with non-zero weights, as after training."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)
@@ -165,7 +165,7 @@ def peft(library: Any, index: int) -> Iterator[Trial]:
 
 
 def torchao(_library: Any, index: int) -> Iterator[Trial]:
-    """Weights in eight bits."""
+    """Run a layer with weights in eight bits."""
     import torch
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
@@ -185,7 +185,7 @@ def torchao(_library: Any, index: int) -> Iterator[Trial]:
 
 
 def fbgemm_gpu(_library: Any, index: int) -> Iterator[Trial]:
-    """Sparse operators that it registers with torch."""
+    """Run a sparse operator that FBGEMM registers with torch."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)
@@ -202,7 +202,7 @@ def fbgemm_gpu(_library: Any, index: int) -> Iterator[Trial]:
 
 
 def torch_tensorrt(library: Any, index: int) -> Iterator[Trial]:
-    """A layer compiled to an engine of TensorRT."""
+    """Run a layer compiled to a TensorRT engine."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)
@@ -216,7 +216,7 @@ def torch_tensorrt(library: Any, index: int) -> Iterator[Trial]:
 
 
 def deepspeed(_library: Any, index: int) -> Iterator[Trial]:
-    """Build the fused Adam as training does at its first step (nvcc, a C++ compiler, ninja), and take steps with it."""
+    """Build the fused Adam as training does at its first step (nvcc, a C++ compiler, ninja), and run it."""
     import torch
     from deepspeed.ops.adam import FusedAdam
 

@@ -1,4 +1,4 @@
-"""Trial of Triton: a kernel that its compiler makes here and now, with a product on the tensor cores."""
+"""Trial of Triton: a freshly compiled kernel with a product on the tensor cores."""
 
 from typing import Any, Iterator
 
@@ -21,7 +21,7 @@ def _gated(left, right, bias, out, size: tl.constexpr):  # type: ignore[no-untyp
 
 
 def triton(_library: Any, index: int) -> Iterator[Trial]:
-    """Product, bias, gate in one kernel."""
+    """Run product, bias and gate in one kernel."""
     import torch
 
     settle, numbers = waits(torch, index), generator(torch)

@@ -1,4 +1,4 @@
-"""Minutes of matrix products and memory patterns; the same product must come out bit for bit each time."""
+"""Run matrix products and memory patterns for minutes; the same product must be bit for bit identical each time."""
 
 import hashlib
 import time
@@ -10,8 +10,8 @@ from gpu import Gpu, State, free_bytes
 
 
 def burn(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Work until the time is over; return what was done and every deviation seen."""
-    with state["gpu"].stream:  # CuPy hands cuBLAS its current stream
+    """Work until the time is over; return the amount of work and the deviations found."""
+    with state["gpu"].stream:  # CuPy passes its current stream to cuBLAS
         return _burn(state["gpu"], request)
 
 

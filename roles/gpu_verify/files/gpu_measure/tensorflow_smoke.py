@@ -1,6 +1,6 @@
-"""TensorFlow on every GPU: are the GPUs listed, what was it built for, do a product and a convolution come out right.
+"""Test TensorFlow on every GPU: are the GPUs listed, what was it built for, are a product and a convolution right?
 
-Its own process, in the interpreter that apply made; prints one JSON document.
+Runs as its own process in the interpreter that apply made; prints one JSON document.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 from typing import Any, Dict
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # else it takes the whole memory
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # else TensorFlow allocates all memory
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment
 

@@ -1,6 +1,6 @@
-"""PyTorch on every GPU: is it available, has its build code for this GPU, are a product and a convolution right.
+"""Test PyTorch on every GPU: is CUDA available, is it built for this GPU, are a product and a convolution right?
 
-Its own process, in the interpreter that apply made; prints one JSON document.
+Runs as its own process in the interpreter that apply made; prints one JSON document.
 """
 
 import os

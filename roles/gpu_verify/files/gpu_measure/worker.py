@@ -1,7 +1,7 @@
-"""A process that holds one GPU: reads one JSON request per line, does it, answers one JSON line.
+"""The worker process of one GPU: reads one JSON request per line, executes it, answers with one JSON line.
 
-Runs in the interpreter that apply made. CuPy is imported once, however many checks follow. Every failure becomes an
-answer; a crash or a hang is the parent's to see.
+Runs in the interpreter that apply made, so CuPy is imported only once for all checks. Every exception becomes an
+answer; the parent detects crashes and hangs.
 """
 
 import importlib
@@ -36,7 +36,7 @@ WORK = {
 
 
 def explain(failure: BaseException) -> Dict[str, Any]:
-    """An exception as a document: what kind, which CUDA status, and the text."""
+    """Return an exception as a document: kind, CUDA status and text."""
     status = getattr(failure, "status", None)
     answer: Dict[str, Any] = {"error": "failed", "type": type(failure).__name__, "message": str(failure)[:2000]}
     if isinstance(status, int):
@@ -65,7 +65,7 @@ def serve(stream_in: Iterable[str], stream_out: IO[str]) -> None:
         try:
             module, function = WORK[request["do"]]
             if "gpu" in state:
-                state["gpu"].device.use()  # the peer matrix before it went round all devices
+                state["gpu"].device.use()  # an earlier peer matrix may have left another device current
             answer: Dict[str, Any] = getattr(importlib.import_module(module), function)(state, request)
         except BaseException as failure:
             answer = explain(failure)
@@ -77,7 +77,7 @@ def serve(stream_in: Iterable[str], stream_out: IO[str]) -> None:
 
 
 def main() -> None:
-    # Libraries print to stdout as they like; the answers keep the real one.
+    # Libraries print to stdout at will, so the answers get the real stdout and libraries get stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve(sys.stdin, answers)

@@ -1,8 +1,7 @@
-"""What each RDMA adapter writes, by `ib_write_bw` against itself: from the host's memory, and from the nearest GPU's.
+"""Measure each RDMA adapter with `ib_write_bw` against itself: from the host's memory, and from the nearest GPU's.
 
-The server and its client run on one machine, so what is measured is the adapter, its PCI Express link and the way to
-memory, not the cable. A distribution's perftest is built without CUDA: then only the host's memory is measured, and the
-answer says so.
+Server and client run on one machine, so this measures the adapter, its PCI Express link and the path to memory, not the
+cable. Distributions build perftest without CUDA: then only the host's memory is measured, and the answer says so.
 """
 
 import re
@@ -20,7 +19,7 @@ _ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILIN
 
 
 def measure(facts: Dict[str, Any]) -> Dict[str, Any]:
-    """Return {"adapters": [{"name", "port", "gpu", "runs": {"host", "gpu"}}], "cuda"}; nothing without an adapter."""
+    """Return {"adapters": [{"name", "port", "gpu", "runs": {"host", "gpu"}}], "cuda"}; empty without active ports."""
     ports = [
         (hca, port)
         for hca in (facts.get("rdma") or {}).get("hcas") or ()
@@ -46,7 +45,7 @@ def measure(facts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def nearest(hca: Dict[str, Any], gpus: Sequence[Dict[str, Any]]) -> Optional[int]:
-    """Return the number of the GPU that shares most bridges with an adapter, of its own NUMA node where none does."""
+    """Return the index of the GPU that shares most bridges with an adapter, else one on its NUMA node."""
     above = set((hca.get("way") or {}).get("above") or ())
 
     def near(gpu: Dict[str, Any]) -> Any:
@@ -76,7 +75,7 @@ def _run(name: str, number: int, port: int, words: Sequence[str]) -> Dict[str, A
 
 
 def _client(argv: Sequence[str], server: "subprocess.Popen[bytes]") -> Any:
-    """Ask until the server listens: it opens the adapter, and perhaps a GPU, first."""
+    """Run the client until the server accepts it, which first opens the adapter and perhaps a GPU."""
     started = time.time()
     while True:
         answer = child.run(argv, DEADLINE)
