@@ -1,12 +1,12 @@
-"""gpusetup for Python programs: the lookups, typed. What changes hosts is a command, not a function.
+"""Typed Python functions for gpusetup's lookups. Only commands change hosts.
 
     from gpusetup.api import resolve
 
     answer = resolve("torch==2.6.*", gpu=["v100"], os="ubuntu22.04")
     print(answer.stack.driver.version, answer.stack.torch.version)
 
-A question that has no answer raises `gpusetup.errors.NoStackError`, whose document holds the conflict; input that
-cannot be used raises `gpusetup.errors.BadInputError`. Both are `gpusetup.errors.GpuSetupError`.
+If no stack fits, they raise `gpusetup.errors.NoStackError`, whose document holds the conflict; unusable input raises
+`gpusetup.errors.BadInputError`. Both derive from `gpusetup.errors.GpuSetupError`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def matrix(
     forward: bool = False,
     allow_builds: bool = False,
 ) -> tuple[dict[str, Any], ...]:
-    """Return the rows of the matrix that fit, newest first; the one with `chosen` is what `resolve` takes.
+    """Return the matching rows of the matrix, newest first; `chosen` marks the row that `resolve` uses.
 
-    The rows are about the framework, package or library that is named first, or else about CUDA.
+    The rows describe the first framework, package or library named, or CUDA if none is.
     """
     from gpusetup.matrix.load import matrix as load
     from gpusetup.resolve.lookup import lookup
@@ -80,7 +80,7 @@ def why_not(
     forward: bool = False,
     allow_builds: bool = False,
 ) -> tuple[Clash, ...]:
-    """Return the rules that forbid a version (`torch==2.6.0`) here; nothing where it can be had."""
+    """Return the rules that forbid a version such as `torch==2.6.0`, or an empty tuple if none does."""
     import msgspec
 
     from gpusetup.errors import NoStackError
@@ -99,7 +99,7 @@ def why_not(
 
 
 def facts(root: str | Path | None = None) -> HostFacts:
-    """Return what this machine is, or what a captured one was (`gpusetup facts --capture`); nothing is changed."""
+    """Return the facts of this machine, or of a captured one (`gpusetup facts --capture`). Changes nothing."""
     from gpusetup.facts.collect import captured, this_machine
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix as load
@@ -109,7 +109,7 @@ def facts(root: str | Path | None = None) -> HostFacts:
 
 
 def diagnose(text: str) -> tuple[Finding, ...]:
-    """Return the causes that an error message or a log shows, each with its fixes; nothing where none is known."""
+    """Return the known causes found in an error message or a log, each with its fixes."""
     from gpusetup.doctor.findings import diagnose_text
 
     return diagnose_text(text)

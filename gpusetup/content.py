@@ -1,7 +1,7 @@
-"""Where the Ansible collection is: relative to this package, never to the current directory.
+"""Find the Ansible collection relative to this package, never to the current directory.
 
-The wheel carries it in the layout that Ansible looks for; in a checkout the repository itself is the collection, and
-a link below `.collections` gives it that layout.
+The wheel contains it in the layout that Ansible expects. In a checkout the repository itself is the collection, and a
+link below `.collections` provides that layout.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _INSIDE = Path("ansible_collections", *COLLECTION.split("."))
 
 
 def content_path() -> Path:
-    """Return the folder of the collection: it holds `playbooks/`, `roles/` and `plugins/`."""
+    """Return the folder of the collection, which holds `playbooks/`, `roles/` and `plugins/`."""
     return collections_path() / _INSIDE
 
 
 def collections_path() -> Path:
-    """Return what Ansible calls a collections path: the override, the wheel's copy or the source tree's link."""
+    """Return Ansible's collections path: GPUSETUP_CONTENT, the wheel's copy or the source tree's link."""
     override = os.environ.get("GPUSETUP_CONTENT")
     if override:
         named = Path(override).absolute()
@@ -47,7 +47,7 @@ def collections_path() -> Path:
 
 
 def host_code(name: str) -> ModuleType | Any:
-    """Return a module of the collection (`gpu_judge.versions`), loaded from the file that hosts or Ansible run."""
+    """Import a module of the collection (`gpu_judge.versions`) from the file that hosts or Ansible run."""
     import importlib
 
     if _HOST_CODE not in sys.modules:

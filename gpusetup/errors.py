@@ -1,4 +1,4 @@
-"""The error taxonomy: every failure a person can meet has a reference, a cause, a way out and an exit code."""
+"""Errors and exit codes: every failure that users see has a reference, a cause, a fix and an exit code."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ _GRAVITY = (
 
 
 def gravest(codes: list[Exit]) -> Exit:
-    """Return the exit code of a fleet: the gravest among its hosts."""
+    """Return the gravest of several hosts' exit codes."""
     return min(codes, key=_GRAVITY.index, default=Exit.DONE)
 
 
 @cache
 def references() -> dict[str, dict[str, str]]:
-    """Return what each reference stands for: its title, what it means, and the fix."""
+    """Return each error reference's title, meaning and fix."""
     import json
     import pkgutil
 
     try:
         text = pkgutil.get_data("gpusetup", "references.json")
-    except OSError:  # an installation that lacks it must still say what is wrong
+    except OSError:  # a broken installation must still report its error
         return {}
     found: dict[str, dict[str, str]] = json.loads(text)["references"] if text else {}
     return found
 
 
 class GpuSetupError(Exception):
-    """A failure explained: what happened (message), where (context), why (note), what to do (hint), more (link).
+    """An explained failure: what happened (message), where (context), why (note), what to do (hint), more (link).
 
-    Without a hint of its own it has that of its reference.
+    The hint defaults to the fix of its reference.
     """
 
     exit: Exit = Exit.BUG
@@ -109,12 +109,12 @@ class NoStackError(GpuSetupError):
         self.document = document
 
     def to_document(self) -> dict[str, Any]:
-        """Return the conflict document when there is one."""
+        """Return the conflict document, or the plain error without one."""
         return self.document if self.document is not None else super().to_document()
 
 
 class PolicyError(NoStackError):
-    """A stack fits, but only one that the site's policy forbids; nothing was changed."""
+    """Stacks fit, but the site's policy forbids them all; nothing was changed."""
 
     exit = Exit.REFUSED
 
@@ -144,6 +144,6 @@ class VerifyFailedError(GpuSetupError):
 
 
 def wrong_field(error: Exception) -> tuple[str, str]:
-    """Return what msgspec found wrong, and the path of the field that it is about: `$` is the whole document."""
+    """Split a msgspec error into its message and the path of the field; `$` is the whole document."""
     text, _, path = str(error).partition(" - at `")
     return text, path.rstrip("`") or "$"

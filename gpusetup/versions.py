@@ -61,7 +61,7 @@ class NvVersion:
 
 @lru_cache(maxsize=4096)
 def nv(text: str) -> NvVersion:
-    """Return the version for this text; raises ValueError when it is none."""
+    """Parse a version; raise ValueError if the text is none."""
     return NvVersion(text)
 
 
@@ -71,6 +71,6 @@ def cuda_minor(text: str) -> str:
 
 
 def prefix_of(version: str, prefix: str) -> bool:
-    """Tell whether `prefix` names `version` by whole numbers: 550.144 names 550.144.03, 550.14 does not."""
+    """Return whether `prefix` matches `version` by whole numbers: 550.144 matches 550.144.03, 550.14 does not."""
     numbers, wanted = nv(version).numbers, nv(prefix).numbers
     return numbers[: len(wanted)] == wanted

@@ -1,1 +1,1 @@
-"""Hosts against each other: what most of them have, and who does not."""
+"""Compare hosts: what most of them have, and which ones differ."""

@@ -1,4 +1,4 @@
-"""From facts and figures of hosts to what sets them apart: settings that most have, figures far from the median."""
+"""Find what sets hosts apart: settings that differ from the majority, figures far from the median."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
 
 Subject = tuple[str, str]
-"""A host, and which of its GPUs or measurements; empty: the host itself."""
+"""A host and one of its GPUs or measurements; empty means the host itself."""
 
 _SPREADS = 3.5
-"""How many times the usual spread a figure may be away from the median: 1.4826 times the median deviation, which is
-the standard deviation of measurements that scatter by chance."""
+"""How many usual spreads a figure may lie from the median. The usual spread is 1.4826 times the median deviation: the
+standard deviation of normally distributed measurements."""
 _SCALE = 1.4826
 _FLOOR = {"µs": 25.0}
 _FLOOR_ELSE = 5.0
-"""Percent that a figure may be away in any case: identical hosts have next to no spread, and still flutter."""
+"""Percent by which a figure may always differ: identical hosts have almost no spread, yet still fluctuate."""
 _FEWEST = 3
-"""So many figures make a median that means something."""
+"""The fewest figures whose median is meaningful."""
 
 
 @dataclass(frozen=True)
 class Apart:
-    """What is usual, and who is not; a figure's deviation is in percent of the median."""
+    """The usual value and the outliers; a figure's deviation is in percent of the median."""
 
     usual: str | float | None
     compared: int
@@ -45,7 +45,7 @@ class Apart:
 
 
 def differing_settings(values: Mapping[Subject, str | None]) -> Apart:
-    """Compare settings; what is not known is not compared. Without a majority everybody stands out."""
+    """Compare settings, leaving out unknown ones. Without a majority, all are outliers."""
     known = {subject: value for subject, value in values.items() if value is not None}
     counts = Counter(known.values())
     common, alike = counts.most_common(1)[0] if counts else ("", 0)
@@ -75,7 +75,7 @@ _NUMBER = re.compile(r"\bGPU \d+")
 
 
 def compared(facts: Facts, figures: Mapping[str, Sequence[Result]]) -> Comparison:
-    """Compare hosts that have the same GPUs; figures are those of their last verification, as far as there is one."""
+    """Compare hosts that have the same GPUs, with the known figures of their verifications."""
     kinds: dict[str, dict[str, HostFacts]] = {}
     for name, host in facts.hosts.items():
         kinds.setdefault(gpus_named(host), {})[name] = host
@@ -105,13 +105,13 @@ def _group(kind: str, hosts: Mapping[str, HostFacts], figures: Mapping[str, Sequ
 
 
 class _Made(NamedTuple):
-    """The columns so far, and who stands out in them."""
+    """The columns and outliers collected so far."""
 
     columns: list[Column]
     outliers: list[Outlier]
 
     def setting(self, name: str, title: str, values: Mapping[Subject, str | None]) -> None:
-        """Add a column where anybody has a value."""
+        """Add a column if any value is known."""
         if not any(value is not None for value in values.values()):
             return
         apart = differing_settings(values)
@@ -126,7 +126,7 @@ class _Made(NamedTuple):
         self.outliers.extend(_outlier(subject, name, values[subject] or "", apart) for subject in apart.outliers)
 
     def figure(self, name: str, title: str, unit: str, values: Mapping[Subject, float], hosts: tuple[str, ...]) -> None:
-        """Add a column where anybody measured it."""
+        """Add a column if any host measured it."""
         if not values:
             return
         judged = _judged(values, unit)
@@ -139,7 +139,7 @@ class _Made(NamedTuple):
 
 
 def _measured(name: str, figures: Mapping[str, Sequence[Result]]) -> tuple[dict[Subject, float], str]:
-    """Return a check's figures, and their unit."""
+    """Return a check's figures and their unit."""
     results = [(host, result) for host, told in figures.items() for result in told if result.id == name]
     compared = [(host, result) for host, result in results if result.unit in UNITS]
     values = {
@@ -158,7 +158,7 @@ def _standing(subjects: Sequence[Subject], values: Mapping[Subject, str | None],
 
 
 def _judged(values: Mapping[Subject, float], unit: str) -> dict[Subject, Apart]:
-    """Compare like with like: a place with the same place of other hosts, or with all places where hosts are few."""
+    """Compare each place with the same place of other hosts, or with all GPUs of fewer than three hosts."""
     kinds: dict[str, dict[Subject, float]] = {}
     several = len({host for host, _ in values}) >= 3
     for (host, place), value in values.items():
@@ -171,7 +171,7 @@ def _judged(values: Mapping[Subject, float], unit: str) -> dict[Subject, Apart]:
 
 
 def _figure_cell(host: str, values: Mapping[Subject, float], judged: Mapping[Subject, Apart], unit: str) -> Cell:
-    """Return the figure that stands out, else the best one: a check may measure many sizes."""
+    """Return the furthest outlier, or else the best figure: a check may measure many sizes."""
     own = [subject for subject in values if subject[0] == host]
     if not own:
         return Cell(text="", standing="unknown")

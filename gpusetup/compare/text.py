@@ -1,4 +1,4 @@
-"""The comparison for people: as text what stands out, each value with who has it; as HTML with a heat map."""
+"""Render a comparison: the outliers as rows of text, or everything as an HTML page with a heat map."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 4
 
 
 def title(group: CompareGroup) -> str:
-    """Return a heading."""
+    """Return the heading of a group."""
     count = len(group.hosts)
     if count == 1:
         return f"{group.name}: {group.hosts[0]} alone, nothing to compare it with"
@@ -27,7 +27,7 @@ def title(group: CompareGroup) -> str:
 
 
 def rows(group: CompareGroup) -> list[tuple[str, ...]]:
-    """Return a row for each value that stands out, however many have it; figures of one host are told together."""
+    """Return a row per outlying value with all its hosts; high, or low, figures of one host share a row."""
     titles = {column.id: column.title for column in group.columns}
     units = {column.id: column.unit for column in group.columns}
     alike: dict[tuple[object, ...], list[Outlier]] = {}
@@ -47,7 +47,7 @@ def rows(group: CompareGroup) -> list[tuple[str, ...]]:
 
 
 def trailer(group: CompareGroup) -> str:
-    """Say what else was compared."""
+    """Return a line that counts what does not stand out."""
     out = {item.column for item in group.outliers}
     settings = sum(column.kind == "setting" and column.id not in out for column in group.columns)
     figures = [column for column in group.columns if column.kind == "figure"]
@@ -57,12 +57,12 @@ def trailer(group: CompareGroup) -> str:
 
 
 def shown(value: str | float) -> str:
-    """Return a value with the digits that mean something."""
+    """Return a value as text, a figure with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
 def _span(told: Sequence[str], unit: str = "") -> str:
-    """Return the first and the last of figures that are told together."""
+    """Return the range of the figures in a row."""
     if len({*told}) < 2:
         return f"{told[0]}{unit}" if told else ""
     return f"{min(told, key=float)} to {max(told, key=float)}{unit}"
@@ -83,12 +83,12 @@ def _places(places: Sequence[str]) -> str:
 
 
 _FULL = 25.0
-"""Percent off the median at which the colour is at its end."""
+"""Percent off the median at which the colour is fully red."""
 _OUT = 0.3
 
 
 def to_html(comparison: Comparison, made: datetime) -> str:
-    """Return the page."""
+    """Return the HTML page."""
     hosts = sum(len(group.hosts) for group in comparison.groups)
     return page(
         "compare",
@@ -103,13 +103,13 @@ def to_html(comparison: Comparison, made: datetime) -> str:
 
 
 def _ordered(group: CompareGroup) -> list[Column]:
-    """Return the columns in which somebody stands out, then the figures, then what all have alike."""
+    """Return the columns with outliers first, then the other figures, then the other settings."""
     out = {item.column for item in group.outliers}
     return sorted(group.columns, key=lambda column: (column.id not in out, column.kind == "setting"))
 
 
 def _colour(cell: Cell) -> str:
-    """Return green at the median, red far from it and for who stands out; grey where there are too few to say."""
+    """Return green at the median, red far from it and for outliers, grey without a deviation."""
     if cell.deviation is None:
         return "#e5e7eb"
     share = max(0.0, 1.0 - abs(cell.deviation) / _FULL) * (_OUT if cell.standing == "outlier" else 1.0)

@@ -1,8 +1,8 @@
 """What AWX and Automation Controller need: an execution environment, a project, job templates and a workflow.
 
-Each job runs gpusetup's own command in the execution environment (`playbooks/front_end.yml`). A site's own names are
-variables of the playbook that sets AWX up; secrets are credentials of AWX, which are named and never written. What AWX
-asks people before a job are our own variables, with the types and choices that gpusetup reads them by.
+Each job runs a gpusetup command in the execution environment (`playbooks/front_end.yml`). The playbook that sets up AWX
+takes a site's names as variables; secrets stay in AWX credentials, which the files only name. Surveys ask for
+gpusetup's own variables, with the types and choices that gpusetup accepts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _RUNNER = "ansible-runner>=2.4,<3"
 
 
 def awx_files(surveys: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Return what is written, by name; `surveys` are the questions by command, and by `workflow`."""
+    """Return the files by name; `surveys` holds the questions of each command and of `workflow`."""
     return rendered("awx", surveys=surveys, core=_range_of("ansible-core"), runner=_RUNNER)
 
 
 def _range_of(package: str) -> str:
-    """Return a package with the versions that gpusetup asks for, as its own metadata has them."""
+    """Return a package with its version range in gpusetup's metadata."""
     try:
         needs = requires("gpusetup") or []
     except PackageNotFoundError:
@@ -40,16 +40,16 @@ ASKED = (
     "driver", "cuda", "torch", "tensorflow", "jax", "vllm", "components", "source", "reboot", "module", "containers",
     "monitoring",
 )  # fmt: skip
-"""The variables that a job asks for; every other one is the inventory's."""
+"""The variables that a survey asks for; all others come from the inventory."""
 
 _ELSE = "no answer: as the inventory says"
 
 Option = tuple[str, str, Any, "Sequence[str] | None"]
-"""Of the command line: its variable, what it means, its type, its choices."""
+"""A command-line option: its variable, help, type and choices."""
 
 
 def survey(options: Iterable[Option], asked: Iterable[str] = ASKED) -> dict[str, Any]:
-    """Return the survey; no question has to be answered, and no answer means what the inventory says."""
+    """Return the survey; an unanswered question leaves the inventory's value."""
     questions = [_wish(name) for name in asked]
     questions += [_question(variable, text, kind, choices) for variable, text, kind, choices in options]
     return {"name": "", "description": "", "spec": questions}
@@ -80,5 +80,5 @@ def _question(variable: str, text: str, kind: Any = None, choices: Sequence[str]
     }
     if choices:
         return {**question, "choices": list(choices)}
-    # AWX wants bounds with these types: of the number, or of the length of a text.
+    # AWX requires bounds: of a number, or of a text's length.
     return {**question, "min": 0, "max": 100000 if question["type"] != "text" else 1024}

@@ -1,4 +1,4 @@
-"""The files of a hand-over: templates with values filled in, and values printed as YAML."""
+"""Render the files of a hand-over from templates, and values as YAML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def rendered(kind: str, **values: Any) -> dict[str, str]:
-    """Return the files of one kind by name; `<< … >>` is filled in, since `{{ … }}` is Ansible's in some of them."""
+    """Return the files of one kind by name; `<< … >>` marks values, as some files use Ansible's `{{ … }}`."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -35,7 +35,7 @@ def rendered(kind: str, **values: Any) -> dict[str, str]:
 
 
 def yaml_text(value: object, *, made: str = "", width: int = 110) -> str:
-    """Return a document as YAML that linters and people read alike: block style, list items indented."""
+    """Return a document as YAML in block style with indented list items, as linters expect."""
     import yaml
 
     class Indented(yaml.SafeDumper):

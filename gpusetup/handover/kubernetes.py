@@ -1,12 +1,11 @@
-"""Values for NVIDIA's GPU Operator, labels for the nodes, a RuntimeClass, and what would be done twice.
+"""GPU Operator values, node labels, a RuntimeClass, and a list of what host and operator would both do.
 
-The operator's values hold for a whole cluster, so a part is switched off there only where every host has it already.
-Each host that has it is labelled too: the operator leaves out a part on a node whose label says so.
+The operator's values apply to the whole cluster, so they disable a part only if every host already has it. Node labels
+disable it on each such host.
 
-Nodes come to a lock by a package for NodeWright (once NVIDIA Skyhook), or by a DaemonSet. NodeWright drains a node,
-runs the steps of the package, reboots and goes on. The package is a container image: `config.json`, the steps and a
-bundle of gpusetup. A node is changed only when it has the label `gpusetup/lock` with the lock's digest: nobody changes
-a whole cluster by mistake.
+A package for NodeWright (formerly NVIDIA Skyhook) or a DaemonSet brings nodes to a lock. NodeWright drains a node, runs
+the package's steps and reboots. The package is a container image with `config.json`, the steps and a gpusetup bundle.
+It changes only nodes labelled `gpusetup/lock` with the lock's digest, so that nobody changes a cluster by mistake.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ if TYPE_CHECKING:
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _RUNTIMES = ("containerd", "crio")
-"""What kubelet talks to."""
+"""The container runtimes that kubelet uses."""
 _HANDLER = "nvidia"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handover:
-    """What is written, and what a person should know."""
+    """The content of the files, and notes for the administrator."""
 
     values: dict[str, Any]
     labels: dict[str, tuple[str, ...]]
     """By node."""
     toolkit: bool
-    """Whether a host has the container toolkit: then a RuntimeClass is of use."""
+    """Whether any host has the container toolkit, which a RuntimeClass needs."""
     twice: tuple[str, ...]
-    """What host and operator would both do, and how it is kept from happening."""
+    """What host and operator would both do, and what prevents it."""
     warnings: tuple[str, ...]
 
 
 def handover(hosts: Mapping[str, HostFacts]) -> Handover:
-    """Return what the operator is told of these hosts, whose names are those of their nodes."""
+    """Return the operator's settings for these hosts, which are named like their nodes."""
     gpus = {name: facts for name, facts in hosts.items() if facts.gpus}
     driver = {name for name, facts in gpus.items() if _has_driver(facts)}
     toolkit = {name for name, facts in gpus.items() if _has_toolkit(facts)}
@@ -82,18 +81,18 @@ def _has_driver(facts: HostFacts) -> bool:
 
 
 def _has_toolkit(facts: HostFacts) -> bool:
-    """Tell whether what kubelet talks to knows NVIDIA's runtime."""
+    """Return whether the toolkit is installed and configured in one of kubelet's runtimes."""
     return bool(facts.containers.toolkit) and any(name in facts.containers.configured for name in _RUNTIMES)
 
 
 def _version(gpus: Mapping[str, HostFacts]) -> str:
-    """Return the driver that hosts have already, where all that have one agree: the operator's is to be the same."""
+    """Return the installed driver version if all hosts agree: the operator must install the same."""
     found = {facts.driver.version for facts in gpus.values() if facts.driver is not None and facts.driver.version}
     return found.pop() or "" if len(found) == 1 else ""
 
 
 def _strategy(gpus: Mapping[str, HostFacts]) -> str:
-    """Return how slices are offered: `single` where each host has one kind of them on all its GPUs, else `mixed`."""
+    """Return the MIG strategy: `single` if each host with MIG has one profile on all its GPUs, else `mixed`."""
     for facts in gpus.values():
         on = [gpu for gpu in facts.gpus if gpu.mig == "Enabled"]
         kinds = {device.profile for gpu in on if gpu.slices is not None for device in gpu.slices.devices}
@@ -146,13 +145,13 @@ def _loaded(facts: HostFacts) -> bool:
 
 
 def _named(names: set[str]) -> str:
-    """Return some names, and how many more there are."""
+    """Return up to four names and the number of others."""
     few = sorted(names)[:4]
     return ", ".join(few) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def kubernetes_files(found: Handover) -> dict[str, str]:
-    """Return what is written, by name."""
+    """Return the files by name."""
     files = rendered("kubernetes", found=found, labels=sorted(found.labels.items()))
     unused = {
         name for name, used in (("label-nodes.sh", found.labels), ("runtimeclass.yaml", found.toolkit)) if not used
@@ -163,6 +162,6 @@ def kubernetes_files(found: Handover) -> dict[str, str]:
 
 
 def node_files(lock: Lock, text: str, first_stage: str) -> dict[str, str]:
-    """Return all that brings nodes to a lock, by name; `text` is the lock's file."""
+    """Return the files that bring nodes to a lock, by name; `text` is the lock file's content."""
     files = rendered("node", version=__version__, label=lock.digest[:12], lock=text)
     return files | {"node/skyhook_dir/first-stage": first_stage}

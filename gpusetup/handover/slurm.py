@@ -1,4 +1,4 @@
-"""What Slurm is to know of hosts with GPUs: gres.conf, lines of slurm.conf, and a slurmd that waits for its GPUs."""
+"""Slurm's files for GPU hosts: gres.conf, lines of slurm.conf, and a drop-in that makes slurmd wait for its GPUs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def slurm_files(hosts: Mapping[str, HostFacts]) -> dict[str, str]:
-    """Return what is written, by name; the hosts' names are those of their nodes."""
+    """Return the files by name; hosts are named like their nodes."""
     nodes = {name: _types(facts) for name, facts in hosts.items() if _countable(facts)}
     return rendered("slurm", gres=list(_gres(nodes)), lines=list(_conf(nodes)))
 
 
 def slurm_warnings(hosts: Mapping[str, HostFacts]) -> tuple[str, ...]:
-    """Return what a person has to look at."""
+    """Return warnings about hosts that need attention."""
     found = []
     for name, facts in sorted(hosts.items()):
         if not facts.gpus:
@@ -40,20 +40,20 @@ def _countable(facts: HostFacts) -> bool:
 
 
 def _types(facts: HostFacts) -> tuple[str, ...]:
-    """Return the kind of each GPU in the order of their device files, in one word as Slurm's AutoDetect writes it."""
+    """Return each GPU's type in device-file order, spelled as by Slurm's AutoDetect."""
     names = (gpu.reported_name or gpu.name or gpu.pci_id for gpu in facts.gpus)
     return tuple(re.sub(r"[^a-z0-9.-]+", "_", name.lower()).strip("_") for name in names)
 
 
 def _runs(types: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
-    """Return neighbours of one kind: the kind, the first and the last."""
+    """Yield runs of equal GPUs: type, first and last number."""
     for kind, group in groupby(enumerate(types), key=lambda pair: pair[1]):
         numbers = [number for number, _ in group]
         yield kind, numbers[0], numbers[-1]
 
 
 def _grouped_by_gpus(nodes: Mapping[str, tuple[str, ...]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return hosts with the same GPUs together, as Slurm lists nodes."""
+    """Group hosts with the same GPUs: their names separated by commas, and the GPU types."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, types in sorted(nodes.items()):
         alike.setdefault(types, []).append(name)

@@ -1,4 +1,4 @@
-"""From a report to text in a format by name; and the JSON document that scripts read."""
+"""Render a report in a named format, including the JSON document that scripts read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = ("text", "json", "junit", "html", "prometheus")
 
 
 def render(report: Report, name: str, *, watched: bool = False) -> str:
-    """Return the report; each format's module is imported when it is used."""
+    """Return the report as text; a format's module is imported only when used."""
     if name == "junit":
         from gpusetup.report.junit import to_junit
 
@@ -40,7 +40,7 @@ def render(report: Report, name: str, *, watched: bool = False) -> str:
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """Return the document."""
+    """Return the report's JSON document."""
     document = VerifyReport(
         ok=report.ok,
         level=report.level,

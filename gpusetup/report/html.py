@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, no font, no picture from elsewhere."""
+"""Render the report as one HTML file, without scripts and external fonts or images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _ordered(results: tuple[Result, ...]) -> list[Result]:
 
 
 def _pages(report: Report) -> dict[str, str]:
-    """Return the page of every check that failed or warns, by the check's name."""
+    """Return the page of each failed or warning check, by the check's name."""
     from markupsafe import Markup
 
     from gpusetup.verify.pages import page
@@ -44,7 +44,7 @@ def _pages(report: Report) -> dict[str, str]:
 
 
 def _markup(text: str) -> str:
-    """Return a check's page, which is Markdown with paragraphs and tables alone, as HTML."""
+    """Convert a check's page to HTML; it is Markdown with only paragraphs and tables."""
     title, *parts = [part for part in text.split("\n\n") if part.strip()]
     return f"<h3>{_inline(title.removeprefix('# '))}</h3>" + "".join(map(_part, parts))
 
@@ -63,7 +63,7 @@ def _inline(text: str) -> str:
 
 
 def to_html(report: Report) -> str:
-    """Return the page."""
+    """Return the report as an HTML page."""
     level = [f"level {report.level}"] if report.level else []
     return framed(
         "report",

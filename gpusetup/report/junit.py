@@ -1,4 +1,4 @@
-"""The report as JUnit XML: a suite per host, a case per check. A warning passes and says so in its output."""
+"""Render the report as JUnit XML: a suite per host, a case per check. A warning passes; its output mentions it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
     from gpusetup.report.model import HostReport, Report
 
-# XML 1.0 cannot carry these, and a kernel log may.
+# XML 1.0 forbids these characters; a kernel log may contain them.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -1,6 +1,6 @@
-"""One Report object behind every format: hosts with a state, rows of text, results of checks and their figures.
+"""The Report object that every format renders: hosts with a state, rows of text, check results and figures.
 
-`verify` fills the results; `apply` adds the state a host is in and what was done to it.
+`verify` fills in the results; `apply` adds each host's state and the changes made to it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
 
 
 POSTPONED = "postponed"
-"""The state of a host that was left alone because somebody changes it."""
+"""The state of a host that was skipped because another run is changing it."""
 
 
 class Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line about a host beside its checks: what it is, what was changed."""
+    """A line about a host besides its checks: its hardware, a change."""
 
     label: str
     text: str
@@ -36,57 +36,57 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     state: str = ""
-    """What `apply` made of it (`done`, `pending-reboot`, …); empty for `verify` alone."""
+    """The outcome of `apply` (`done`, `pending-reboot`, …), or POSTPONED; else empty."""
     tone: Verdict | Literal[""] = ""
-    """How good that state is, where pages show it by a colour."""
+    """The verdict in whose colour pages show the state."""
     problem: str = ""
-    """Why there is nothing to report, such as an unreachable host."""
+    """Why the host could not be checked, or why its apply failed."""
     rows: tuple[Row, ...] = ()
     results: tuple[Result, ...] = ()
     topology: Topology | None = None
-    """How its GPUs reach the processor, the network and each other."""
+    """How its GPUs connect to the processor, the network and each other."""
     trends: tuple[Curves, ...] = ()
     """Figures over time."""
     seconds: float = 0.0
     simulated: bool = False
     maintenance: str = ""
-    """What the cloud does to it now or within the hour: until that is over, a failed check is not its GPUs' fault."""
+    """Cloud maintenance now or within the hour; until it ends, failed checks are not blamed on the GPUs."""
     level: str = ""
-    """The level that was reached, where it is another one than the report's: a GPU was in use."""
+    """The level reached on this host: lower than the report's if, for example, a GPU was in use."""
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest of what was proven; `skip` when nothing was."""
+        """The host's gravest verdict; `skip` if nothing was checked."""
         if self.problem:
             return "skip" if self.state == POSTPONED else "fail"
         return worst([result.verdict for result in self.results if result.verdict in ("fail", "warn", "pass")])
 
     @property
     def summary(self) -> str:
-        """What it is, in a few words."""
+        """The text of the row `machine`, or an empty string."""
         return next((row.text for row in self.rows if row.label == "machine"), "")
 
 
 class Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run over hosts."""
+    """The report of one run."""
 
     title: str
     started: str
     """Date and time, ISO 8601 in UTC."""
     seconds: float
     program: str
-    """Name and version of the program that made it."""
+    """Name and version of the program that wrote the report."""
     level: str = ""
     hosts: tuple[HostReport, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """No host failed."""
+        """Whether no host failed."""
         return all(host.verdict != "fail" for host in self.hosts)
 
 
 def counts(results: Iterable[Result]) -> dict[Verdict, int]:
-    """Return how often each verdict was given, gravest first."""
+    """Return how often each verdict occurs, gravest first."""
     found = [result.verdict for result in results]
     return {verdict: found.count(verdict) for verdict in GRAVITY if verdict in found}
 
@@ -99,11 +99,11 @@ BLAME = {
     "environment": "an environment that gpusetup did not make",
     "job": "a running job",
 }
-"""Whose fault a finding is, as people read it."""
+"""How texts name what is at fault."""
 
 
 def figure(value: Figure) -> str:
-    """Return a figure with the digits that mean something."""
+    """Return a figure as text: whole numbers in full, others with about three significant digits."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -114,7 +114,7 @@ def figure(value: Figure) -> str:
 
 
 def figures(result: Result) -> str:
-    """Return `measured (expected …, limit …) unit`, as far as they are known."""
+    """Return `measured unit (expected …, limit …)` without unknown parts; empty if nothing was measured."""
     if not isinstance(result.measured, (int, float)) or isinstance(result.measured, bool):
         return ""
     beside = [
@@ -126,7 +126,7 @@ def figures(result: Result) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time for people."""
+    """Return a duration as readable text."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"

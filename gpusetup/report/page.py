@@ -1,4 +1,4 @@
-"""Pages as one HTML file: no script, no font, no picture from elsewhere; all of them in one frame and one style."""
+"""Render HTML pages in one shared layout, each a single file without scripts and external fonts or images."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields: Any) -> str:
-    """Return a page of a kind, such as `plan`; what is put into it is escaped. `told` stands below the title."""
+    """Render a page template such as `plan`; fields are escaped. `told` goes below the title."""
     meta = " · ".join([made, *told, f"gpusetup {__version__}"])
     return _environment().get_template(f"{name}.html.j2").render(title=title, meta=meta, **fields)
 
 
 def stamp(made: datetime) -> str:
-    """Return a time as pages tell it."""
+    """Return a time in the format of the pages."""
     return made.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def visible(text: str, but: str = "") -> str:
-    """Return a text with its control characters, and those that turn the direction of writing, as their numbers."""
+    """Return a text with control and text-direction characters, except those in `but`, as code points."""
     if text.isprintable():
         return text
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -39,7 +39,7 @@ def visible(text: str, but: str = "") -> str:
 
 
 def _finalized(value: Any) -> Any:
-    """Show what hosts and people wrote as it is; what is HTML already stays."""
+    """Make hidden characters in plain text visible; leave HTML unchanged."""
     return visible(value, "\n\t") if type(value) is str else value
 
 

@@ -1,4 +1,4 @@
-"""The report as a textfile for node_exporter: verdicts, figures, floors, and a time to alert on when it grows old."""
+"""Render the report as a textfile for node_exporter: verdicts, figures, limits, and a timestamp to alert on."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _numbers(results: list[tuple[str, Result]], field: str) -> Iterable[Sample]:
 
 
 def metric(name: str, text: str, samples: Iterable[Sample], kind: str = "gauge") -> list[str]:
-    """Return the lines of a metric; none where there is no sample."""
+    """Return the lines of a metric, or none without samples."""
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     rows = [f"{name}{{{_labels(labels)}}} {value:.10g}" for labels, value in samples]
     return lines + rows if rows else []

@@ -1,4 +1,4 @@
-"""The report in a terminal, 80 columns when nobody watches; meaning is never in the colour alone."""
+"""Render the report for a terminal, or 80 columns wide without one; colour alone never carries meaning."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
 MANY = 20
-"""From so many hosts on those that fared alike are told together."""
+"""With at least this many hosts, those with equal results share one entry."""
 NARROW = 60
-"""Columns below which rows stand one below the other instead of in a table."""
+"""Below this many columns, rows are stacked instead of laid out as a table."""
 _COLOURS: dict[Verdict, str] = {
     "pass": "green",
     "warn": "yellow",
@@ -29,7 +29,7 @@ _COLOURS: dict[Verdict, str] = {
 
 
 def to_text(report: Report, *, watched: bool = False, width: int | None = None) -> str:
-    """Return the summary: everything for one host, the trouble for many."""
+    """Return everything about one host, or only the problems of several."""
     from io import StringIO
 
     from rich.console import Console
@@ -121,7 +121,7 @@ def _grave_first(results: list[Result]) -> list[Result]:
 
 
 def _idle(console: Console, results: list[Result]) -> None:
-    """Say once per reason what was not judged."""
+    """Print the skipped checks, grouped by reason."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -134,7 +134,7 @@ def _idle(console: Console, results: list[Result]) -> None:
 
 
 def _together(hosts: tuple[HostReport, ...]) -> tuple[HostReport, ...]:
-    """Return one report for all hosts that fared alike, under a few of their names."""
+    """Merge hosts with equal results into one report each, named after a few of them."""
     groups: dict[object, list[HostReport]] = {}
     for host in hosts:
         trouble = tuple(

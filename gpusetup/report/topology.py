@@ -1,4 +1,4 @@
-"""Pictures as SVG: curves, grids, and how the GPUs, adapters and processors of a host are connected."""
+"""SVG pictures: curves, grids, and the connections between a host's GPUs, adapters and processors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PALETTE = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#
 
 
 def element(name: str, body: str = "", /, **attributes: object) -> str:
-    """Return an element; attribute values are escaped, the body is markup already."""
+    """Return an SVG element; attribute values are escaped, `body` is markup."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for key, value in attributes.items()
     )
@@ -31,17 +31,17 @@ def element(name: str, body: str = "", /, **attributes: object) -> str:
 
 
 def text_at(x: float, y: float, text: str, kind: str = "axis", anchor: str = "middle", **more: object) -> str:
-    """Return a text at a place."""
+    """Return a text element at a position."""
     return element("text", escape(text), x=f"{x:.1f}", y=f"{y:.1f}", class_=kind, text_anchor=anchor, **more)
 
 
 def line_of(x1: float, y1: float, x2: float, y2: float, **more: object) -> str:
-    """Return a line between two places."""
+    """Return a line between two points."""
     return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", **more)
 
 
 def grid_svg(grid: Grid) -> str:
-    """Return a heat map: green at what is expected, red at the floor and below."""
+    """Return a heat map: green at the expected value, red at the limit or below."""
     width, height = _LEFT + _CELL * len(grid.columns) + 8, _TOP + _CELL * len(grid.rows) + 8
     parts = [text_at(_LEFT + _CELL * (number + 0.5), _TOP - 10, name) for number, name in enumerate(grid.columns)]
     for row, name in enumerate(grid.rows):
@@ -80,7 +80,7 @@ def _colour(grid: Grid, value: float | None) -> str:
 
 
 def curves_svg(curves: Curves) -> str:
-    """Return a diagram with its legend."""
+    """Return a line chart with its legend."""
     width, height, left, right, top, bottom = 640, 330, 62, 16, 14, 48
     points = [point for line in curves.lines for point in line.points]
     if not points:
@@ -168,9 +168,9 @@ def _bytes(value: float) -> str:
 
 _COLUMN, _CARD, _GAP, _EDGE = 104, 96, 14, 16
 _PROCESSOR, _BRIDGE, _ADAPTER, _TALL = 36, 46, 64, 62
-"""Where processors stand, what a row of bridges and one of adapters take, and how high the card of a GPU is."""
+"""The y of processors, the heights of a row of bridges and of adapters, and of a GPU's card."""
 _MOST_LINKS = 18
-"""NVLinks of one GPU, those of Hopper and Blackwell; none has more."""
+"""The most NVLinks that one GPU has (Hopper and Blackwell)."""
 _LINK = re.compile(r"NV(\d+)")
 _WAYS = {
     "PIX": "one PCI Express bridge",
@@ -179,11 +179,11 @@ _WAYS = {
     "NODE": "PCI Express roots of one NUMA node",
     "SYS": "the link between NUMA nodes",
 }
-"""As nvidia-smi names ways between GPUs without NVLink."""
+"""nvidia-smi's names of connections between GPUs without NVLink."""
 
 
 class Device(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU or an adapter: what stands on its card, and where it is."""
+    """A GPU or a network adapter: the text on its card, and its location."""
 
     name: str
     kind: str
@@ -192,26 +192,26 @@ class Device(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its PCI address."""
     node: int | None = None
     root: str = ""
-    """The last bridge before the processor; empty where nobody looked."""
+    """The last bridge before the processor; empty if unknown."""
     narrow: bool = False
-    """Fewer PCI Express lanes than it can have."""
+    """Whether it uses fewer PCI Express lanes than it could."""
 
 
 class Topology(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A host."""
+    """A host's devices and their connections."""
 
     gpus: tuple[Device, ...]
     adapters: tuple[Device, ...] = ()
     links: tuple[int | None, ...] = ()
-    """NVLinks that are up on each GPU, where that is known."""
+    """The number of active NVLinks of each GPU, None if unknown."""
     ways: tuple[tuple[str, ...], ...] = ()
-    """How GPU i reaches GPU j, as `nvidia-smi topo -m` has it; empty where nobody asked."""
+    """How GPU i reaches GPU j, as in `nvidia-smi topo -m`; empty if unknown."""
     switched: bool = False
-    """GPUs meet in NVSwitches, not one to one."""
+    """Whether GPUs connect through NVSwitches instead of directly."""
 
 
 def topology_of(facts: Mapping[str, Any], ways: Sequence[Sequence[str]] = ()) -> Topology | None:
-    """Return it from facts as the probe tells them; None without a GPU."""
+    """Return the topology from the probe's facts, or None without a GPU."""
     gpus = facts.get("gpus")
     if not isinstance(gpus, list | tuple) or not gpus:
         return None
@@ -261,7 +261,7 @@ def _device(name: str, kind: str, found: Mapping[str, Any], lines: list[str]) ->
 
 
 def sentences(found: Topology) -> list[str]:
-    """Return what the picture shows, in words: for who cannot see it, and below it."""
+    """Return the picture's content in words, for its caption and for screen readers."""
     told = [f"{len(found.gpus)} GPU{'s' if len(found.gpus) > 1 else ''}"]
     counts = Counter(found.links[number] for number in range(len(found.gpus)))
     links = next(iter(counts))
@@ -283,7 +283,7 @@ def sentences(found: Topology) -> list[str]:
 
 
 def picture(found: Topology | None) -> str:
-    """Return a figure with its words; nothing where there is nothing to show."""
+    """Return a figure with its caption, or an empty string without a topology."""
     from markupsafe import Markup
 
     if found is None:
@@ -294,7 +294,7 @@ def picture(found: Topology | None) -> str:
 
 
 def topology_svg(found: Topology) -> str:
-    """Return the drawing alone."""
+    """Return the drawing without a caption."""
     parts: list[str] = []
     places: list[float] = [0.0] * len(found.gpus)
     left = float(_EDGE)
@@ -312,7 +312,7 @@ def topology_svg(found: Topology) -> str:
         title = "processor" if node is None else f"NUMA node {node}"
         parts.insert(0, _box(begin, 8, left - begin, bottom - 8, "node"))
         parts.append(_box(begin + _GAP, _PROCESSOR - 10, left - begin - 2 * _GAP, 24, "bar"))
-        parts.append(text_at(begin + _GAP + 10, _PROCESSOR + 6, title, "told", "start"))  # seen where a phone cuts
+        parts.append(text_at(begin + _GAP + 10, _PROCESSOR + 6, title, "told", "start"))  # stays visible on a phone
         left += _GAP
     height = _meeting(parts, found, places, (gpu + _TALL, left - _GAP))
     return element(
@@ -322,7 +322,7 @@ def topology_svg(found: Topology) -> str:
 
 
 def _groups(found: Topology, node: int | None) -> list[list[tuple[int | None, Device]]]:
-    """Return a node's devices, those below one bridge together; GPUs with their numbers."""
+    """Return a node's devices grouped by bridge; GPUs come with their numbers."""
     groups: dict[str, list[tuple[int | None, Device]]] = {}
     numbered: list[tuple[int | None, Device]] = [*enumerate(found.gpus), *((None, device) for device in found.adapters)]
     for number, device in numbered:
@@ -334,7 +334,7 @@ def _groups(found: Topology, node: int | None) -> list[list[tuple[int | None, De
 def _group(
     parts: list[str], group: list[tuple[int | None, Device]], places: list[float], left: float, rows: tuple[int, int]
 ) -> float:
-    """Draw devices below one bridge and return where they end; a bridge is shown where it joins several."""
+    """Draw the devices below one bridge and return their right edge; show the bridge only if it joins several."""
     gpus = [(number, device) for number, device in group if number is not None]
     others = [device for number, device in group if number is None]
     adapter, gpu = rows
@@ -378,7 +378,7 @@ def _box(x: float, y: float, width: float, height: float, kind: str) -> str:
 
 
 def _meeting(parts: list[str], found: Topology, places: list[float], corner: tuple[int, float]) -> float:
-    """Draw what ties GPUs to each other below them and return where the picture ends."""
+    """Draw the NVLinks or NVSwitches below the GPUs and return the picture's height."""
     under, right = corner
     if found.switched:
         parts.append(_box(_EDGE, under + 42, right - _EDGE, 26, "bar link"))

@@ -1,4 +1,4 @@
-"""From observations of hosts to one report: judged, compared with the baseline, described."""
+"""Build one report from the hosts' observations: judge them, compare with the baseline, describe the hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def describe(machine: Machine) -> tuple[Row, ...]:
-    """Return what the host is, in a few rows."""
+    """Return rows that describe the host."""
     kinds = Counter(gpu.name for gpu in machine.gpus)
     named = ", ".join(f"{number} x {name}" for name, number in sorted(kinds.items()))
     if not named:
@@ -69,7 +69,7 @@ def _topology(machine: Machine) -> Topology | None:
 def host_report(
     name: str, machine: Machine, baseline: Baseline | None = None, *, is_strict: bool = False
 ) -> HostReport:
-    """Judge one host, and each of its named environments."""
+    """Judge one host and each of its named environments."""
     results = judge(machine)
     results = (*results, *results_of(machine, results))
     if is_strict:
@@ -102,7 +102,7 @@ def verification_report(
     postponed: Container[str] = (),
     is_strict: bool = False,
 ) -> Report:
-    """Return the report on every host that was observed, and on those that could not be."""
+    """Return the report on the observed hosts and on those with problems."""
     hosts = [
         host_report(name, Machine(document, (wanted or {}).get(name)), baseline, is_strict=is_strict)
         for name, document in documents.items()
