@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add how a fleet is changed piece by piece."""
+    """Add the options for changing a fleet in batches; return their group."""
     group = parser.add_argument_group("fleets")
     group.add_argument(
         "--batch",
@@ -81,7 +81,7 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """How the answer is given, and where."""
+    """The answer's format and file."""
 
     format: str
     out: str | None
@@ -89,7 +89,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """All that a person says of an apply; read from the command line once, never changed afterwards."""
+    """All settings of an apply, read once from the command line."""
 
     inventory: str | None
     planning: Planning
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def answer(how: Answer, applied: Applied) -> Exit:
-    """Print what was done and return what it means."""
+    """Print what was done and return the exit code."""
     from gpusetup.rollout.outcome import exit_of
 
     output.write_answer(_answer_text(how, applied), how.out)
@@ -134,7 +134,7 @@ def _answer_text(how: Answer, applied: Applied) -> str:
 def applying(
     arguments: argparse.Namespace, *, batch: str, keep: Literal["", "anew", "on"], verify: bool = True
 ) -> Applying:
-    """Return what `add_batches` and `options.add_draining` describe, and how plans are carried out otherwise."""
+    """Return how to carry out plans: the arguments of `add_batches` and `options.add_draining`, and these."""
     from gpusetup.rollout.options import Applying, Freeing
 
     return Applying(
@@ -162,7 +162,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     from gpusetup.rollout.batches import batches
     from gpusetup.rollout.options import Planning
 
-    batches((), arguments.batch)  # a wrong size is an error before anybody looks at the hosts
+    batches((), arguments.batch)  # reject a wrong size before contacting hosts
     planning = Planning(
         wishes=wishes_of(arguments),
         lock=load_lock(arguments.lock) if arguments.lock else None,
@@ -215,7 +215,7 @@ def _last_lock(name: str, facts: HostFacts) -> HostLock:
 
 @contextmanager
 def terminated_is_interrupted() -> Iterator[None]:
-    """A polite kill is a Ctrl-C: it stops cleanly and says what is where."""
+    """Treat SIGTERM like Ctrl-C: stop cleanly and report each host's state."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What apply did, for people: one block for all hosts that fared alike, what to do next, where the time went."""
+"""What apply did, as text: a block per group of hosts with equal results, what to do next, the time spent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS: dict[str, str] = tables()["outcomes"]
 
 
 def applied_text(applied: Applied) -> str:
-    """Return the whole report."""
+    """Return the report as text."""
     groups = grouped(applied.hosts, _host, _without_name)
     blocks = [_block(names, text) for names, text in groups]
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
@@ -74,7 +74,7 @@ def _host(outcome: HostOutcome) -> str:
         lines += _wrap("next: run the same command again; --drain-wait and --busy-wait set how long it waits")
     lines += _checks(outcome)
     for text in outcome.warnings:
-        if outcome.state != "unchanged" or NO_EFFECT in text:  # a second run repeats nothing but this
+        if outcome.state != "unchanged" or NO_EFFECT in text:  # a second run repeats only this
             lines += _wrap(f"note: {text}")
     return "\n".join(lines)
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Read, prove, tell."""
+    """Read the log, check it and print it."""
     from gpusetup.drive.audit import FILE, read
     from gpusetup.drive.rundir import state_home
     from gpusetup.model.fleet import Audit

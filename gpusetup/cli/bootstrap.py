@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Run it; every line goes to the log and to standard output, which is the journal under systemd."""
+    """Run bootstrap or recheck; every line goes to the log and to standard output (systemd's journal)."""
     from gpusetup.bootstrap.config import read_config
     from gpusetup.bootstrap.run import LOG_FILE, bootstrap, recheck
 
@@ -44,13 +44,13 @@ def run(arguments: argparse.Namespace) -> Exit:
             print(line, flush=True)
             try:
                 file.write(line + "\n")
-            except OSError as error:  # a full disk must not hide the reason that the status holds
+            except OSError as error:  # a full disk must not hide the error in the status
                 print(f"{LOG_FILE}: {error.strerror}", file=sys.stderr)
 
         def stop(*_: object) -> None:
             raise KeyboardInterrupt
 
-        signal.signal(signal.SIGTERM, stop)  # a shutdown lets apply end in order; the next boot goes on
+        signal.signal(signal.SIGTERM, stop)  # on a shutdown apply stops cleanly; the next boot continues
         status = (recheck if arguments.action == "recheck" else bootstrap)(config, log)
     if status.state == "pending-reboot" or (status.recheck is not None and status.recheck.differences):
         return Exit.PENDING
@@ -90,7 +90,7 @@ def run_status(arguments: argparse.Namespace) -> Exit:
 
 
 def exit_of(status: Status) -> Exit:
-    """Return the exit code that a status stands for."""
+    """Return the exit code for a status."""
     if status.state not in FINAL or status.state == "pending-reboot":
         return Exit.PENDING
     if status.state != "failed":
@@ -100,7 +100,7 @@ def exit_of(status: Status) -> Exit:
 
 
 def status_text(status: Status) -> str:
-    """Return it for people."""
+    """Return a status as text."""
     head = f"{status.state} since {status.since}"
     if status.state not in FINAL:
         head = f"step {status.step} of {status.of}: {status.doing} (since {status.since})"
@@ -136,6 +136,6 @@ def _read(path: str) -> Status:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
     if status.state == "sealed" and status.boot != boot_id():
-        # What the image was sealed with: this copy of it has yet to begin.
+        # The status of the sealed image: this copy of it has not started yet.
         return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")
     return status

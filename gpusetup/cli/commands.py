@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Command(Protocol):
-    """What a command's module offers: its arguments, and running it. Its docstring is its help."""
+    """The interface of a command's module; its docstring is the help text."""
 
     __doc__: str | None
 
@@ -23,22 +23,22 @@ class Command(Protocol):
         """Add the command's own arguments."""
 
     def run(self, arguments: argparse.Namespace) -> Exit:
-        """Do it, print the answer, return the exit code."""
+        """Run the command, print the answer, return the exit code."""
 
 
 _TOLD = json.loads(pkgutil.get_data("gpusetup.cli", "data/commands.json") or b"")
 COMMANDS: dict[str, tuple[str, str]] = {name: (place, summary) for name, (place, summary) in _TOLD["commands"].items()}
-"""A command's whole name, which one or two words are → its module and its summary.
+"""A command's full name of one or two words → its module and its summary.
 
-Behind a colon stands the command's word in a module with several: `run_WORD`, whose docstring is the help, and
+A module with several commands is written `MODULE:WORD` and has `run_WORD`, whose docstring is the help, and
 `add_WORD_arguments`.
 """
 WITHOUT_OWN: dict[str, str] = _TOLD["without_own"]
-"""Words that are no command themselves, only the first word of some."""
+"""First words that are not commands themselves → their summaries."""
 ALIASES: dict[str, str] = _TOLD["aliases"]
-"""Short names that people type and pages show."""
+"""Short names → the full names of commands."""
 GROUPS: dict[str, list[str]] = _TOLD["groups"]
-"""The first words, as `gpusetup --help` shows them."""
+"""The first words by heading, as in `gpusetup --help`."""
 
 
 def first_words() -> dict[str, str]:
@@ -47,12 +47,12 @@ def first_words() -> dict[str, str]:
 
 
 def below(word: str) -> list[str]:
-    """Return the second words that a first one has."""
+    """Return the subcommands of a first word."""
     return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{word} ")]
 
 
 def load_command(name: str) -> Command:
-    """Import the module behind a command."""
+    """Import a command's module and return the command."""
     place, _, word = COMMANDS[name][0].partition(":")
     module = importlib.import_module(f"gpusetup.cli.{place}")
     if not word:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Print it."""
+    """Print the completion script."""
     from argcomplete.shell_integration import shellcode
 
     write_answer(shellcode(["gpusetup"], shell=arguments.shell), arguments.out)
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str], known_as: ParserOf) -> None:
-    """Add every command by its name, and the arguments of the one that these words name: `matrix import` is two."""
+    """Add all command names, and the arguments of the command being typed (`matrix import` has two words)."""
     from gpusetup.cli.commands import ALIASES, COMMANDS, WITHOUT_OWN, below, first_words
 
     name, whole = typed[0] if typed else "", " ".join(typed)
@@ -57,7 +57,7 @@ def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str], known_as
 
 
 def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return a command's parser whose arguments are completed with what the matrix knows, the first also with these."""
+    """Return a command's parser with completions from the matrix; `further` also completes its first argument."""
     parser = known_as(name)
     for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
         if (
@@ -113,4 +113,4 @@ _COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {
     "subject": _components,
     "component": _components,
 }
-"""The argument's name → what it may be."""
+"""An argument's name → the function that returns its values."""

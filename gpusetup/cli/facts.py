@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look, and print what was seen."""
+    """Collect the facts and print them."""
     facts = collected(arguments)
     if arguments.format == "json":
         text = output.json_text(facts)
@@ -69,7 +69,7 @@ def _html(facts: Facts) -> str:
 
 
 def collected(arguments: argparse.Namespace) -> Facts:
-    """Return the facts of the hosts that the arguments name."""
+    """Return the facts of the hosts in the arguments."""
     from gpusetup.cli.session import names_of_gpus
     from gpusetup.facts import collect
     from gpusetup.model.facts import Facts
@@ -91,7 +91,7 @@ def collected(arguments: argparse.Namespace) -> Facts:
 
 
 def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
-    """Look at every host of an inventory; with --capture each host gets a folder of its own."""
+    """Collect the facts of an inventory's hosts; with --capture each host gets its own folder."""
     from gpusetup.cli.session import open_session
     from gpusetup.drive.names import check_host_name
     from gpusetup.facts import collect, fleet

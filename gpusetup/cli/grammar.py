@@ -1,4 +1,4 @@
-"""The command line's own grammar: words in any order, and one line with a suggestion where it is not understood."""
+"""The argument parser: it accepts words in any order, and its errors are one line with a suggestion."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 
 @cache
 def tables() -> dict[str, Any]:
-    """Return the tables of the command line: what other programs call it, rare options, columns of tables."""
+    """Return the command line's data: words of other programs, rare options, columns of tables, texts of states."""
     found: dict[str, Any] = json.loads(pkgutil.get_data("gpusetup.cli", "data/tables.json") or b"")
     return found
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is meant most likely, nothing when none is near."""
+    """Return the most similar known word, or an empty string."""
     import difflib
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
 def likely_commands(word: str, commands: Iterable[str]) -> list[str]:
-    """Return the commands that a word which is none means most likely: `history` is the last word of two."""
+    """Return the commands that an unknown word most likely means: `history` is the last word of two."""
     commands = list(commands)
     lowered = word.lower().replace("_", "-")
     if lowered in commands:
@@ -47,13 +47,13 @@ def likely_commands(word: str, commands: Iterable[str]) -> list[str]:
 
 
 def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the options of a command that few people need."""
+    """Return a command's options that only `--help-all` shows."""
     rare = {*tables()["rare"][""], *tables()["rare"].get(name, ())}
     return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001 - no other list
 
 
 def listed(names: Mapping[str, str]) -> str:
-    """Return names with their summaries as lines that fit the terminal."""
+    """Return names and their summaries as lines wrapped to the terminal."""
     import shutil
     import textwrap
 
@@ -72,7 +72,7 @@ def listed(names: Mapping[str, str]) -> str:
 
 
 def _filled(text: str) -> str:
-    """Return a text for this terminal: paragraphs are filled anew, lines that are indented stay as they are."""
+    """Wrap the paragraphs of a text to the terminal; leave indented lines unchanged."""
     import shutil
     import textwrap
 
@@ -88,7 +88,7 @@ def _filled(text: str) -> str:
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """The shape of a command's help: room for an option and its value on one line with what it means."""
+    """A help layout with room for an option, its value and its help on one line."""
 
     def __init__(self, prog: str, **shape: Any) -> None:
         super().__init__(prog, **{"max_help_position": 30, **shape})
@@ -102,7 +102,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class HelpAll(argparse.Action):
-    """`--help-all`: print the help with every option, and end."""
+    """`--help-all`: print the help with every option, and exit."""
 
     def __call__(self, parser: Any, *_rest: Any, **_more: Any) -> None:
         """Print it."""
@@ -111,15 +111,15 @@ class HelpAll(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes requirements and options in any order, and whose errors are one line and a way out."""
+    """A parser that accepts requirements and options in any order; its errors are one line and a hint."""
 
     below: Mapping[str, str] = {}
-    """The commands that begin with this one's name, with their summaries."""
+    """Its subcommands and their summaries."""
     rare: Sequence[argparse.Action] = ()
-    """What `--help-all` alone shows."""
+    """The options that only `--help-all` shows."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse; requirements that stand behind an option are requirements as well."""
+        """Parse arguments; requirements may also follow an option."""
         found, left = self.parse_known_args(args, namespace)
         if left and hasattr(found, "requirements") and not any(word.startswith("-") for word in left):
             found.requirements = [*found.requirements, *left]
@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def format_help(self, *, whole: bool = False) -> str:
-        """Return the help: the options that most people need, or the whole."""
+        """Return the help, with the rare options only if `whole`."""
         hidden = {} if whole else {action: action.help for action in self.rare}
         usage, description, epilog = self.usage, self.description, self.epilog
         for action in hidden:
@@ -147,17 +147,17 @@ class Parser(argparse.ArgumentParser):
                 action.help = text
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help, and fail where it cannot be printed: argparse would say nothing of it."""
+        """Print help; unlike argparse's method, raise an error if that fails."""
         (file or sys.stderr).write(message)
 
     def _positionals_shown(self) -> list[str]:
-        """Return the arguments without a name, as a usage line has them."""
+        """Return the positional arguments as a usage line shows them."""
         formatter = self._get_formatter()
         formatter.add_usage(None, [one for one in self._actions if not one.option_strings], (), prefix="")
         return formatter.format_help().split()[len(self.prog.split()) :]
 
     def error(self, message: str) -> NoReturn:
-        """Say what is not understood and what may be meant, and end."""
+        """Print the error with a suggestion, and exit."""
         unknown = _UNKNOWN.fullmatch(message)
         told = self._about_unknown(unknown[1].split()) if unknown is not None else message
         print(f"{self.prog}: error: {told}", file=sys.stderr)

@@ -118,13 +118,13 @@ def _pip_text(lock: Lock) -> str:
 
 
 def _pylock_path(out: str) -> str:
-    """Return where the PEP 751 document of a lock belongs: pylock.gpu.toml beside gpu.lock.json."""
+    """Return the path of a lock's PEP 751 document: pylock.gpu.toml next to gpu.lock.json."""
     path = Path(out)
     return str(path.with_name(f"pylock.{path.name.lstrip('.').partition('.')[0] or 'gpu'}.toml"))
 
 
 def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
-    """Return the lock with everything that its lines need, and the same as a PEP 751 document."""
+    """Return the lock with every wheel and its hash, and its PEP 751 document; the latter is empty without an index."""
     from gpusetup.bootstrap.hashes import Target, hashes_of
     from gpusetup.matrix.systems import by_id
     from gpusetup.plan.lock import with_hashes

@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK
-"""`gpusetup COMMAND …`: find the command, run it, turn failures into words and an exit code."""
+"""`gpusetup COMMAND …`: find the command, run it, turn failures into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPILOG = (
 
 
 def _all_words() -> str:
-    """Return the first words by group, with the words below each."""
+    """Return the commands by group, with their subcommands."""
     words = first_words()
     width = max(map(len, words))
     shown = {word.ljust(width): text + _and_below(word) for word, text in words.items()}
@@ -37,7 +37,7 @@ def _and_below(word: str) -> str:
 
 
 def top_parser() -> argparse.ArgumentParser:
-    """Return the parser of what stands before a command."""
+    """Return the parser of the options without a command."""
     parser = Parser(
         prog="gpusetup",
         usage="gpusetup [--version [--verbose] [--format json]] COMMAND …",
@@ -52,7 +52,7 @@ def top_parser() -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> Parser:
-    """Return the parser of a command; its module is imported."""
+    """Import a command's module and return its parser."""
     command = load_command(name)
     parser = Parser(
         prog=f"gpusetup {name}", description=command.__doc__, formatter_class=HelpFormatter, allow_abbrev=False
@@ -69,7 +69,7 @@ def command_parser(name: str) -> Parser:
 
 
 def _only_first(word: str, rest: list[str]) -> Exit:
-    """Answer a first word that is no command itself: its words, or the one that is meant."""
+    """Print the subcommands of a word that is no command itself, or reject an unknown subcommand."""
     if rest and not rest[0].startswith("-"):
         return _unknown(" ".join([word, rest[0]]))
     print(f"usage: gpusetup {word} COMMAND …\n\n{WITHOUT_OWN[word]}\n\ncommands:")
@@ -78,7 +78,7 @@ def _only_first(word: str, rest: list[str]) -> Exit:
 
 
 def _complete() -> None:
-    """Answer the shell's question; of the commands, only the one that is being typed is imported."""
+    """Print the shell's completions; import only the command being typed."""
     import argcomplete
 
     from gpusetup.cli.completion import add_commands
@@ -121,13 +121,13 @@ def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
     try:
         print_error(error, form)
         sys.stdout.flush()
-    except (OSError, streams.UnwrittenError):  # nobody reads the reason; it stays a failure
+    except (OSError, streams.UnwrittenError):  # nobody reads the message; the exit code stays
         streams.dropped(sys.stdout, sys.stderr)
     return error.exit
 
 
 def _parsed(name: str, words: list[str]) -> argparse.Namespace:
-    """Parse a command's words; what stands behind `--` is Ansible's where a command hands something on to it."""
+    """Parse a command's arguments; if it runs Ansible, those after `--` are Ansible's."""
     parser = command_parser(name)
     if parser.get_default("ansible_arguments") is None or "--" not in words:
         whole: argparse.Namespace = parser.parse_args(words)
@@ -139,7 +139,7 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
 
 
 def _disk_trouble(error: OSError) -> GpuSetupError | None:
-    """Tell a disk that takes no more from a bug of ours; it may come at any moment, wherever something is kept."""
+    """Return an explained error if the disk is full or read-only, else None: any write can meet that."""
     if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
         return None
     where = str(error.filename or "")
@@ -158,7 +158,7 @@ def _greet() -> Exit:
 
 
 def _asked_in_full(argv: list[str]) -> str:
-    """Return the format in which all about this gpusetup is asked for; nothing where it is not."""
+    """Return the format of `--version` with `--verbose` or `--format json`; empty for any other command line."""
     words = [part for word in argv for part in (word.split("=", 1) if word.startswith("--format=") else [word])]
     rest = [word for word in words if word not in {"--version", "--verbose"}]
     if "--version" not in words or rest not in ([], ["--format", "text"], ["--format", "json"]):
@@ -182,7 +182,7 @@ def _versions(form: str) -> Exit:
 
 
 def _plain_words(argv: list[str]) -> list[str]:
-    """Return `help`, `help COMMAND` and `version` as the options that they mean."""
+    """Replace `help`, `help COMMAND` and `version` by the equivalent options."""
     if argv[:1] == ["version"]:
         return ["--version", *argv[1:]]
     if argv[:1] == ["help"]:
@@ -191,7 +191,7 @@ def _plain_words(argv: list[str]) -> list[str]:
 
 
 def _one_name(argv: list[str]) -> list[str]:
-    """Return words whose first is the command's whole name: `matrix diff` has two."""
+    """Resolve aliases, and join a command's name of two words such as `matrix diff`."""
     name = " ".join(argv[:2])
     if name in COMMANDS:
         return [name, *argv[2:]]
@@ -207,7 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             return _answered(_one_name(_plain_words(argv)))
-        finally:  # help ends in SystemExit, and has to be printed as well
+        finally:  # also on the SystemExit that ends help
             sys.stdout.flush()
     except streams.UnwrittenError as error:
         return _print_failure(error)
@@ -234,7 +234,7 @@ def _answered(argv: list[str]) -> int:
         return Exit.INTERRUPTED
     except (BrokenPipeError, streams.UnwrittenError):
         raise
-    except Exception:  # noqa: BLE001 - the last line of defence: a bug is said to be one
+    except Exception:  # noqa: BLE001 - the last line of defence: reported as a bug
         import traceback
 
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, so that they read and behave alike everywhere."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64":
 
 
 def arch_name(text: str) -> str:
-    """Return a CPU architecture by the name that the kernel has for it; `amd64` and `arm64` are said as well."""
+    """Return the kernel's name of a CPU architecture, also for names such as `amd64` and `arm64`."""
     lowered = text.lower()
     return _ARCHES_SAID.get(lowered, lowered)
 
 
 def not_together(first: str, second: str, why: str) -> BadInputError:
-    """Return what is said of two options of which one would be ignored."""
+    """Return the error for two options of which one would be ignored."""
     return BadInputError(
         "GS-137", f"{first} cannot be used with {second}: {why}", path=second, hint=f"leave out {second}"
     )
 
 
 def check_from(*names: str) -> None:
-    """Refuse what is neither a file nor open already, such as a pipe on disk: reading it could wait for ever."""
+    """Refuse devices and named pipes, except ones already open: reading them could block forever."""
     from pathlib import Path
 
     for name in names:
@@ -42,14 +42,14 @@ def check_from(*names: str) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
-    """`--format` and `--out`, which exist on every command that answers."""
+    """Add `--format` and `--out`."""
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=formats, default=formats[0], help="default: %(default)s")
     group.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """`--format` alone, where `--out` names what a command makes."""
+    """Add `--format` alone, for commands whose `--out` is not the file of the answer."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
@@ -65,7 +65,7 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
-    """Add what `matrix`, `resolve`, `why` and `why-not` share."""
+    """Add the options that describe a machine and the rules of compatibility."""
     group = parser.add_argument_group("machine")
     gpus = group.add_mutually_exclusive_group()
     gpus.add_argument(
@@ -105,7 +105,7 @@ def add_newer(parser: argparse.ArgumentParser) -> None:
 
 
 def add_inventory(parser: argparse.ArgumentParser) -> None:
-    """INVENTORY, and what is passed on to Ansible for reaching its hosts."""
+    """Add INVENTORY and the options that Ansible needs to reach its hosts."""
     parser.add_argument(
         "inventory",
         nargs="?",
@@ -116,7 +116,7 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reach(parser: argparse.ArgumentParser) -> None:
-    """What is passed on to Ansible for reaching hosts."""
+    """Add the options that Ansible needs to reach hosts."""
     group = parser.add_argument_group("hosts (passed to Ansible; -- ARGS at the end passes on anything else)")
     group.add_argument("--limit", "-l", metavar="PATTERN", help="only these hosts or groups")
     group.add_argument("--forks", "-f", type=int, metavar="N", help="number of hosts to work on at once")
@@ -130,7 +130,7 @@ def add_reach(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add who holds and reboots the nodes."""
+    """Add the options that choose the engine, which holds and reboots nodes."""
     from gpusetup.drive.engines.choice import ELSEWHERE, ENGINES
 
     group = parser.add_argument_group("engine")
@@ -144,7 +144,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_draining(parser: argparse.ArgumentParser) -> None:
-    """Add how hosts are freed before they change."""
+    """Add the options for draining hosts before they change."""
     group = parser.add_argument_group("running work on the hosts (gpusetup waits for it, never stops it)")
     group.add_argument(
         "--drain",

@@ -1,4 +1,4 @@
-"""Where answers and errors leave the program: answers on standard output or in a file, the rest on standard error."""
+"""Write answers to standard output or a file, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _NARROW = 60
 _COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) ")
-"""What makes a line one to copy."""
+"""Marks a line as a command to copy, which is never wrapped."""
 _GRAVE = re.compile(r"\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b", re.MULTILINE)
-"""What a person looks for first in a text."""
+"""The words that `painted` colours."""
 
 
 class _Nowhere(io.TextIOBase):
-    """Where everything beside the answer goes when only the answer is wanted."""
+    """A stream that discards text, for --quiet."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -34,37 +34,37 @@ _QUIET = False
 
 
 def set_quiet(quiet: bool) -> None:
-    """Say from now on nothing but answers and errors, or everything."""
+    """Suppress or show everything but answers and errors."""
     global _QUIET  # noqa: PLW0603 - one process runs one command
     _QUIET = quiet
 
 
 def aside() -> IO[str]:
-    """Return the stream for what is said beside the answer: progress, warnings, notes."""
+    """Return the stream for progress, warnings and notes."""
     return _Nowhere() if _QUIET else sys.stderr  # type: ignore[return-value]
 
 
 def say(text: str) -> None:
-    """Say a line beside the answer."""
+    """Print a line that is not part of the answer."""
     print(text, file=aside(), flush=True)
 
 
 def json_text(document: object) -> str:
-    """Return one JSON document as text."""
+    """Return a document as indented JSON."""
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def json_line(document: object) -> str:
-    """Return a JSON document on one line, without the line's end."""
+    """Return a document as one line of JSON, without a newline."""
     import msgspec
 
     return msgspec.json.encode(document).decode()
 
 
 def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: str, command: str) -> None:
-    """Write files by their names below a folder; a program among them can be run."""
+    """Write texts below a folder by their file names; scripts become executable."""
     from pathlib import Path
 
     try:
@@ -84,7 +84,7 @@ def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: st
 
 
 def write_answer(text: str, out: str | None) -> None:
-    """Write the answer to standard output, or to the file that was asked for."""
+    """Write the answer to standard output, or to the file `out`."""
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
@@ -92,7 +92,7 @@ def write_answer(text: str, out: str | None) -> None:
         sys.stdout.flush()
         return
     try:
-        os.makedirs(os.path.dirname(out) or ".", exist_ok=True)  # noqa: PTH103, PTH120 - a lookup pays for pathlib
+        os.makedirs(os.path.dirname(out) or ".", exist_ok=True)  # noqa: PTH103, PTH120 - importing pathlib slows lookups
         _write_whole(out, text)
     except OSError as error:
         raise BadInputError(
@@ -101,7 +101,7 @@ def write_answer(text: str, out: str | None) -> None:
 
 
 def _write_whole(out: str, text: str) -> None:
-    """Write a file whole or not at all: a full disk or Ctrl-C leaves what was there. Pipes and devices just get it."""
+    """Replace a file atomically: a full disk or Ctrl-C keeps the old one. Write pipes and devices directly."""
     from pathlib import Path
 
     target = Path(out).resolve()
@@ -119,7 +119,7 @@ def _write_whole(out: str, text: str) -> None:
 
 
 def _narrowed(text: str) -> str:
-    """Return a text with its lines broken between words for a narrow terminal; commands stay whole, to be copied."""
+    """Wrap a text for a narrow terminal; commands stay on one line, to be copied."""
     width = _columns()
     if width >= _NARROW or max(map(len, text.splitlines()), default=0) <= width:
         return text
@@ -144,16 +144,16 @@ def _columns() -> int:
 
 
 def warn(text: str) -> None:
-    """Say something beside the answer."""
+    """Print a warning."""
     say(("\x1b[33mwarning:\x1b[0m " if coloured(sys.stderr) else "warning: ") + text)
 
 
 def print_error(error: GpuSetupError, output_format: str) -> None:
-    """Print a failure for people on standard error, and for programs on standard output when they asked for JSON."""
+    """Print an error as text on standard error, and for JSON as a document on standard output."""
     as_json = json_text(error.to_document()) if output_format == "json" else ""
     if as_json and sys.stdout.isatty():
         sys.stdout.write(as_json)
-        return  # whoever sends the document into a file would see nothing otherwise
+        return  # where the document goes into a file, the terminal shows the text below
     lines = [f"error: {error.message} [{error.reference}]"]
     if error.path:
         lines.append(f"  at: {error.path}")
@@ -162,7 +162,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines += ["", f"hint: {error.hint}"]
     if error.link:
         lines.append(f"more: {error.link}")
-    # What a file or an option says commands no terminal.
+    # Escape control characters, which a file or an option may contain.
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], "\n".join(lines))
     if coloured(sys.stderr):
         text = f"\x1b[1;31merror:\x1b[0m{text.removeprefix('error:')}"
@@ -171,21 +171,21 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
 
 
 def coloured(stream: IO[str]) -> bool:
-    """Tell whether what goes to a stream has colours: FORCE_COLOR and NO_COLOR win over what the stream is."""
+    """Return whether to colour a stream; NO_COLOR and FORCE_COLOR override the check for a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def painted(text: str, out: str | None = None) -> str:
-    """Return a text with what is grave in colour, where standard output shows colours."""
+    """Return a text with its grave words coloured, if standard output shows colours."""
     if out is not None or not coloured(sys.stdout):
         return text
     return _GRAVE.sub(lambda match: f"\x1b[{'33' if match[0] == 'WARN' else '1;31'}m{match[0]}\x1b[0m", text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
-    """Return a table that fits the terminal (80 columns when nobody watches); a narrow one gets a block per row."""
+    """Return a table that fits the terminal, or 80 columns without one; a narrow terminal gets a block per row."""
     rows = [tuple(row) for row in rows]
     width = _columns()
     if width < _NARROW and width < sum(max(map(len, column)) + 2 for column in zip(columns, *rows, strict=True)):
@@ -272,7 +272,7 @@ def explain(
     what: Literal["check", "cause"],
     reference: str,
 ) -> Exit:
-    """Print the page that was asked for; a name that nothing has is refused with those that are near."""
+    """Print the page of a check or cause; raise an error with similar names for an unknown one."""
     import difflib
 
     name = arguments.explain

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning
 
-    batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
+    batches((), arguments.batch)  # reject a wrong size before contacting hosts
     how = Planning(wishes=wishes_of(arguments), to_apply=False)
     rollout = plan_hosts(how, open_session(arguments), matrix(), Progress())
     plan = rollout.document()
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def load_plan(path: str) -> Plan:
-    """Read a plan that this command wrote."""
+    """Read a plan that `gpusetup plan` wrote."""
     import msgspec
 
     from gpusetup.model.plan import Plan
@@ -87,7 +87,7 @@ def load_plan(path: str) -> Plan:
 
 
 def exit_of(plan: HostPlan, *, changes: bool) -> Exit:
-    """Return the exit code that one host's plan stands for."""
+    """Return the exit code for one host's plan."""
     if plan.refusals:
         return gravest([Exit(refusal.exit) for refusal in plan.refusals])
     return Exit.PENDING if changes and plan.state == "change" else Exit.DONE

@@ -1,4 +1,4 @@
-"""A plan for people, at 80 columns; hosts that are told the same are told it once."""
+"""A plan as text of 80 columns; hosts with equal plans share one block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One batch, or several of one size."""
+    """One batch, or several successive ones of equal size."""
 
     which: str
     """batch 1, batches 4 to 9."""
@@ -28,11 +28,11 @@ class Row(NamedTuple):
     """1 host; 50 hosts each."""
     reboots: int
     domains: list[str]
-    """What the inventory says that these hosts share with others that fail with them."""
+    """The hosts' failure domains, such as racks, from the inventory."""
 
 
 def rows_of(plan: Plan, domains: Mapping[str, str]) -> list[Row]:
-    """Return the batches in their order."""
+    """Return rows for the batches, in order."""
     rows = []
     for size, group in groupby(enumerate(plan.batches, 1), lambda item: len(item[1])):
         numbered = list(group)
@@ -54,7 +54,7 @@ _WIDTH = 80
 
 
 def plan_text(plan: Plan, batches: Sequence[Row] = (), *, verbose: bool = False) -> str:
-    """Return the whole plan."""
+    """Return the plan as text."""
     each = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()] if verbose else None
     groups = groups_of(plan) if each is None else each
     blocks = [_block(names, text) for names, text in groups]
@@ -71,12 +71,12 @@ def _batches(batches: Sequence[Row]) -> str:
 
 
 def groups_of(plan: Plan) -> list[tuple[list[str], str]]:
-    """Return the names of hosts that are told the same, with what they are told."""
+    """Group hosts with equal text: their names, and the text."""
     return grouped(plan.hosts, _host, _without_name)
 
 
 def shared_plan(names: list[str], plan: Plan) -> HostPlan:
-    """Return what hosts that are told the same are told: of several, no words that are only one's own."""
+    """Return the plan that a group of hosts shares, without the name of a single host."""
     host = plan.hosts[names[0]]
     return host if len(names) == 1 else _without_name(names[0], host)
 
@@ -91,7 +91,7 @@ def _without_name(name: str, host: HostPlan) -> HostPlan:
 
 
 def refusals_without_name(name: str, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
-    """Return a host's refusals in the words in which other hosts have them too."""
+    """Return a host's refusals without its name, so that hosts can share them."""
     return tuple(
         msgspec.structs.replace(
             item, message=common(item.message, name), note=common(item.note, name), hint=common(item.hint, name)
@@ -144,7 +144,7 @@ _MEASURED = {
 
 
 def downtime_text(host: HostPlan) -> str:
-    """Return how long a host will be away; rounded, so that hosts are told alike."""
+    """Return how long a host will be away, rounded so that similar hosts get equal text."""
     away = host.away
     if away is None:
         return "not known"
@@ -159,13 +159,13 @@ def _about(seconds: float) -> str:
 
 
 def jobs_text(host: HostPlan) -> str:
-    """Return which programs must end first."""
+    """Return which programs apply waits for."""
     names = in_short(sorted(set(host.jobs.values())))
     return f"apply waits for what uses the GPU and stops none: {names}"
 
 
 def work_text(host: HostPlan) -> str:
-    """Return what a scheduler runs on a host, and what becomes of it."""
+    """Return what schedulers run on a host, and how apply treats it."""
     ways = "; ".join(f"--drain {name}" for name in dict.fromkeys(one.scheduler for one in host.work))
     told = "; ".join(map(str, host.work[:8])) + (f" and {len(host.work) - 8} more" if len(host.work) > 8 else "")
     return f"{told}: {ways} waits for that" + (
@@ -174,7 +174,7 @@ def work_text(host: HostPlan) -> str:
 
 
 def download_text(host: HostPlan) -> str:
-    """Return what a host fetches."""
+    """Return how much a host downloads."""
     if host.wheel_bytes is None:
         return f"{size_text(host.package_bytes)} of packages, and Python packages of unknown size"
     wheels = f", {size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
@@ -182,7 +182,7 @@ def download_text(host: HostPlan) -> str:
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:
-    """Return a refusal: what, why, and what to do."""
+    """Return the lines of a refusal: what, why, and what to do."""
     lines = _wrap(f"refused  {refusal.message} [{refusal.reference}]", "  ", " " * 11)
     for paragraph in refusal.note.splitlines():
         lines += _wrap(paragraph.strip(), " " * 11, " " * 13)
@@ -209,12 +209,12 @@ def stack_line(stack: Stack) -> str:
 
 
 def recorded_stack(host: Applied | HostPlan) -> str:
-    """Return the stack in a host's record or plan on one line, nothing when there is none."""
+    """Return the stack in a host's record or plan on one line, or an empty string."""
     return stack_line(host.stack) if host.stack is not None else ""
 
 
 def size_text(size: int | None) -> str:
-    """Return a number of bytes for people."""
+    """Return a number of bytes as readable text."""
     if size is None:
         return "size not known"
     if size < 1_000_000:

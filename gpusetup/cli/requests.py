@@ -1,4 +1,4 @@
-"""From command-line arguments to a request, and what every command that asks the matrix has to say about it."""
+"""Turn command-line arguments into a request; notes on GPU names and on the matrix's age."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROJECTS = re.compile(
 
 
 def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
-    """Return the request that the shared arguments spell."""
+    """Return the request for the arguments of `options.add_requirements` and `options.add_request`."""
     python = [f"python=={arguments.python}"] if arguments.python is not None else []
     request = question(
         [*arguments.requirements, *python],
@@ -45,7 +45,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     from msgspec.structs import replace
 
     policy = getattr(arguments, "policy", None)
-    if Path(SITE_FILE).is_file():  # most lookups have none, and do not pay for what reads it
+    if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
         from gpusetup.rollout.wishes import policy_beside
 
@@ -70,12 +70,12 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
 
 
 def is_project(name: str) -> bool:
-    """Tell a project's file from an inventory, a log or facts, by its name."""
+    """Return whether a file's name is a project file's, and not that of an inventory, a log or facts."""
     return _PROJECTS.fullmatch("/".join(name.rsplit("/", 2)[-2:])) is not None
 
 
 def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
-    """Replace a project's file behind `--from` by what it asks for; no answer goes into the very file it is from."""
+    """Replace a project file in `--from` by its requirements; refuse an answer that would overwrite the file."""
     if arguments.facts is None:
         return
     for option in ("out", "lock"):
@@ -89,7 +89,7 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
 
 
 def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
-    """Return the request; with `--from` it is about the project, the host, or the hosts of one kind, in that file."""
+    """Return the request; with `--from`, for the project, the host or the identical hosts in that file."""
     take_project(arguments, matrix)
     request = request_of(arguments, matrix)
     if arguments.facts is None:
@@ -100,7 +100,7 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
 
 
 def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
-    """Return the wishes as a request about a host; what the command line says of the machine wins."""
+    """Return the request for a host; what the command line says of the machine takes precedence."""
     import msgspec
 
     from gpusetup.components.base import Offers
@@ -129,7 +129,7 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
 
 
 def gpus_taken_for(request: Request, matrix: Matrix) -> tuple[TakenFor, ...]:
-    """Return what each GPU's name was taken for."""
+    """Return how each GPU name was understood."""
     from gpusetup.matrix.gpus import find_gpu
     from gpusetup.model.stack import TakenFor
 
@@ -141,7 +141,7 @@ def gpus_taken_for(request: Request, matrix: Matrix) -> tuple[TakenFor, ...]:
 
 
 def gpus_text(request: Request, matrix: Matrix) -> str:
-    """Return a line for each GPU's name that is no product's own; empty when all are."""
+    """Return a line for each GPU name that is not exactly one product's."""
     import textwrap
 
     from gpusetup.matrix.gpus import find_gpu, taken_for
@@ -157,7 +157,7 @@ def gpus_text(request: Request, matrix: Matrix) -> str:
 
 
 def age_warning(matrix: Matrix) -> str | None:
-    """Return a warning when the matrix is old."""
+    """Return a warning if the matrix is old, else None."""
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     age = (today - dt.date.fromisoformat(matrix.date)).days
     if age <= _OLD_AFTER_DAYS:
@@ -169,7 +169,7 @@ def age_warning(matrix: Matrix) -> str | None:
 
 
 def add_wishes(parser: argparse.ArgumentParser) -> None:
-    """Add what is said for all hosts on the command line; inventory and gpusetup.toml win over it."""
+    """Add the requirements for all hosts; inventory and gpusetup.toml override them."""
     group = parser.add_argument_group("requirements (an inventory's gpusetup_ variables and gpusetup.toml win)")
     group.add_argument("--want", "-w", action="append", default=[], metavar="REQ", help="torch==2.6.*, 'cuda>=12.4', …")
     group.add_argument("--source", metavar="WHERE", help="nvidia, distro, the URL of a mirror or the path of a bundle")
@@ -181,7 +181,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reboot(group: argparse._ArgumentGroup) -> None:
-    """Add who may reboot: the one wish that no inventory makes less careful."""
+    """Add `--reboot`; the more careful of it and the inventory's setting applies."""
     group.add_argument(
         "--reboot",
         choices=("never", "when-needed", "schedule"),
@@ -190,7 +190,7 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
 
 
 def add_way_back(group: argparse._ArgumentGroup) -> None:
-    """Add whether hosts may change that could not go back."""
+    """Add the options that permit risky changes."""
     group.add_argument(
         "--no-way-back", action="store_true", help="change a host even if its installed packages could not be had again"
     )
@@ -203,7 +203,7 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
-    """Return what `add_wishes` describes."""
+    """Return the arguments of `add_wishes`."""
     from gpusetup.resolve.requests import parse_requirements
     from gpusetup.rollout.options import Wishes
 

@@ -82,7 +82,7 @@ def _document(resolution: Resolution, matrix: Matrix) -> dict[str, Any]:
 
 
 def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespace) -> str:
-    """Return the stack as it was asked for: the lines that install it alone, or the table with its reasons."""
+    """Return only the lines of `--install`, or the table with its reasons."""
     if arguments.install is None:
         return stack_text(resolution, matrix, arguments.format)
     from gpusetup.plan.install import install_of
@@ -150,7 +150,7 @@ def _packages(resolution: Resolution) -> list[tuple[str, str, str]]:
 
 
 def _companions(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, str]]:
-    """Return what goes with torch; what torch brings along by itself says so."""
+    """Return rows for the packages that belong to torch."""
     from gpusetup.plan.install import companions_of
 
     torch = resolution.stack.torch
@@ -199,7 +199,7 @@ def _reasons_text(resolution: Resolution) -> str:
 
 
 def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
-    """Resolve once per class of identical hosts; one class without a stack does not hide the others' stacks."""
+    """Resolve once per class of identical hosts; a class without a stack does not stop the others."""
     from pathlib import Path
 
     from gpusetup.cli.newer import resolve
@@ -252,7 +252,7 @@ _INDENT = 14
 
 
 def ending(resolution: Resolution, matrix: Matrix) -> str:
-    """Return the end of a stack's text: what installs it, with root and without."""
+    """Return the end of a stack's text: the lines that install it, with root and without."""
     from gpusetup.plan.install import install_of
 
     install = install_of(resolution, matrix)
@@ -266,7 +266,7 @@ def ending(resolution: Resolution, matrix: Matrix) -> str:
 
 
 def _ways(install: Install) -> Iterator[tuple[str, str]]:
-    """Return each line and what stands before it."""
+    """Yield each line with the label before it."""
     for line in install.apply:
         yield "install:", line
     for number, line in enumerate(install.pip):
@@ -274,7 +274,7 @@ def _ways(install: Install) -> Iterator[tuple[str, str]]:
 
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
-    """Return the Python of a stack where the distribution's own python3 is another one."""
+    """Return the stack's Python if it differs from the distribution's python3, else an empty string."""
     from gpusetup.matrix.systems import by_id
 
     python = resolution.stack.python.version if resolution.stack.python else None
@@ -283,7 +283,7 @@ def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
 
 
 def copied(install: Install, way: Way) -> str:
-    """Return the lines of one way and nothing else, for a shell or a file."""
+    """Return only the lines of one way, for a shell or a file."""
     lines = install.lines(way)
     if not lines:
         raise BadInputError(
@@ -297,7 +297,7 @@ def copied(install: Install, way: Way) -> str:
 
 
 def _folded(head: str, command: str) -> str:
-    """Break a command between its words, so that the shell still reads it as one."""
+    """Wrap a command between words with backslashes, so that the shell reads it as one."""
     words = _units(command)
     lines, current = [], f"{head:<{_INDENT}}{words[0]}"
     for word in words[1:]:
@@ -310,7 +310,7 @@ def _folded(head: str, command: str) -> str:
 
 
 def _units(command: str) -> list[str]:
-    """Return the words of a command, an option together with its value."""
+    """Return the words of a command, each option together with its value."""
     units: list[str] = []
     for word in command.split(" "):
         if units and units[-1].startswith("-") and " " not in units[-1]:

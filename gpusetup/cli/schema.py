@@ -1,4 +1,4 @@
-"""Words below `export`: the JSON Schema of a document, and where the Ansible collection is."""
+"""Subcommands of `export`: the JSON Schema of a document, and the path of the Ansible collection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_schema(arguments: argparse.Namespace) -> Exit:
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document; one that has several forms is any of them."""
+    """Return the JSON Schema of a document; several forms become `anyOf`."""
     import msgspec
 
     from gpusetup.model.documents import documents, forms_of

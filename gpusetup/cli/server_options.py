@@ -1,4 +1,4 @@
-"""The options of commands that serve: address, certificate, and the server that the extra brings."""
+"""The options of the commands that run a web server."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser, listen: str) -> None:
-    """Add what every server has."""
+    """Add the options of every server."""
     parser.add_argument("--listen", default=listen, metavar="ADDRESS:PORT", help="default: %(default)s")
     parser.add_argument("--certificate", metavar="FILE", help="serve over TLS with this certificate chain (PEM)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
 
 
 def check_installed() -> None:
-    """Refuse where the web server is not installed."""
+    """Raise an error if the web server is not installed."""
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         raise BadInputError(
             "GS-989", "the web server is not installed (an extra of gpusetup)", path="gpusetup[collector]",
@@ -33,7 +33,7 @@ def check_installed() -> None:
 
 
 def place_of(listen: str) -> tuple[str, int]:
-    """Return address and port of `--listen`."""
+    """Return the address and port of `--listen`."""
     address, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise BadInputError(
@@ -43,7 +43,7 @@ def place_of(listen: str) -> tuple[str, int]:
 
 
 def tls_of(certificate: str | None, key: str | None, clients: str | None = None) -> Tls | None:
-    """Return what `--certificate`, `--key` and `--client-ca` name."""
+    """Return the files of `--certificate`, `--key` and `--client-ca`, or None without TLS."""
     from gpusetup.supply.server import Tls
 
     if bool(certificate) != bool(key):
@@ -60,7 +60,7 @@ def tls_of(certificate: str | None, key: str | None, clients: str | None = None)
 
 
 def served(server: WebServer) -> Exit:
-    """Serve until somebody ends it: that is what was asked for, and no failure."""
+    """Serve until interrupted, which is the normal end."""
     from gpusetup.cli.apply import terminated_is_interrupted
 
     try:

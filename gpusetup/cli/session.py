@@ -1,4 +1,4 @@
-"""From the command line to a drive session: inventory, reach, passwords, run directory; progress on standard error."""
+"""Open a drive session from the command line: inventory, reach, passwords, run directory; report its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_session(arguments: argparse.Namespace) -> Session:
-    """Return the session that `options.add_inventory` describes; passwords are asked for here, before any work."""
+    """Return the session for the arguments of `options.add_inventory`; ask for passwords before any work."""
     from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
     from gpusetup.drive.engines.choice import engine_of
@@ -65,7 +65,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
 
 
 def names_of_gpus() -> Lookup:
-    """Return the matrix's names of GPUs."""
+    """Return the matrix's lookup of GPU names."""
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix
 
@@ -73,7 +73,7 @@ def names_of_gpus() -> Lookup:
 
 
 def facts_of_hosts(arguments: argparse.Namespace) -> Facts:
-    """Look at the hosts that the command line names, without asking repositories what they offer."""
+    """Collect facts of the hosts on the command line, without querying package repositories."""
     from gpusetup.facts import fleet
 
     with watch(aside(), phase="facts") as observer:
@@ -81,14 +81,14 @@ def facts_of_hosts(arguments: argparse.Namespace) -> Facts:
 
 
 def _changes(arguments: argparse.Namespace) -> bool:
-    """Whether hosts may be changed by this command line; looking is open to all."""
+    """Return whether this command may change hosts; everybody may run those that only look."""
     looks = any(getattr(arguments, name, False) for name in ("check", "list", "dry_run"))
     changes = arguments.command in ("apply", "remove", "rollback") or bool(getattr(arguments, "apply", False))
     return changes and not looks
 
 
 def _ask(prompt: str) -> str:
-    """Ask on the terminal, or take a line from standard input when a script gives one."""
+    """Ask on the terminal, or read a line of standard input if it is not a terminal."""
     if sys.stdin is None or sys.stdin.closed:
         raise BadInputError("GS-104", f"cannot ask for the {prompt.rstrip(': ')}", hint="run the command in a terminal")
     if not sys.stdin.isatty():
@@ -99,14 +99,14 @@ def _ask(prompt: str) -> str:
 
 
 class Progress:
-    """The reporter of the command line."""
+    """Reports the progress of a rollout on the command line."""
 
     def watch(self, phase: str) -> AbstractContextManager[Observer]:
-        """Follow the playbook of a phase."""
+        """Report the progress of a phase's playbook."""
         return watch(aside(), phase=phase)
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
-        """Say what is about to happen, before it does."""
+        """Print what is about to change."""
         from gpusetup.cli.plan_text import downtime_text, jobs_text, size_text, work_text
 
         reboots = sum(1 for plan in changes.values() if plan.reboot)
@@ -131,5 +131,5 @@ class Progress:
                     self.say(f"{name}: removes {action.what}: {action.why}")
 
     def say(self, text: str) -> None:
-        """Say a sentence."""
+        """Print a line."""
         say(text)

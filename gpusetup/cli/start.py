@@ -1,4 +1,4 @@
-"""What `gpusetup` alone says, and what `gpusetup --version --verbose` prints."""
+"""The output of `gpusetup` alone and of `gpusetup --version --verbose`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WITHOUT_GPU = (
 
 
 def greet() -> Exit:
-    """Look at this machine and print."""
+    """Print the greeting for this machine."""
     from gpusetup.facts.collect import this_machine
     from gpusetup.facts.products import matrix_lookup
 
@@ -49,7 +49,7 @@ def greet() -> Exit:
 
 
 def greeting(host: HostFacts, matrix: Matrix) -> str:
-    """Return the whole text about a machine."""
+    """Return the greeting for a machine."""
     lines = [f"gpusetup {__version__}: one proven NVIDIA stack for these hosts", ""]
     lines += _field("this machine", f"{host.os.name}, {host.arch}; {_gpus(host)}; {_driver(host)}")
     if host.gpus:
@@ -97,7 +97,7 @@ _PACKAGED = Path("/usr/lib/gpusetup")
 
 
 def about() -> About:
-    """Look at this process, and at what it would use."""
+    """Return the details of this installation and of what it uses."""
     known = matrix()
     try:
         collection = str(content_path())
@@ -118,7 +118,7 @@ def about() -> About:
 
 
 def about_lines(found: About) -> Iterator[str]:
-    """Yield a line for each."""
+    """Yield the details as lines of text."""
     yield f"gpusetup {found.version}, {found.install}: {found.place}"
     origin = f": {found.matrix.place}" if found.matrix.place else ", as it came along"
     yield f"matrix {found.matrix.date}, {found.matrix.digest[:16]}{origin}"
@@ -133,7 +133,7 @@ def about_lines(found: About) -> Iterator[str]:
 
 
 def _installation(prefix: Path, root: Path) -> InstallKind:
-    """Tell how this gpusetup was installed, by what each way leaves beside it."""
+    """Return how gpusetup was installed, judged by the files that each way leaves."""
     if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
         return "checkout"
     if prefix == _PACKAGED:

@@ -1,8 +1,8 @@
-"""Standard input, output and error as every command may rely on them: open, and able to show every text.
+"""Make standard input, output and error safe for every command: open, and able to print any text.
 
-A stream that was closed says so when it is used; a terminal without Unicode gets the same words in ASCII; what cannot
-be written to standard output is a failure, of help and versions too. A reader that left (`| head`) changes nothing: the
-command goes on, and its exit code is what it found.
+Using a closed stream raises a clear error; a terminal without Unicode gets ASCII replacements. A failed write to
+standard output is an error, even of help and version. A reader that left (`| head`) changes nothing: the command
+continues and returns its usual exit code.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ASCII = {
     "…": "...", "≥": ">=", "≤": "<=", "→": "->", "·": "-", "—": "-", "µ": "u", "✓": "ok", "✗": "x",
     "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
 }  # fmt: skip
-"""What stands for a sign where a terminal cannot show it; anything else becomes a question mark."""
+"""Replacements on terminals without Unicode; other characters become question marks."""
 
 
 class _ClosedInput(io.TextIOBase):
-    """Standard input that was closed before the program began."""
+    """Standard input that was already closed at startup."""
 
     @property
     def closed(self) -> bool:
@@ -42,11 +42,11 @@ class _ClosedInput(io.TextIOBase):
 
 
 class UnwrittenError(BadInputError):
-    """Standard output does not take the answer."""
+    """The answer cannot be written to standard output."""
 
 
 class _Stream(io.TextIOWrapper):
-    """Standard error, whose text goes nowhere once its reader left."""
+    """Standard error; text is discarded once its reader has left."""
 
     ends_with_reader = False
 
@@ -70,7 +70,7 @@ class _Stream(io.TextIOWrapper):
 
 
 class _Answer(_Stream):
-    """Standard output, which also says why it takes no more."""
+    """Standard output; a failed write raises UnwrittenError with the reason."""
 
     def _failed(self, error: OSError) -> None:
         try:
@@ -80,13 +80,13 @@ class _Answer(_Stream):
 
 
 def end_with_reader() -> None:
-    """Have a command that never ends fail with BrokenPipeError when nobody reads its answer any more."""
+    """Let writes raise BrokenPipeError once the reader has left, for commands that run until stopped."""
     if isinstance(sys.stdout, _Stream):
         sys.stdout.ends_with_reader = True
 
 
 def prepare() -> None:
-    """Open what is closed, before a file gets its number, and have every text shown in some way."""
+    """Open closed streams before a file gets their descriptors, and replace what a terminal cannot show."""
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)
         sys.stdin = _ClosedInput()
@@ -117,7 +117,7 @@ codecs.register_error("gpusetup-plain", _in_ascii)
 
 
 def _refusal(error: OSError) -> OSError | UnwrittenError:
-    """Return what is said when standard output does not take the answer; a reader that left is another matter."""
+    """Return the error for a failed write to standard output; return BrokenPipeError unchanged."""
     if isinstance(error, BrokenPipeError):
         return error
     dropped(sys.stdout)
@@ -129,6 +129,6 @@ def _refusal(error: OSError) -> OSError | UnwrittenError:
 
 
 def dropped(*streams: IO[str]) -> None:
-    """Have streams lead nowhere: what is still in their buffers would fail once more at the end."""
+    """Redirect streams to /dev/null: flushing their buffers at exit would fail again."""
     for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
