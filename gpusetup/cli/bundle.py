@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Make or check."""
+    """Make or check a bundle."""
     from gpusetup.bootstrap.bundle import MANIFEST
 
     if arguments.check:
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _accept(folder: Path, arguments: argparse.Namespace) -> None:
-    """See by whose word the manifest says what it says, and that it is no older one; then compare all with it."""
+    """Check the manifest's signature and age, then compare all files with it."""
     from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, check_bundle, read_manifest
     from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
 
@@ -140,7 +140,7 @@ def _controller(arguments: argparse.Namespace) -> None:
 
 
 def _hosts(arguments: argparse.Namespace) -> bool:
-    """Add the releases that are asked for to the folder; return whether there is a bundle to tell of."""
+    """Add the requested releases to the folder; return False for a dry run, which only lists them."""
     from gpusetup.cli.bundle_hosts import systems_of
     from gpusetup.matrix.load import data_home
     from gpusetup.matrix.load import matrix as load_matrix
@@ -150,7 +150,7 @@ def _hosts(arguments: argparse.Namespace) -> bool:
 
     matrix = load_matrix()
     systems = systems_of(arguments, matrix)
-    # A key that cannot sign is told before anything is asked of the network.
+    # Check the signing key before any download.
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
     wanted = []
     for kinds in systems:
@@ -170,7 +170,7 @@ def _hosts(arguments: argparse.Namespace) -> bool:
 
 
 def _needed(supply: Supply) -> SystemWanted:
-    """Return what a release needs, the largest file first; one that is needed twice is fetched once."""
+    """Return what a release needs, the largest file first; duplicates count once."""
     from gpusetup.model.documents import Carried, SystemWanted
 
     files = {item.sha256: item for item in supply.files()}.values()
@@ -198,13 +198,13 @@ def _in_full(wanted: SystemWanted) -> str:
 
 
 class Progress:
-    """One line that is written again on a terminal; elsewhere a line for each tenth."""
+    """Prints a line for each tenth of a download."""
 
     def __init__(self) -> None:
         self.told = -1
 
     def __call__(self, done: int, whole: int) -> None:
-        """Say how far it is."""
+        """Print the progress if it reached another tenth."""
         from gpusetup.cli.plan_text import size_text
 
         tenth = 10 * done // whole if whole else 10
@@ -265,7 +265,7 @@ def _print_contents(folder: Path, arguments: argparse.Namespace) -> Exit:
 
 
 def _variables(systems: Mapping[str, BundledSystem]) -> list[str]:
-    """Return the lines of an inventory; a distribution's own packages are one more repository."""
+    """Return the inventory lines that use the bundle; a distribution's own packages are an extra repository."""
     from gpusetup.supply.choosing import ARCHIVE
 
     own = {name: system for name, system in systems.items() if system.repository.startswith(f"{ARCHIVE}/")}

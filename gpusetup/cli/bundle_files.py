@@ -1,4 +1,4 @@
-"""Words below `bundle`: a bundle as one file, as a folder again, and served to hosts that fetch."""
+"""Subcommands of `bundle`: pack a bundle into a file, unpack it, serve it to hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For which hosts a bundle is made: of a request, of a file of facts, or of an inventory, read as apply reads it."""
+"""Find the hosts that a bundle is for: from a request, a file of facts, or an inventory as apply reads it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked]]:
-    """Return of each release and CPU the kinds of hosts that are to be served."""
+    """Return, for each distribution release and CPU, the kinds of hosts that the bundle must serve."""
     from gpusetup.cli.lock import load_lock
 
     said = _set_variables(arguments)
@@ -36,21 +36,21 @@ def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked
 
 
 def _set_variables(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return what `--set` gives."""
+    """Return the variables of `--set`."""
     level: dict[str, str] = {}
     for text in arguments.variables:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith(PREFIX):
             raise BadInputError("GS-787", f"{text} is not a variable", path="--set")
         level[name] = value
-    read_level(level, "--set", prefix=PREFIX)  # what is wrong is told before anybody looks at hosts
+    read_level(level, "--set", prefix=PREFIX)  # report errors before contacting hosts
     return level
 
 
 def _requested(
     arguments: argparse.Namespace, arch: str, said: dict[str, str], lock: Lock | None, matrix: Matrix
 ) -> Asked:
-    """Return what the command line or a lock asks for, of hosts that nobody looked at."""
+    """Return the request of the command line or of a lock, for hosts without facts."""
     from msgspec.structs import replace
 
     from gpusetup.cli.requests import request_of
@@ -86,7 +86,7 @@ def _requested(
 def _examined_hosts(
     arguments: argparse.Namespace, said: dict[str, str], lock: Lock | None, matrix: Matrix
 ) -> tuple[dict[str, HostFacts], dict[str, Settings]]:
-    """Return hosts and what is wanted of each."""
+    """Return the hosts with facts, and the settings of each."""
     from gpusetup.facts.collect import read_facts
     from gpusetup.rollout.looks import locked
 
@@ -112,14 +112,14 @@ def _requirements(arguments: argparse.Namespace) -> tuple[Requirement, ...]:
 def _of_inventory(
     arguments: argparse.Namespace, said: dict[str, str], asked: tuple[Requirement, ...], matrix: Matrix
 ) -> tuple[Facts, dict[str, Settings]]:
-    """Look at the hosts; what is wanted of them is read by the code that reads it for apply."""
+    """Collect the hosts' facts, and read their settings as apply does."""
     from gpusetup.cli.session import open_session
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.rollout.options import Wishes
     from gpusetup.rollout.wishes import settings_of_hosts
 
-    # As in Ansible, what the command line sets is above what an inventory says.
+    # As in Ansible, the command line overrides the inventory.
     more = [*arguments.extra_vars, *([json.dumps(said)] if said else [])]
     session = open_session(type(arguments)(**{**vars(arguments), "extra_vars": more}))
     looked = fleet.look(session, matrix_lookup(matrix), candidates=False)
@@ -138,7 +138,7 @@ def _of_inventory(
 
 
 def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
-    """Return the wishes with the sources that a bundle is made from: the hosts' own may be the bundle itself."""
+    """Return the settings with sources to make the bundle from: the hosts' own source may be the bundle itself."""
     from msgspec.structs import replace
 
     from gpusetup.components.parsing import file_source
@@ -194,7 +194,7 @@ def _of_kind(arguments: argparse.Namespace, names: list[str], host: HostFacts, s
 
     gpus = tuple(arguments.gpu) or tuple(sorted({gpu.pci_id for gpu in host.gpus}))
     if arguments.gpu:
-        host = replace(host, gpus=())  # others than those that are there
+        host = replace(host, gpus=())  # for other GPUs than the installed ones
     request = Request(
         requirements=settings.requirements, gpus=gpus, gpu_count=len(host.gpus) or len(gpus), os=host.os.label,
         arch="aarch64" if host.arch == "aarch64" else "x86_64", native=settings.native, forward=settings.forward,

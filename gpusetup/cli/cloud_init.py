@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Make it and print it."""
+    """Write the user-data."""
     from gpusetup.bootstrap.userdata import render
 
     if not arguments.source or not arguments.manifest:
@@ -172,7 +172,7 @@ def _seconds(text: str) -> int:
 
 
 def _keeps_driver(arguments: argparse.Namespace) -> bool:
-    """A lock of one's own means exactly what it says, and so does a driver that is asked for."""
+    """Return whether to keep a working driver: by default if no lock and no driver is requested."""
     if arguments.keep_driver is not None:
         return bool(arguments.keep_driver)
     from gpusetup.resolve.requests import parse_requirements
@@ -182,7 +182,7 @@ def _keeps_driver(arguments: argparse.Namespace) -> bool:
 
 
 def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
-    """A machine that cannot use the bundle's wheels would only find out after it has booted."""
+    """Refuse a bundle without wheels for the machine, which would otherwise fail only after booting."""
     from gpusetup.bootstrap.bundle import sets_for, unusable_wheels
     from gpusetup.matrix.gpus import find_gpu
     from gpusetup.matrix.load import matrix as load_matrix
@@ -214,7 +214,7 @@ def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
 
 
 def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
-    """Return the lock to embed, and what it holds in words."""
+    """Return the lock to embed, and its description."""
     import re
 
     from gpusetup.cli.lock import load_lock
@@ -268,7 +268,7 @@ def variables_of(given: list[str]) -> dict[str, object]:
 
 
 def _value(text: str) -> object:
-    """Lists and mappings are written as JSON; everything else is text, for versions are no numbers."""
+    """Parse lists and mappings as JSON; keep everything else as text, since versions are not numbers."""
     import msgspec
 
     if not text.startswith(("[", "{")):
@@ -288,7 +288,7 @@ def _part(path: str) -> tuple[str, str]:
 
 
 def _token(path: str) -> str:
-    """Return what goes into a header of HTTP."""
+    """Return the token in a file, if it is valid in an HTTP header."""
     token = _file(path, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise BadInputError(
@@ -299,7 +299,7 @@ def _token(path: str) -> str:
 
 
 def _certificates(path: str) -> str:
-    """Return certificates in PEM, with whatever comments stand beside them."""
+    """Return the PEM certificates in a file, with the comments between them."""
     text = _file(path, "--ca")
     if "-----BEGIN CERTIFICATE-----" not in text or not all(line.isprintable() for line in text.split("\n")):
         raise BadInputError(
@@ -311,6 +311,6 @@ def _certificates(path: str) -> str:
 
 def _file(path: str, option: str) -> str:
     try:
-        return Path(path).read_bytes().decode()  # as it is: no return becomes a new line
+        return Path(path).read_bytes().decode()  # read_text would convert line ends
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError("GS-726", f"cannot read {path}: {error}", path=f"{option} {path}") from error

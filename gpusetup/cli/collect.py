@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Serve until somebody ends it."""
+    """Serve until interrupted, or print the service."""
     server_options.check_installed()
     from gpusetup.pull.store import Store
     from gpusetup.pull.web import collector_of
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def unit_of(arguments: argparse.Namespace, port: int) -> str:
-    """Return the service: as the user who owns the folder, with nothing that a collector does not need."""
+    """Return a systemd service that runs as the folder's owner, in a sandbox."""
     from gpusetup.cli.timers import quoted
 
     folder = Path(arguments.folder).absolute()
@@ -90,7 +90,7 @@ def unit_of(arguments: argparse.Namespace, port: int) -> str:
 
 
 def database(folder: str) -> Path:
-    """Return where the database is, in a folder that is there from now on and that others cannot read."""
+    """Return the path of the database; create its folder, unreadable to others, if it does not exist."""
     from gpusetup.pull.store import FILE
 
     place = Path(folder)
@@ -102,7 +102,7 @@ def database(folder: str) -> Path:
 
 
 def put_on_record(folder: Path, event: Literal["offer", "token"], command: str, note: str) -> None:
-    """Have it in the collector's audit log, before it is done."""
+    """Record an action in the collector's audit log, before it is done."""
     from gpusetup.drive.audit import add, line_of
 
     add(folder, line_of(event, command, note=note))
@@ -184,7 +184,7 @@ def run_token(arguments: argparse.Namespace) -> Exit:
 
 
 def _check_store(arguments: argparse.Namespace) -> None:
-    """Refuse half of what a host's user of the lease store needs."""
+    """Refuse incomplete or contradictory options for the lease store."""
     given = [name for name in ("lease_login", "lease_out", "ca", "lease_certificate") if getattr(arguments, name)]
     needed = ["lease_login"] if arguments.remove else ["lease_login", "lease_out"]
     if given and not arguments.leases:

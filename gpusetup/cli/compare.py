@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look or read, compare, print."""
+    """Compare the hosts and print the differences."""
     from gpusetup.compare.hosts import compared
 
     facts = _facts(arguments)
@@ -82,7 +82,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
     failures: dict[str, Failure] = {}
     for path in arguments.facts:
         found = read_facts(Path(path))
-        # Machines that looked at themselves are all called localhost.
+        # Facts that machines collected of themselves all have the name localhost.
         hosts |= {
             name if name not in hosts else f"{name} ({Path(path).name})": host for name, host in found.hosts.items()
         }
@@ -92,7 +92,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
 
 
 def _last_known(names: Iterable[str]) -> dict[str, tuple[Result, ...]]:
-    """Return the last figures in the histories of hosts, where this user keeps some."""
+    """Return the last figures in this user's histories of hosts."""
     import os
 
     from gpusetup.health.history import file_of, series

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     asked, inventory = _asked(arguments)
     project = inventory if inventory is not None and is_project(inventory) else None
     inventory = None if project else inventory
-    arguments.inventory = inventory  # one name, as every command that opens a session has it
+    arguments.inventory = inventory  # open_session reads this name
     chosen = [
         name
         for name, given in (
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
-    """Tell a message from an inventory: an inventory exists as a file, or ends with a comma."""
+    """Return the message, or the inventory: an existing file, or a word that ends with a comma."""
     if not arguments.inventory:
         return "", None
     given, words = arguments.inventory[0], " ".join([*arguments.inventory, *arguments.ansible_arguments])
@@ -138,7 +138,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def _explain(arguments: argparse.Namespace) -> Exit:
-    """Print the page of a cause, of what a short message (Xid 79) means, or of one of gpusetup's own references."""
+    """Print the page of a cause, of a short message (Xid 79), of an alert or of one of gpusetup's references."""
     from gpusetup.cli.output import explain
     from gpusetup.doctor.findings import diagnose_text
     from gpusetup.doctor.pages import explained
@@ -155,7 +155,7 @@ def _explain(arguments: argparse.Namespace) -> Exit:
 
 
 def _unread_input() -> bool:
-    """Tell whether a log was piped in, which only `--text -` reads; an idle pipe, as ssh has one, is none."""
+    """Return whether text was piped in, which only `--text -` reads; an idle pipe, such as ssh's, does not count."""
     try:
         piped = stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode)
         return piped and bool(select.select([sys.stdin], [], [], 0)[0]) and bool(os.read(sys.stdin.fileno(), 1))
@@ -171,7 +171,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import reference_in
 
-    # One way for both: a text says the same as an argument and as a file.
+    # A text gets the same answer as an argument and as a file.
     log = Log(iter((asked.encode("utf-8", "replace"),)) if asked else _chunks(arguments.text))
     short = log.short()
     if reference := reference_in(short):
@@ -194,7 +194,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
-    """Print what one of gpusetup's own error references stands for."""
+    """Explain one of gpusetup's error references."""
     from gpusetup.doctor.references import explained, nearest, page_of
     from gpusetup.doctor.text import reference_text
 
@@ -219,7 +219,7 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
 
 
 def _alert_named(text: str) -> Alert | None:
-    """Return the alert of `gpusetup export monitoring` that a text is the name of."""
+    """Return the alert of `gpusetup export monitoring` with this name, or None."""
     name = text.strip()
     if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
         return None
@@ -229,7 +229,7 @@ def _alert_named(text: str) -> Alert | None:
 
 
 def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
-    """Tell what an alert means and what to do."""
+    """Explain an alert: its meaning, and what to do."""
     from gpusetup.model.examined import DoctorAlert
     from gpusetup.monitoring.files import alert_page
 
@@ -240,7 +240,7 @@ def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
 
 
 def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
-    """Tell which releases have a known vulnerability, which end it, and what to do."""
+    """Explain a vulnerability: the affected and the fixed releases, and what to do."""
     from gpusetup.matrix.load import matrix
     from gpusetup.model.examined import DoctorVulnerability
 
@@ -304,7 +304,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
 
 
 def _project(arguments: argparse.Namespace, path: str) -> Exit:
-    """Say which stack of this machine, with its driver, fits a project; no stack is an error with the reasons."""
+    """Print the stack for a project on this machine with its driver; raise NoStackError if none fits."""
     from argparse import Namespace
 
     from gpusetup.cli.requests import about_host, request_of, take_project
@@ -335,7 +335,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
 
 
 def _look(root: str | None = None) -> Look:
-    """Look at this machine, or at a captured one."""
+    """Examine this machine, or a captured one."""
     from gpusetup.cli import doctor_hosts
     from gpusetup.cli.session import names_of_gpus
 
@@ -429,9 +429,9 @@ def _ticks() -> Iterator[str]:
 
 
 def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log: Log) -> Exit:
-    """Tell what a text means; where nothing was found, whether it is healthy, and what it is about instead.
+    """Print the findings of a text; without any, whether it is healthy, or else what it is about.
 
-    It is healthy when it has no word of trouble, or only routine ones, and the doctor knows what it is a log of.
+    It is healthy if its messages are routine, or if it is a log of a known kind without words of trouble.
     """
     shown = () if found else outside(log.text)
     clean = not found and (routine(shown) or (log.quiet and log.known))

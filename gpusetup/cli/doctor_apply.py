@@ -1,4 +1,4 @@
-"""`gpusetup doctor --apply`: what helps, shown first and done after a yes: resets and reboots that harm no program."""
+"""`gpusetup doctor --apply`: show the resets and reboots that stop no program, and do them after a confirmation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what --apply takes."""
+    """Add the options of --apply."""
     group = parser.add_argument_group("recovery (--apply)")
     group.add_argument(
         "--apply", action="store_true",
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
-    """--apply is for machines that answer."""
+    """Refuse what cannot be used with --apply."""
     beside = [*chosen, *(f"--{name}" for name in ("bundle", "probe") if getattr(arguments, name))]
     if beside:
         raise BadInputError(
@@ -46,7 +46,7 @@ def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
 
 
 def refuse_without_apply(arguments: argparse.Namespace) -> None:
-    """What says how to recover says nothing by itself."""
+    """Refuse the options of a recovery without --apply."""
     for name in ("dry_run", "yes", "reboot", "drain", "undrain", "drain_via"):
         if getattr(arguments, name) and not arguments.apply:
             option = f"--{name.replace('_', '-')}"
@@ -56,7 +56,7 @@ def refuse_without_apply(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
-    """Look, show, ask, act, look again, report."""
+    """Diagnose, ask, recover, diagnose again, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
     from gpusetup.cli.session import open_session
     from gpusetup.rollout.recovery import EXITS, prepare, recover
@@ -100,7 +100,7 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
         drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
         drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
     )  # fmt: skip
-    work = draining(freeing, rollout)  # a command that cannot be is told before anybody looks at the hosts
+    work = draining(freeing, rollout)  # reject a wrong command before contacting hosts
     looks, failed, track = doctor_hosts.hosts(session, lookup)
     rollout.facts = {name: look.facts for name, look in looks.items()}
     rollout.settings, _lost = settings_of_hosts(Wishes(reboot=arguments.reboot), arguments.inventory, track)
@@ -116,14 +116,14 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
 
 
 def _reached(track: Track) -> tuple[dict[str, str], dict[str, str]]:
-    """Return how Ansible reaches each host, and what a scheduler calls it where its inventory says so."""
+    """Return each host's Ansible connection, and its scheduler's name for it if the inventory has one."""
     connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
     nodes = {name: host.variables.get("gpusetup_node") for name, host in track.hosts.items()}
     return connections, {name: str(node) for name, node in nodes.items() if node}
 
 
 def _agreed(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered]) -> bool:
-    """Ask, when there is somebody to ask and the answer goes to a person."""
+    """Ask for confirmation; return False without a terminal, or if the answer is not text."""
     from gpusetup.doctor.text import recoveries
 
     if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):

@@ -1,4 +1,4 @@
-"""Open the machines to diagnose: this one, a captured one, or every host of an inventory in one round trip."""
+"""Examine the machines to diagnose: this one, a captured one, or every host of an inventory in one round trip."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
 
 
 def this_machine(lookup: Lookup) -> Look:
-    """Look at the machine this runs on, as its user meets it."""
+    """Examine this machine, with its user's environment."""
     return _look(probe.load("host").open_host("/"), lookup, dict(os.environ))
 
 
 def guest_here() -> Guest | None:
-    """Tell whether this machine's driver comes from Windows or from Jetson Linux, without looking at anything else."""
+    """Return `wsl` or `jetson` if the driver comes from Windows or Jetson Linux, else None; examine nothing else."""
     if is_jetson(platform.release()):
         return "jetson"
     return "wsl" if probe.load("virtualisation").is_wsl(probe.load("host").open_host("/")) else None
 
 
 def captured(root: Path, lookup: Lookup) -> Look:
-    """Look at a folder that stands in for a machine."""
+    """Examine a captured machine."""
     host = collect.open_captured(root)
     return _look(host, lookup, probe.load("symptoms").surroundings(host))
 
@@ -58,7 +58,7 @@ def captured(root: Path, lookup: Lookup) -> Look:
 def hosts(
     session: Session, lookup: Lookup, *, overlay: Path | None = None
 ) -> tuple[dict[str, Look], dict[str, Failure], Track]:
-    """Look at every host of an inventory: the same questions as here, asked there; and how each is reached."""
+    """Examine every host of an inventory; return the looks, the failures and the playbook's track."""
     looked = fleet.look(session, lookup, candidates=False, symptoms=True, overlay=overlay)
     opened = {
         name: _opened(told["facts"], told.get("symptoms"), name, lookup)

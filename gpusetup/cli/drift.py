@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look and compare; or have that done now and then."""
+    """Compare the hosts with their records, or install a timer that does."""
     if arguments.timer is not None:
         return _timer(arguments)
     from msgspec.structs import replace
@@ -105,7 +105,7 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
 
 
 def _command(inventory: str | None, name: str, command: str, found: tuple[Difference, ...] = ()) -> str:
-    """Return the command that brings a host back; it reboots only where nothing else helps."""
+    """Return the command that fixes a host; it reboots only if a difference needs that."""
     import shlex
 
     reboot = any(item.mend == "reboot" for item in found)
@@ -140,7 +140,7 @@ _STATES = {
 
 
 def drift_text(drift: Drift) -> str:
-    """Return the whole answer."""
+    """Return the answer as text."""
     from gpusetup.cli.output import table
 
     lines = []

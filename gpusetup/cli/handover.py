@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look or read, write the files."""
+    """Collect or read the facts, and write the files."""
     from gpusetup.model.documents import HandoverFiles
 
     folder = Path(arguments.out)
@@ -144,7 +144,7 @@ _OPTIONS = {
     "gpu_level": ("verify", "level"),
     "gpu_count": ("verify", "gpus"),
 }
-"""The variable of `playbooks/front_end.yml` that stands for an option, and whose option it is."""
+"""A variable of `playbooks/front_end.yml` → the command and the option that it sets."""
 _ASKED = {
     "plan": (),
     "apply": ("gpu_batch", "gpu_max_fail", "gpu_max_fail_domain", "gpu_verify"),
@@ -153,11 +153,11 @@ _ASKED = {
     "workflow": ("gpu_batch", "gpu_max_fail", "gpu_max_fail_domain", "gpu_level"),
 }
 _WISHES = frozenset({"plan", "apply", "workflow"})
-"""Who also asks for versions."""
+"""The surveys that also ask for versions."""
 
 
 def files_for_awx() -> dict[str, str]:
-    """Return the files, by name."""
+    """Return AWX's files by name."""
     surveys = {
         name: survey(map(_option, asked)) if name in _WISHES else survey(map(_option, asked), ())
         for name, asked in _ASKED.items()

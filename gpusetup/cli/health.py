@@ -56,12 +56,12 @@ FOLDERS = (
     "/var/lib/prometheus/node-exporter",
     "/var/lib/node_exporter/textfile",
 )
-"""Where node_exporters read textfiles: gpusetup's own, Debian's package, what its documentation shows."""
+"""Textfile folders of node_exporter: gpusetup's, that of Debian's package, and that of its documentation."""
 _LIBRARIES = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
 
 
 def timed(arguments: argparse.Namespace) -> Exit:
-    """Install, show or remove the timer of this question."""
+    """Install, show or remove the timer for these arguments."""
     if arguments.timer not in {timers.OFF, timers.SHOW}:
         verify_quarantine.check_commands(arguments)
     text, code = timers.answer(arguments, task_of(arguments), os.environ)
@@ -70,7 +70,7 @@ def timed(arguments: argparse.Namespace) -> Exit:
 
 
 def task_of(arguments: argparse.Namespace) -> timers.Task:
-    """Return what the timer runs: the question as it was asked, idle-aware whether asked or not."""
+    """Return what the timer runs: the same verification, always with --when-idle."""
     level = arguments.level
     words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
     words += verify_quarantine.repeated(arguments)
@@ -116,7 +116,7 @@ _NEXT = {
 
 
 def hooks(arguments: argparse.Namespace) -> Exit:
-    """Write, show or remove the files."""
+    """Write, show or remove the files that schedulers call."""
     from gpusetup.health.hooks import FOLDER, files
 
     for name in ("inventory", "quarantine", "timer"):

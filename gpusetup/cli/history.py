@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Read and tell."""
+    """Print the history."""
     from gpusetup.health.history import runs, series
     from gpusetup.health.service import events
     from gpusetup.verify.decay import decay_of
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _file(host: str | None) -> Path:
-    """Return the history of a host: of a fleet's, or of this machine, which an inventory may also call localhost."""
+    """Return the history file of a fleet's host or of this machine; an inventory may have a localhost too."""
     from gpusetup.health.history import file_of, known
 
     places = [file_of(LOCAL_NAME, os.environ, here=True)] if host in {None, LOCAL_NAME} else []
@@ -195,8 +195,9 @@ def _html(
 
 
 def with_history(report: Report, documents: Mapping[str, dict[str, Any]], *, here: bool, pictures: bool) -> Report:
-    """Return the report with figures that fall, and with pictures where it is drawn; a history that cannot be written
-    is a warning: the verification stands.
+    """Add the report to the hosts' histories; return it with falling figures and, if wanted, pictures.
+
+    A history that cannot be written is only a warning.
     """
     hosts = [
         _with_history(host, report, documents[host.name], here=here, pictures=pictures)
@@ -235,6 +236,6 @@ def _with_history(
 
 
 def boards(document: dict[str, Any]) -> str:
-    """Return what tells one set of GPUs from another: a board that was exchanged begins anew."""
+    """Return a digest of the GPUs' UUIDs: figures start over after an exchange of a board."""
     names = sorted(str(gpu.get("uuid")) for gpu in document.get("gpus") or () if gpu.get("uuid"))
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""

@@ -1,6 +1,6 @@
-"""A plan, and what apply did, each as one HTML page.
+"""The HTML pages of a plan and of an apply.
 
-Hosts with equal plans are told once; of apply each host has its state, what was done to it and its checks.
+Hosts with equal plans share one section; after an apply, each host has its state, changes and checks.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _SHORT = {
     "pending-reboot": "reboot pending", "postponed": "postponed", "refused": "refused", "not-started": "not started",
     "verify-failed": "verification FAILED", "unreachable": "no answer",
 }  # fmt: skip
-"""Where the sentence is too long for a label; what follows says the rest."""
+"""Labels of states whose sentence is too long."""
 
 
 def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Batch] = ()) -> str:
-    """Return the page."""
+    """Return the page of a plan."""
     return page(
         "plan",
         title=f"Plan for {counted(len(plan.hosts), 'host')}",
@@ -71,7 +71,7 @@ def _picture(host: HostFacts | None) -> str:
 
 
 def applied_html(applied: Applied, made: datetime) -> str:
-    """Return the page."""
+    """Return the page of an apply."""
     return to_html(
         Report(
             title=f"What was done to {counted(len(applied.hosts), 'host')}",

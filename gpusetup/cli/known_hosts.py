@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Ask, compare, keep, tell."""
+    """Scan host keys, compare them, keep confirmed ones, print the result."""
     from gpusetup.drive.host_keys import FILE, authority, write
     from gpusetup.drive.rundir import state_home
     from gpusetup.model.fleet import KnownHosts
@@ -100,13 +100,13 @@ def _hosts(arguments: argparse.Namespace, path: Path) -> dict[str, HostKeys]:
 
 
 def _enough(shown: dict[tuple[str, int], list[Key]], place: Place, may: set[str] | None) -> bool:
-    """Tell whether a host has shown a key that the list can say something of."""
+    """Return whether a host showed a key: one of its trusted keys, if it has any."""
     keys = shown.get((place.address, place.port), [])
     return bool(keys) and (may is None or any(key.fingerprint in may for key in keys))
 
 
 def _places(arguments: argparse.Namespace) -> dict[str, Place]:
-    """Ask Ansible and ssh where each host is; no host is spoken to."""
+    """Return each host's address by Ansible and ssh, without contacting the hosts."""
     from concurrent.futures import ThreadPoolExecutor
 
     from gpusetup.cli.session import open_session

@@ -40,7 +40,7 @@ _TABLES = {
     "instances": ("instances?",),
     "variants": ("variants?",),
 }
-"""Tables that are looked up without the resolver, and the words that name them."""
+"""Tables that need no resolver → patterns of the words that name them."""
 _ALSO_REQUIREMENTS = ("driver", "python")
 
 
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _table(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return the table that the first word names and what narrows it; nothing where the resolver finds the rows."""
+    """Return the table that the first word names, and its filter; both are empty if the resolver finds the rows."""
     from gpusetup.resolve.requests import joined_words, parse_requirement
 
     words = joined_words(arguments.requirements)
@@ -156,7 +156,7 @@ def _table(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _of_host(request: Request, arguments: argparse.Namespace) -> Request:
-    """Return the request with what it does not name of a host in a file, or of this machine: GPUs and driver."""
+    """Return the request with the GPUs and driver of a host in a file, or of this machine, if it names none."""
     from msgspec.structs import replace
 
     from gpusetup.facts.variants import host_in, seen

@@ -1,4 +1,4 @@
-"""How old the matrix is: each component with its newest version, its day, and when its sources were read."""
+"""The age of the matrix: each component's newest version, its date, and when its sources were read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _RELEASED = ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
 
 
 def ages(matrix: Matrix, today: dt.date, *, newer: bool = False) -> list[dict[str, Any]]:
-    """Return a row for each component: nothing that was published since it was read can be in it.
+    """Return a row for each component: it lacks everything published since its sources were read.
 
-    With `newer`, each publisher is asked, and the row tells its first release that the matrix lacks.
+    With `newer`, ask the publishers: a row also has the newest release, and for how many days the matrix lacks one.
     """
     rows = [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
     return _compared(rows, today) if newer else rows

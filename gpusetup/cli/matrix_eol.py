@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look at the hosts, and say when what they run ends."""
+    """Print when the support of the hosts' drivers ends."""
     from gpusetup.cli.facts import collected
     from gpusetup.matrix.load import matrix
     from gpusetup.model.documents import DriverEnds
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[DriverEnd]:
-    """Yield each driver that hosts run, with the last day of its branch."""
+    """Yield each driver that hosts run, with the last day of its branch and its vulnerabilities."""
     from gpusetup.matrix.security import vulnerable
     from gpusetup.model.documents import DriverEnd
     from gpusetup.resolve.domains import has_ended

@@ -1,4 +1,4 @@
-"""Words below `matrix` about its releases: compare them, tell their history, write one into a file, take one in."""
+"""Subcommands of `matrix` for its releases: diff, history, export and import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.model.answers import Change, MatrixRelease
 
 _LONG = 100
-"""A value of more characters is told by its beginning."""
+"""Longer values are cut to this many characters."""
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def run_diff(arguments: argparse.Namespace) -> Exit:
 
 
 def named(word: str) -> MatrixRelease:
-    """Return the matrix that a word means."""
+    """Return the matrix that a word names."""
     days = {"": matrix, "shipped": Matrix}
     if word in days:
         return kept.release_of(days[word]())
@@ -85,7 +85,7 @@ def named(word: str) -> MatrixRelease:
 
 
 def of_component(found: Iterable[Change], name: str | None, release: MatrixRelease) -> Iterator[Change]:
-    """Yield the changes of one component, or of all; a name that a release does not have is refused."""
+    """Return the changes of one component, or of all; raise an error for an unknown component."""
     known = {file.removeprefix("frameworks/") for file in release.files}
     if name and name not in known:
         near = difflib.get_close_matches(name, known, n=3)
@@ -97,7 +97,7 @@ def of_component(found: Iterable[Change], name: str | None, release: MatrixRelea
 
 
 def summary(found: Iterable[Change]) -> Iterator[str]:
-    """Yield a line for each component that something changed in."""
+    """Yield a line for each changed component."""
     counts = collections.Counter((item.component, item.what) for item in found)
     for component in sorted({component for component, _ in counts}):
         parts = [
@@ -107,7 +107,7 @@ def summary(found: Iterable[Change]) -> Iterator[str]:
 
 
 def lines(found: Iterable[Change]) -> Iterator[str]:
-    """Yield the changes as people read them, each component under its name."""
+    """Yield the changes as lines of text, by component."""
     last = ""
     for item in found:
         if item.component != last:
@@ -257,7 +257,7 @@ def run_import(arguments: argparse.Namespace) -> Exit:
 
 
 def content_of(source: str) -> bytes:
-    """Return what is in a file or at an address."""
+    """Return the content of a file or of a URL."""
     if "://" not in source:
         try:
             return Path(source).read_bytes()
@@ -272,7 +272,7 @@ def content_of(source: str) -> bytes:
 
 
 def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str:
-    """Return who vouches for the release."""
+    """Check the release's digest or signature, and return who vouches for it."""
     digest = hashlib.sha256(content).hexdigest()
     if arguments.sha256:
         if digest != arguments.sha256.strip().lower():

@@ -1,4 +1,4 @@
-"""The matrix as people read it: the overview, which columns a table has, and what stands in its cells."""
+"""The matrix as text: the overview, and the columns and cells of its tables."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _footer(matrix: Matrix) -> str:
 _RATES = ("fp16", "bf16", "fp8")
 _NOTES = {"gpu": "\nrates: TFLOP/s, dense; ?: not known; one GPU by its whole name has more\n"}
 _SHOWN = 6
-"""So many values of a feature fit a line."""
+"""The most values of a feature in a line."""
 _FIGURES = frozenset({"memory_gb", "bandwidth_gbs", "power_w", "nvlink_gbs", "fp16", "bf16", "fp8"})
 
 
@@ -100,7 +100,7 @@ def _cell(name: str, row: dict[str, Any]) -> str:
         return f"{plain[0]}-{plain[-1].partition('.')[2]}" if plain else "none"
     if name in ("archs", "cuda", "gpus") and isinstance(value, list):
         if name == "archs" and len(value) == 1:
-            return f"from {value[0]}"  # the upper end is open, or nobody measured it
+            return f"from {value[0]}"  # the upper end is open or unknown
         return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
     if name == "values" and len(value) > _SHOWN:
         return f"{', '.join(value[: _SHOWN - 1])} … {value[-1]}"
@@ -110,7 +110,7 @@ def _cell(name: str, row: dict[str, Any]) -> str:
 
 
 def columns_of(lead: str) -> dict[str, str]:
-    """Return what a table shows of its rows, each under its heading."""
+    """Return a table's columns: a row's key → the heading."""
     known = tables()["columns"]
     found: dict[str, str] = known.get(lead) or {lead: lead, **known[""]}
     return found
@@ -142,7 +142,7 @@ def answer_text(
     driver: str | None,
     whole: bool,
 ) -> str:
-    """Return the whole answer: what names were taken for, the rows, what fits beside them, and what follows."""
+    """Return the whole answer: how names were understood, the conclusion, the rows, and frameworks that fit."""
     if lead == "gpu" and len(rows) == 1:
         return _one_gpu(rows[0])
     shown = rows if whole or not conclusion else [row for row in rows if row in _newest_minors(rows)]
@@ -176,7 +176,7 @@ def _filled(head: str, text: str) -> str:
 
 
 def _one_gpu(row: dict[str, Any]) -> str:
-    """Return all that is known of one product, a line each."""
+    """Return everything known of one GPU, a line each."""
     lines = [
         ("GPU", row["gpu"]),
         ("architecture", f"{row['architecture']}, compute capability {row['cc']}"),

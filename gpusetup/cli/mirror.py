@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look, fetch, publish; one release after the other."""
+    """Select, download and publish packages, one distribution release after the other."""
     if arguments.timer in {timers.OFF, timers.SHOW}:
         return _timed(arguments)
     if not arguments.os or not (arguments.out or arguments.dry_run) or arguments.releases < 1:

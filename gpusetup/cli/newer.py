@@ -1,4 +1,4 @@
-"""Releases newer than the matrix: what their publishers list (`--newer`), and an answer that is marked unconfirmed."""
+"""Releases newer than the matrix (`--newer`): ask their publishers, and mark the answer as unconfirmed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DISTRIBUTIONS = {
     "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x"),
 }
-"""What a component is called on PyPI, where it is called otherwise there."""
+"""The names on PyPI of components that have other names there."""
 _JSON = "application/vnd.pypi.simple.v1+json"
 _LIMIT, _PATIENCE, _TIMEOUT, _AT_ONCE = 64 << 20, 5.0, 20.0, 8
 
@@ -49,7 +49,7 @@ class Release(NamedTuple):
 
 
 def published(component: str) -> list[Release]:
-    """Return the releases that the publisher of a component lists, oldest first; Unfetched when it cannot be asked."""
+    """Return the releases that a component's publisher lists, oldest first; raise Unfetched if it does not answer."""
     if component == "driver":
         return sorted(_drivers())
     names = _DISTRIBUTIONS.get(component, (component,))
@@ -57,7 +57,7 @@ def published(component: str) -> list[Release]:
 
 
 def published_of(components: Iterable[str]) -> dict[str, list[Release] | str]:
-    """Return the releases of several components, or why the publisher of one cannot be asked."""
+    """Return each component's releases, or why its publisher did not answer."""
     from concurrent.futures import ThreadPoolExecutor
 
     from gpusetup.bootstrap.web import Unfetched
@@ -102,7 +102,7 @@ def _drivers() -> list[Release]:
 
 
 def _on_index(name: str) -> list[Release]:
-    """Return the final releases of a distribution that nobody withdrew, each with the day of its first file."""
+    """Return a distribution's final releases that are not yanked, each with the day of its first file."""
     from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
     from packaging.version import InvalidVersion
 
@@ -115,7 +115,7 @@ def _on_index(name: str) -> list[Release]:
             of = parse_wheel_filename if file["filename"].endswith(".whl") else parse_sdist_filename
             version = of(file["filename"])[1]
         except unread:
-            continue  # a form of file that no installer takes any more
+            continue  # a format that no installer supports any more
         if not (version.is_prerelease or file.get("yanked")):
             day = str(file.get("upload-time") or "")[:10]
             days[version] = min(day, days.get(version, day))
@@ -123,9 +123,9 @@ def _on_index(name: str) -> list[Release]:
 
 
 def resolve(request: Request, matrix: Matrix, *, newer: bool) -> Resolution:
-    """Resolve; with `newer`, a release that only its publisher knows counts as the nearest one that the matrix knows.
+    """Resolve; with `newer`, treat a release that only its publisher lists as the nearest one in the matrix.
 
-    Without it, the conflict names `--newer` where the matrix ends before what was asked for.
+    Without it, the conflict suggests `--newer` if the matrix ends before the requested release.
     """
     from gpusetup.resolve import api
 

@@ -1,4 +1,4 @@
-"""What a project asks for: the pins in its files, and what `[tool.gpusetup]` of its pyproject.toml says."""
+"""Read a project's requirements: the pins in its files, and `[tool.gpusetup]` in its pyproject.toml."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OF_CONDA = {
 
 
 def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
-    """Replace the project's file behind `--from` by what it asks for; what the command line says of the same wins."""
+    """Replace the project file in `--from` by its requirements; the command line takes precedence."""
     path, arguments.facts = Path(arguments.facts), None
     level = _take_machine(arguments, path.with_name(PYPROJECT), required=path.name == PYPROJECT)
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
@@ -65,7 +65,7 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
 
 
 def _take_machine(arguments: argparse.Namespace, path: Path, *, required: bool) -> dict[str, Any]:
-    """Take what `[tool.gpusetup]` forbids and says of the machine into the arguments; return its versions."""
+    """Copy the policy and machine of `[tool.gpusetup]` into the arguments; return its versions."""
     tools = read_toml(path).get("tool", {}) if required or path.is_file() else {}
     table = tools.get("gpusetup", {}) if isinstance(tools, dict) else {}
     where = f"{path} [tool.gpusetup]"
@@ -105,11 +105,11 @@ _MACHINE = {
     "installed_driver": ("driver", _word),
     "allow_builds": ("allow_builds", yes),
 }
-"""What `[tool.gpusetup]` says beside versions: the argument that it is, and how it is read."""
+"""A key of `[tool.gpusetup]` → its argument, and the function that reads it."""
 
 
 class _Pins:
-    """What one project's file asks for, in the words of the command line."""
+    """Reads a project file's requirements as words of the command line."""
 
     def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix, without: set[str]) -> None:
         self.path, self.arch, self.python, self.matrix, self.without = path, arch, python, matrix, without
@@ -118,7 +118,7 @@ class _Pins:
         self.builds: set[str] = set()
 
     def wishes(self) -> Iterator[str]:
-        """Yield every wish."""
+        """Return an iterator over all requirements."""
         if self.path.suffix in {".yml", ".yaml"}:
             return self._conda()
         if self.path.suffix not in {".toml", ".lock"}:
@@ -127,13 +127,13 @@ class _Pins:
         locked = document.get("package") or document.get("packages")
         if locked is not None:
             return chain(self._python(document.get("requires-python")), self._locked(locked))
-        self._text(self.path)  # the indexes that stand in it
+        self._text(self.path)  # collects the package indexes in it
         project, poetry = _table(document, "project"), _table(document, "tool", "poetry")
         python = project.get("requires-python") or _pep440(_table(poetry, "dependencies").get("python"))
         return chain(self._python(python), self._listed(_lists(document, project, poetry)))
 
     def _listed(self, lists: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
-        """Yield wishes for the project's lists; what an earlier list asks of a component, a later one does not."""
+        """Yield the requirements of the project's lists; earlier lists take precedence."""
         asked: set[str] = set()
         for name, lines in lists:
             wishes = [wish for wish in self._pip(lines) if re.split(r"[^\w-]", wish)[0] not in asked]
@@ -158,7 +158,7 @@ class _Pins:
         return text
 
     def _python(self, range_: Any) -> Iterator[str]:
-        """Take the project's Pythons: markers are judged by the oldest of them."""
+        """Yield the project's range of Pythons; markers are evaluated for the oldest of them."""
         try:
             wanted = SpecifierSet(range_ if isinstance(range_, str) else "")
         except InvalidSpecifier:
@@ -168,7 +168,7 @@ class _Pins:
             yield f"python{wanted}"
 
     def _applies(self, *markers: Any) -> bool:
-        """Tell whether one of the markers holds on the machine, or there is none."""
+        """Return whether one of the markers holds on the machine, or there is none."""
         environment = target_environment(self.python or "3.12", self.arch)
         told = [marker for marker in markers if isinstance(marker, str) and marker]
         try:
@@ -177,14 +177,14 @@ class _Pins:
             return True
 
     def narrowing(self, asked: tuple[Requested, ...]) -> Iterator[str]:
-        """Yield what constraints say of the components asked for, and of those that these need: of others nothing."""
+        """Return the constraints on the requested components and on those that they need."""
         needed = what_packages_need(self.matrix, Request(requirements=asked), self.arch)
         known = needed | {wish.component for wish in asked}
         self.without |= {*PACKAGES, *_FRAMEWORKS} - known
         return (wish for wish in self._pip(self.constraints) if parse_requirement(wish).component in known)
 
     def _lines(self, path: Path, *, narrows: bool = False) -> Iterator[str]:
-        """Yield the requirements of a file and of those that it includes."""
+        """Yield the requirements of a file and of the files that it includes."""
         if (path.resolve(), narrows) not in self.seen:
             self.seen.add((path.resolve(), narrows))
             yield from self._each(re.sub(r"\\\r?\n", " ", self._text(path)).splitlines(), path.parent)
@@ -203,8 +203,8 @@ class _Pins:
                 yield re.split(r"\s--", words)[0]
 
     def _pip(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield wishes for lines of requirements."""
-        for line in list(lines):  # all of them first: an index may stand below the package that it has
+        """Yield requirements for the lines of a requirements file."""
+        for line in list(lines):  # read them all first: an index may follow its package
             wheel = _WHEEL.match(line)
             named = wheel or _NAME.match(line)
             name = canonicalize_name(named[1]) if named else ""
@@ -214,7 +214,7 @@ class _Pins:
                 told = Requirement(f"{name} @ {line}" if wheel else line)
                 version = str(parse_wheel_filename(unquote(told.url).rpartition("/")[2])[1]) if told.url else ""
             except InvalidWheelFilename:
-                continue  # a path, a repository: whatever it is, it names no release
+                continue  # a path or a repository, which names no release
             except InvalidRequirement as error:
                 if re.match(r"[\w.-]+/", line):
                     continue
@@ -229,7 +229,7 @@ class _Pins:
                     yield from (f"cuda=={extra[1]}.*" for extra in extras if extra)
 
     def _locked(self, packages: Any) -> Iterator[str]:
-        """Yield wishes for the packages of uv.lock, pylock.toml or poetry.lock that the machine gets."""
+        """Yield requirements for the packages in uv.lock, pylock.toml or poetry.lock that apply to the machine."""
         found: dict[str, set[str]] = {}
         for item in packages if isinstance(packages, list) else ():
             name, version = (item.get(key) for key in ("name", "version")) if isinstance(item, dict) else ("", "")
@@ -251,7 +251,7 @@ class _Pins:
 
         try:
             document = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(self._text(self.path)).get_single_data()
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has is a ValueError
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # an impossible date is a ValueError
             raise BadInputError(
                 "GS-131", f"{self.path} is not valid YAML: {' '.join(str(error).split())}", path=str(self.path),
                 hint="check it with: conda env create --dry-run --file " + self.path.name,
@@ -277,7 +277,7 @@ class _Pins:
             yield "cu" + number.replace(".", "") if component == "cu" else component + wanted
 
     def _wish(self, name: str, specifier: str, version: str, build: str | None) -> Iterator[str]:
-        """Yield what one package of the Python index asks for; `build` is the index that it comes from."""
+        """Yield the requirements for one Python package; `build` is the package index that has it."""
         name = canonicalize_name(name)
         if cupy := _CUPY.fullmatch(name):
             yield f"cupy{specifier}"
@@ -295,7 +295,7 @@ class _Pins:
                 warn(f"the matrix has no {name}{public}: it is left out of the question")
 
     def _usual(self, version: str) -> str:
-        """Return the build of a torch release that the package index has."""
+        """Return the build of a torch release on the package index."""
         torch = self.matrix.torch
         if self.arch == ARCHES[0]:
             return next((one.variant for one in torch.builds if one.version == version and one.default), "")
@@ -314,14 +314,14 @@ def _strings(value: Any) -> list[str]:
 
 
 def _table(value: Any, *names: str) -> dict[str, Any]:
-    """Return the table of this name inside others; an empty one where there is none."""
+    """Return a nested table, or an empty one."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def _lists(document: Any, project: dict[str, Any], poetry: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield a project's lists of requirements: those that every user gets have no name, and come first."""
+    """Yield a project's lists of requirements with their names; mandatory lists have no name and come first."""
     yield "", _strings(project.get("dependencies"))
     yield "", [*_of_poetry(_table(poetry, "dependencies"))]
     for name, listed in _table(document, "dependency-groups").items():
@@ -342,7 +342,7 @@ def _of_poetry(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _pep440(version: Any) -> str:
-    """Return Poetry's range as Python writes it: `^` keeps the first number that is not 0, `~` the first two."""
+    """Convert Poetry's version range to PEP 440: `^` keeps the first non-zero number, `~` the first two."""
     parts = []
     for part in map(str.strip, version.split(",") if isinstance(version, str) and version != "*" else ()):
         found = _POETRY.match(part)

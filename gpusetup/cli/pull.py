@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Pull once, or have it done now and then."""
+    """Pull once, or install a timer that does."""
     settings = _settings(arguments)
     if os.geteuid() != 0:
         raise PreflightError("GS-970", "a host is changed by root alone", hint="run the command with sudo")

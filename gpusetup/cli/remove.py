@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look, show, ask, remove, report."""
+    """Show what would go, ask, remove, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
@@ -102,7 +102,7 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
 
 
 def _agreed(arguments: argparse.Namespace, session: Session, hosts: dict[str, HostRemoval]) -> bool:
-    """Ask, when there is somebody to ask and the answer goes to a person."""
+    """Ask for confirmation; return False without a terminal, or if the answer is not text."""
     if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
         return False
     print(removal_text(_document(session, hosts, done=False)), file=sys.stderr)
@@ -203,7 +203,7 @@ _STATES = {
 
 
 def removal_text(removed: Removed) -> str:
-    """Return the whole answer."""
+    """Return the answer as text."""
     lines = [_block(name, host) for name, host in removed.hosts.items()]
     states = [host.state for host in removed.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

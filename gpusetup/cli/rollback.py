@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look at the records; list them, or go back."""
+    """Read the hosts' histories; list them, or go back."""
     from gpusetup.cli.apply import Answer, answer, applying, terminated_is_interrupted
     from gpusetup.cli.session import Progress, open_session
     from gpusetup.matrix.load import matrix
@@ -89,7 +89,7 @@ def _read(session: Session) -> PlaybookRun:
 
 
 def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
-    """Return the apply that a host stands on, and all those on its record."""
+    """Return the ID of a host's current apply, and all recorded applies."""
     import msgspec
 
     from gpusetup.components.record import read_applied

@@ -1,8 +1,7 @@
-"""A systemd timer that runs a command of gpusetup now and then: for this machine as root, for a fleet as the user who
-reaches it.
+"""Systemd timers that run a gpusetup command regularly: for this machine as root, for a fleet as the user.
 
-On a machine that an apply changed, root's timer is part of its record: `drift` says when somebody changed it, `remove`
-takes it away.
+On a machine that an apply changed, root's timer is part of its record: `drift` reports changes to it, and `remove`
+removes it.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ class Task:
     command: str
     """The command of gpusetup: `drift`, `fleet health`."""
     does: str
-    """What it does, for people; `{what}` is this machine or the inventory."""
+    """Its description; `{what}` is this machine or the inventory."""
     kind: str = ""
-    """Part of the timer's name, where one machine may have several of a command."""
+    """Suffix of the timer's name, for commands with several timers on a machine."""
     words: tuple[str, ...] = ()
-    """The command's own options, beside those that reach hosts."""
+    """The command's options, except those that reach hosts."""
     codes: str = ""
     """Lines of the unit about exit codes."""
     environment: tuple[tuple[str, str], ...] = ()
     longest: str = "1h"
     spread: str = "10min"
-    """Machines that were set up together do not all run at the same moment."""
+    """The greatest random delay, so that machines do not all run at once."""
 
     @property
     def service_codes(self) -> str:
-        """The lines, with the option that the user's own systemd needs."""
+        """The lines of `codes`, with `--user` for a user's systemd."""
         return self.codes.format(user="" if os.geteuid() == 0 else "--user ")
 
 
@@ -61,7 +60,7 @@ _KEPT = (
     "LANG",
     "KUBECONFIG",
 )
-"""What a command on the terminal would have had too; passwords are nowhere among it."""
+"""Environment variables that the timer keeps; none holds a password."""
 
 
 def add_argument(parser: argparse._ActionsContainer) -> None:
@@ -75,7 +74,7 @@ def add_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, str]) -> tuple[str, Exit]:
-    """Install, show or remove the timer; return what to say."""
+    """Install, show or remove the timer; return the answer."""
     command = command_of(arguments, task)
     name = name_of(task, command, arguments.inventory)
     from gpusetup.model.documents import Timer
@@ -103,7 +102,7 @@ def _timer_text(found: Timer) -> str:
 
 
 def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
-    """Return the same question with absolute names; what would need somebody at a terminal is refused."""
+    """Return the timer's command with absolute paths; refuse options that would ask for input."""
     asked = [
         name
         for name, value in (("-K", arguments.ask_become_pass), ("--ask-vault-pass", arguments.ask_vault_pass))
@@ -146,7 +145,7 @@ def _absolute(path: str | None) -> str | None:
 
 
 def name_of(task: Task, command: Sequence[str], inventory: str | None) -> str:
-    """Return the timer's name: one for this machine, one per question about an inventory."""
+    """Return the timer's name: one for this machine, one per set of arguments for an inventory."""
     name = f"gpusetup-{task.command.split()[-1]}" + (f"-{task.kind}" if task.kind else "")
     if inventory is None:
         return name
@@ -180,12 +179,12 @@ def units(
 
 
 def quoted(word: str) -> str:
-    """Return a word of a command as systemd reads it back: quotes, backslashes, specifiers, variables mean nothing."""
+    """Quote a word of a command for systemd: quotes, backslashes, specifiers and variables are escaped."""
     return _setting(word).replace("$", "$$")
 
 
 def _setting(word: str) -> str:
-    """Return a word as systemd reads it back where variables mean nothing anyway."""
+    """Quote a word for a setting in which systemd expands no variables."""
     if re.search(r"[\x00-\x1f\x7f]", word):
         raise BadInputError("GS-807", f"a unit file cannot hold {word!r}", path=word, hint="rename it")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
@@ -197,7 +196,7 @@ def _plain(text: str) -> str:
 
 
 def unit_folder(environment: Mapping[str, str]) -> Path:
-    """Return where this user's units live."""
+    """Return the folder of this user's units."""
     if os.geteuid() == 0:
         return Path("/etc/systemd/system")
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
@@ -276,7 +275,7 @@ _STATE = Path("/var/lib/gpusetup")
 
 
 def record(inventory: str | None) -> Any:
-    """Return this machine's record, where an apply left one and a timer for the machine itself is meant."""
+    """Return this machine's record for a timer without an inventory, or None if no apply left one or without root."""
     if inventory is not None or os.geteuid() != 0 or not (_STATE / "state.json").exists():
         return None
     from gpusetup.content import host_code
@@ -294,7 +293,7 @@ def _systemctl(words: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return why a command failed, nothing when it did not."""
+    """Run a command; return why it failed, or an empty string."""
     from gpusetup.drive.runner import run
 
     try:

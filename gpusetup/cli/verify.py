@@ -35,7 +35,7 @@ LOCAL_NAME = "localhost"
 ANSWER = "gpusetup/stack/1"
 _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its own in /var/lib/gpusetup/lock.json"
 EVIDENCE = "gpusetup-evidence"
-"""What a signature is for."""
+"""The namespace of the signatures."""
 LEVELS = ("quick", "smoke", "full", "stress")
 
 
@@ -44,16 +44,16 @@ ONCE = {
     "source": None, "observations": None, "explain": None, "only": None, "update_baseline": False,
     "sign": None, "evidence": None, "signers": None,
 }  # fmt: skip
-"""What only a single verification is asked for; `fleet health` has none of it."""
+"""Defaults for `fleet health` of the options that only `verify` has."""
 NO_ACTION = {
     "timer": None, "hooks": None, "quarantine": None, "on_bad": "", "on_good": "", "node": None,
     "leave_after": 2, "return_after": 3, "most_out": "10%", "ignore": None, "forget": False,
 }  # fmt: skip
-"""What only `fleet health` is asked for."""
+"""Defaults for `verify` of the options that only `fleet health` has."""
 
 
 def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._ArgumentGroup:
-    """Add what a verification looks at; return the group."""
+    """Add the options of a verification; return their group."""
     group = parser.add_argument_group("checks")
     group.add_argument("--level", choices=LEVELS, default=level, help="how thorough; default: %(default)s")
     group.add_argument("--gpus", type=int, metavar="N", help="how many GPUs each host should have")
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def verified(arguments: argparse.Namespace) -> Exit:
-    """Observe and judge, act where that is asked for, print."""
+    """Observe, judge, act if requested, print."""
     acting = verify_quarantine.acts(arguments)
     if arguments.quarantine == "slurm-job":
         return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
@@ -156,7 +156,7 @@ def verified(arguments: argparse.Namespace) -> Exit:
 
 
 def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[str, Exit]]:
-    """Observe and judge; return the report, and the exit codes of hosts whose problem is no failed check."""
+    """Observe and judge; return the report, and the exit codes of unreachable and postponed hosts."""
     from gpusetup.report.verification import verification_report
 
     started, clock = datetime.now(timezone.utc), time.monotonic()
@@ -198,7 +198,7 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
 
 
 def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:
-    """Return when observations that were written before were made, and how long they took."""
+    """Return when saved observations were made, and how long they took."""
     begun, took = (
         [float(item[name]) for item in documents.values() if isinstance(item.get(name), int | float)]
         for name in ("started", "seconds")
@@ -238,7 +238,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
 
 
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
-    """Return the level, documents by host, problems by host, and the exit codes of those that are no failed check."""
+    """Return the level, documents and problems by host, and the exit codes of unreachable and postponed hosts."""
     if arguments.source:
         documents = _read_observations(Path(arguments.source), arguments.signers)
         levels = [str(document.get("level", "")) for document in documents.values()]
@@ -279,7 +279,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
 
 
 def _into(ask: Ask) -> Observed:
-    """Look into one environment of this machine; that it gives no answer is a finding about it."""
+    """Observe one environment of this machine; no answer is a finding about it."""
     from gpusetup.verify.probe import Observed, observe_in_turn
 
     try:
@@ -289,7 +289,7 @@ def _into(ask: Ask) -> Observed:
 
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
-    """Return saved observations; with `signers`, those whose signature one of them made."""
+    """Return saved observations; with `signers`, require a signature by one of them."""
     try:
         raw = path.read_bytes()
         if signers is not None:
@@ -314,7 +314,7 @@ def _write_observations(path: Path, documents: dict[str, dict[str, Any]]) -> Non
 
 
 def _lock(path: str | None) -> Applied:
-    """Read what the hosts should have: a lock, an answer of resolve, or the lock that a host keeps."""
+    """Read the expected stack: a lock, an answer of resolve, or the lock that a host keeps."""
     import msgspec
 
     from gpusetup.components.record import read_applied
@@ -360,7 +360,7 @@ def _wanted(arguments: argparse.Namespace, lock: Applied, own: Any, hosts: int) 
 
 
 def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
-    """Keep good runs of hosts that have none yet, or of all when asked to."""
+    """Save good runs as baselines of hosts without one, or of all with --update-baseline."""
     from gpusetup.verify.baseline import record, save
 
     fresh = {}
@@ -381,7 +381,7 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
 
 
 def _tell(report: Report, path: str) -> None:
-    """Say on standard error what the file holds."""
+    """Print a line per host on standard error: the answer went into a file."""
     from gpusetup.report.model import counted
 
     for host in report.hosts:
@@ -390,12 +390,12 @@ def _tell(report: Report, path: str) -> None:
 
 
 def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
-    """Write the report for node_exporter in one step: what it reads is whole, and of one run."""
+    """Replace the report for node_exporter atomically."""
     from gpusetup.report.model import POSTPONED
     from gpusetup.report.prometheus import to_prometheus
 
     if all(host.state == POSTPONED for host in report.hosts):
-        return  # the last answer stands, and grows old
+        return  # keep the last report, whose timestamp ages
     name = "gpusetup-verify" + (f"-{Path(inventory).name}" if inventory is not None else "")
     # Files that do not end in .prom are not read.
     partial, target = folder / f".{name}.part", folder / f"{name}.prom"

@@ -1,6 +1,6 @@
-"""What follows from a verification: a bad machine leaves service, a good one returns, commands of one's own run.
+"""Act on a verification: take a bad machine out of service, return a good one, run the user's commands.
 
-Nothing of this changes what the verification found: what fails here is said, and tried again after the next one.
+This never changes the verdict: failures here are warnings, and tried again after the next verification.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 PLACES = ("slurm", "slurm-job", "kubernetes")
 LOOK_SECONDS = 25.0
-"""For a look at this machine: Slurm ends its health program after 60."""
+"""Time limit for a look at this machine: Slurm ends its health program after 60."""
 _COMMAND_SECONDS = 30.0
 _PAUSE = 1.0
 _WAITS = 10
-"""How often a job waits for another verification, such as of a job that starts at the same moment."""
+"""How often a job waits for another verification, such as that of a job that starts at the same time."""
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add what follows from a verification."""
+    """Add the options that act on a verification."""
     group.add_argument(
         "--quarantine", choices=PLACES,
         help="drain a bad machine, return a good one; slurm-job: exit 8 around a job (prolog, epilog)",
@@ -63,12 +63,12 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def acts(arguments: argparse.Namespace) -> bool:
-    """Whether anything follows from this verification."""
+    """Return whether the arguments ask for any action."""
     return bool(arguments.quarantine or arguments.on_bad or arguments.on_good)
 
 
 def repeated(arguments: argparse.Namespace) -> list[str]:
-    """Return the options as a timer or a script repeats them."""
+    """Return these options for a timer or a script to repeat."""
     words = []
     for option in ("quarantine", "on-bad", "on-good", "node", "ignore"):
         if value := getattr(arguments, option.replace("-", "_")):
@@ -80,7 +80,7 @@ def repeated(arguments: argparse.Namespace) -> list[str]:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what cannot be meant, before anything is installed or looked at."""
+    """Refuse contradictory options before doing anything."""
     for option in ("--forget", "--ignore", "--node"):
         if getattr(arguments, option[2:]) and not acts(arguments) and arguments.hooks is None:
             raise BadInputError(
@@ -111,7 +111,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def check_commands(arguments: argparse.Namespace) -> None:
-    """Refuse commands that nobody could run, while somebody is there to read it."""
+    """Refuse commands that cannot run, before a timer would run them."""
     for option in ("--on-bad", "--on-good"):
         words = _words(arguments, option)
         if words and shutil.which(words[0]) is None:
@@ -156,7 +156,7 @@ def _kept(arguments: argparse.Namespace, host: str) -> Kept:
 
 
 def forgotten(arguments: argparse.Namespace, host: str) -> float:
-    """Return up to when the kernel log of a host was dealt with."""
+    """Return the time up to which a host's kernel errors do not count; --forget sets it to now."""
     from gpusetup.health import service
 
     kept, now = _kept(arguments, host), time.time()
@@ -165,11 +165,11 @@ def forgotten(arguments: argparse.Namespace, host: str) -> float:
             service.note(kept, "forgotten", "", now)
         return service.load(kept, now).forgotten if kept.path.exists() else 0.0
     except (OSError, sqlite3.Error):
-        return 0.0  # whoever keeps this verification says what is wrong with the file
+        return 0.0  # with_history warns about the file
 
 
 def act(arguments: argparse.Namespace, report: Report) -> None:
-    """Count what was found of each host, and do what follows."""
+    """Count each host's result and act on it."""
     from gpusetup.health import service
 
     for host in report.hosts:
@@ -191,7 +191,7 @@ def act(arguments: argparse.Namespace, report: Report) -> None:
 
 
 def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
-    """A host that was not reached, is being changed, or of which nothing is known is neither good nor bad."""
+    """Return whether a result counts: not of a host that is simulated, unreachable, being changed or without a GPU."""
     from gpusetup.report.model import POSTPONED
 
     away = host.problem and arguments.inventory is not None
@@ -206,7 +206,7 @@ def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
 
 
 def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: float) -> Look:
-    """Return what is bad about a host, and which level sees it."""
+    """Return a host's first failure, and the level that detects it."""
     from gpusetup.health.service import LEVELS, Look
 
     if host.problem:
@@ -246,7 +246,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
     if place is not None and seen is not None and not theirs and not full:
         changed = after.since or kept.since
         place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
-        full = _full(arguments, place) if leaves else ""  # others may have left in the same moment
+        full = _full(arguments, place) if leaves else ""  # others may have left at the same time
         if full:
             place.give_back(place.seen())
     if full:
@@ -259,7 +259,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
 
 
 def _full(arguments: argparse.Namespace, place: Place) -> str:
-    """Say that no more machines may leave service: a fault that all have at once is seldom one of the machines."""
+    """Return why no more machines may leave service, or an empty string: a fault of all at once is rarely theirs."""
     from gpusetup.health.schedulers import limit_of
 
     out, machines = place.others_out()
@@ -284,7 +284,7 @@ def _change_text(node: str, before: Standing, after: Standing, look: Look, rule:
 
 
 def _run_command(arguments: argparse.Namespace, standing: Standing, node: str) -> Standing:
-    """Run the command that is due; one that fails is said, and runs again after the next look."""
+    """Run the command that is due; one that fails is a warning, and runs again after the next verification."""
     from dataclasses import replace
 
     from gpusetup.drive.runner import run
@@ -320,10 +320,10 @@ def _place(arguments: argparse.Namespace, node: str) -> Place | None:
 
 
 def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) -> Exit:
-    """Fail on a bad machine: Slurm then drains it by itself, and its health program tells why.
+    """Return VERIFY_FAILED on a bad machine: Slurm then drains it, and its health program gives the reason.
 
-    Slurm asks that prologs and epilogs call none of its commands. A bad look is repeated at once: the job waits for the
-    answer. A node that is out of service already is not refused a second time.
+    Slurm allows none of its commands in prologs and epilogs. A bad look is repeated at once, because the job waits. An
+    epilog does not refuse a node that is already out of service.
     """
     from gpusetup.health import service
     from gpusetup.report.model import POSTPONED

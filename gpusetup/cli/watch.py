@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Watch until a person or --once ends it."""
+    """Watch until interrupted, or once."""
     from gpusetup.cli.streams import end_with_reader
     from gpusetup.watch.figures import Filter
     from gpusetup.watch.fleet import Fleet
@@ -114,7 +114,7 @@ def _routes(arguments: argparse.Namespace) -> list[Route]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """End as by Ctrl-C when told to: the terminal is put back, the connections are closed."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: restore the terminal, close the connections."""
 
     def stop(number: int, frame: object) -> None:
         del number, frame
@@ -129,13 +129,13 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 class _Ticks:
-    """Tells when a moment to record has come."""
+    """Schedules the moments to record."""
 
     def __init__(self, every: float) -> None:
         self.every, self.next = every, time.monotonic() + every
 
     def due(self) -> bool:
-        """Tell whether it has come; one that was missed is not made up for."""
+        """Return whether the next moment has come; missed ones are skipped."""
         now = time.monotonic()
         if now < self.next:
             return False
@@ -148,7 +148,7 @@ class _Ticks:
 
 
 def _recorder(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[list[Link]], None]:
-    """Return what writes a moment as CSV: each look once, and what is wrong with hosts that do not tell."""
+    """Return a function that writes a moment as CSV: each look once, and the state of hosts that do not answer."""
     from gpusetup.watch.documents import COLUMNS, CsvFile, csv_lines, rows
 
     if arguments.csv is None:
@@ -180,7 +180,7 @@ def _recorder(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[list
 
 
 def _once(arguments: argparse.Namespace, fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
-    """Wait for two looks of each host, for rates need two, then print."""
+    """Wait for two looks of each host, which rates need, then print."""
     end = time.monotonic() + _ANSWER
     while not all(_settled(link) for link in fleet.links) and time.monotonic() < end:
         fleet.turn(min(0.2, fleet.next_due()))
@@ -212,7 +212,7 @@ def _exit_of(link: Link) -> Exit:
 
 
 def _shown(fleet: Fleet, view: View) -> list[Link]:
-    """Return the hosts that the filter leaves."""
+    """Return the hosts that match the filter."""
     return [link for link in fleet.links if view.chosen.gpus(link) is not None]
 
 
@@ -250,7 +250,7 @@ def _opened(path: str) -> Any:
 
 
 def _lines(arguments: argparse.Namespace, fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
-    """Print the list again and again where nobody sits at a terminal; with --csv to a file, write only that."""
+    """Print the list repeatedly without a terminal; with --csv FILE, write only that file."""
     ticks = _Ticks(arguments.every)
     while True:
         fleet.turn(min(ticks.left(), fleet.next_due()))
@@ -290,7 +290,7 @@ def _screen(fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> E
         fleet.listen(sys.stdin, keys.read)
         while not keys.ended:
             came = fleet.turn(min(ticks.left(), fleet.next_due(), _FRAME if drawn else 0.0))
-            keys.read()  # a terminal that changed its size says so here
+            keys.read()  # a resized terminal is a key, too
             if ticks.due():
                 record(_shown(fleet, view))
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The terminal of the live view, and its keys: curses writes only the cells that changed, and restores the screen."""
+"""The live view's terminal and keys: curses writes only changed cells, and restores the screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpusetup.watch.view import Span, View
 
 _PLAIN = str.maketrans({"…": "~", "↑": "^", "↓": "v", "°": " ", "⏎": "="})
-"""For a terminal that does not show UTF-8."""
+"""For terminals without UTF-8."""
 _NAMES = {
     curses.KEY_UP: "up", curses.KEY_DOWN: "down", curses.KEY_PPAGE: "page up", curses.KEY_NPAGE: "page down",
     curses.KEY_HOME: "home", curses.KEY_END: "end", curses.KEY_LEFT: "left", curses.KEY_RIGHT: "right",
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 class Screen:
-    """The whole terminal, for as long as the block runs."""
+    """The whole terminal, until the block ends."""
 
     def __enter__(self) -> Self:
         locale.setlocale(locale.LC_ALL, "")
@@ -64,13 +64,13 @@ class Screen:
         return width, height
 
     def draw(self, lines: Sequence[Sequence[Span]]) -> None:
-        """Show a picture."""
+        """Draw the lines."""
         width, height = self.size
         self._window.erase()
         for place, line in enumerate(lines[:height]):
             column = 0
             for span in line:
-                room = width - column - (place == height - 1)  # the last cell of all would scroll
+                room = width - column - (place == height - 1)  # writing the last cell would scroll
                 text = span.text[: max(0, room)]
                 self._window.addstr(place, column, text if self._utf8 else text.translate(_PLAIN), self._style(span))
                 column += len(text)
@@ -79,7 +79,7 @@ class Screen:
         self._window.refresh()
 
     def typed(self) -> Iterator[str]:
-        """Yield what was typed since: letters as they are, other keys by name."""
+        """Yield the keys typed since the last call: letters as themselves, other keys by name."""
         while True:
             try:
                 key = self._window.get_wch()
@@ -96,7 +96,7 @@ class Screen:
 
 
 def _styles() -> dict[str, int]:
-    """Return what each style is on this terminal; one without colours has bold and reverse."""
+    """Return the attributes of each style on this terminal; without colours, bold and reverse."""
     styles = {"title": curses.A_REVERSE, "chosen": curses.A_REVERSE, "dim": curses.A_DIM, "bold": curses.A_BOLD}
     styles["bad"] = curses.A_BOLD
     with suppress(curses.error):  # a terminal that cannot hide its cursor
@@ -113,16 +113,16 @@ _MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 
 
 class Keys:
-    """Reads the keyboard and changes the view; `ended` when a person is done."""
+    """Reads the keyboard and changes the view; `ended` is set when the user quits."""
 
     def __init__(self, view: View, links: Sequence[Link], screen: Screen) -> None:
         self.view, self.links, self.screen = view, links, screen
         self.ended = self.pressed = False
         self._typed: str | None = None
-        """The filter that is being typed, None when none is."""
+        """The filter being typed, or None."""
 
     def read(self) -> None:
-        """Take what was typed."""
+        """Handle the typed keys."""
         for key in self.screen.typed():
             self.pressed = True
             if self._typed is None:

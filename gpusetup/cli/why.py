@@ -42,24 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_subject(arguments: argparse.Namespace) -> Requirement:
-    """Return what the question is about; the version may stand apart (`why torch 2.6`), the rest stays a request."""
+    """Return the component in question, its version maybe apart (`why torch 2.6`); other words stay requirements."""
     subject, *others = joined_words([arguments.subject, *arguments.requirements])
     arguments.requirements = others
     return parse_requirement(subject.replace("==", "=", 1) if "===" not in subject else subject)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Explain."""
+    """Print the reasons for a choice."""
     from gpusetup.resolve.api import resolve
 
     matrix = load_matrix()
     wish = split_subject(arguments)
     request = request_about(arguments, matrix)
-    # Without a version, what the request says of the component stands: `why torch --from uv.lock`.
+    # Without a version, keep what the request asks of the component: `why torch --from uv.lock`.
     others = tuple(item for item in request.requirements if item.component != wish.component or not wish.specifier)
     resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
     if resolution.stack.part(wish.component) is None:
-        # Not part of the default stack: the question itself asks for it.
+        # Not in the default stack: add it to the request.
         free = Requirement(component=wish.component)
         resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
     chosen = resolution.stack.part(wish.component)
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _ask_for(request: Request) -> str:
-    """Return the command that asks for exactly this."""
+    """Return the command for this request."""
     import shlex
 
     words = ["gpusetup", "resolve", *map(str, request.requirements)]
