@@ -10,6 +10,7 @@ later ones are compared with, the oldest of the others go.
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -78,7 +79,7 @@ def append(path: Path, host: HostReport, report: Report, gpus: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     try:
         _append(path, host, report, gpus)
-    except sqlite3.OperationalError:
+    except (sqlite3.OperationalError, sqlite3.IntegrityError):
         raise
     except sqlite3.DatabaseError:
         aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
@@ -114,7 +115,9 @@ def _figures(host: HostReport) -> Iterator[tuple[str, str, str, float]]:
         if not result.unit or result.level == "quick":
             continue
         for item in result.items:
-            if isinstance(item.measured, (int, float)) and item.verdict in ("pass", "warn", "fail"):
+            if not isinstance(item.measured, (int, float)) or not math.isfinite(item.measured):
+                continue
+            if item.verdict in ("pass", "warn", "fail") and item.blame != "job":
                 yield result.id, item.subject, result.unit, float(item.measured)
 
 

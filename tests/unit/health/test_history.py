@@ -55,6 +55,14 @@ def test_what_was_found_is_kept_with_its_figures(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    beside = msgspec.structs.replace(copy(0.0), items=(Item("GPU 0", "warn", measured=2000.0, blame="job"),))
+    assert keep(path, report_of(0, beside)) == keep(path, report_of(1, copy(float("nan"), "fail"))) == ""
+    assert len(history.runs(path)) == 2
+    assert history.series(path) == ()
+
+
 def test_a_board_that_was_exchanged_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite3"
     for number in range(3):
