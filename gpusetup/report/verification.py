@@ -14,7 +14,7 @@ from gpusetup.report.topology import topology_of
 from gpusetup.verify.baseline import compare
 from gpusetup.verify.environments import results_of
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import judge
+from gpusetup.verify.registry import judge, reblamed
 from gpusetup.verify.strict import strict
 
 if TYPE_CHECKING:
@@ -72,17 +72,17 @@ def host_report(
     """Judge one host and each of its named environments."""
     results = judge(machine)
     results = (*results, *results_of(machine, results))
-    if is_strict:
-        results = strict(results, machine)
+    own = baseline.hosts.get(name) if baseline is not None else None
+    held = strict(results, machine) if is_strict else results
+    results = reblamed(compare(held, own) if own is not None else held, results, machine)
     near = [str(event) for event in machine.announced if event.near(datetime.now(timezone.utc))]
     if near:
         results = tuple(replace(one, blame="host") if one.blame == "gpu" else one for one in results)
-    own = baseline.hosts.get(name) if baseline is not None else None
     return HostReport(
         name=name,
         rows=describe(machine),
         topology=_topology(machine),
-        results=compare(results, own) if own is not None else results,
+        results=results,
         seconds=round(float(machine.document.get("seconds", 0.0)), 3),
         simulated=machine.simulated,
         maintenance="; ".join(near),

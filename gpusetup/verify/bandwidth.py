@@ -30,7 +30,8 @@ def bounded(
     """Judge a bandwidth: a fail needs both passes below the floor, so the better one is compared."""
     best = max(passes)
     if gentle:
-        return Item(subject, "warn", f"{best:.4g} {unit}, measured at low load, another job runs; not judged", best)
+        text = f"{best:.4g} {unit}, measured at low load, another job runs; not judged"
+        return Item(subject, "warn", text, best, blame="job")
     if bound is None:
         return Item(subject, "skip", f"{best:.4g} {unit}, no reference value; compare with --baseline", best)
     if best > _CREDIBLE * bound.theory:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.verdict import Item, Result, worst
+from gpusetup.model.verdict import Item, Result
 from gpusetup.verify.expected import setting
+from gpusetup.verify.registry import from_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,11 +67,7 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     figures: dict[str, dict[str, float]] = {}
     for result in results:
         if result.unit in MORE_IS_BETTER + LESS_IS_BETTER:
-            kept = {
-                item.subject: float(item.measured)
-                for item in result.items
-                if isinstance(item.measured, (int, float)) and item.verdict != "fail"
-            }
+            kept = {item.subject: figure for item in result.items if (figure := _figure(item)) is not None}
             if kept:
                 figures[result.id] = kept
     return HostBaseline(date=date, gpus=gpus, figures=figures)
@@ -89,32 +86,31 @@ def _one(result: Result, own: HostBaseline) -> Result:
     changed = [new for new, old in zip(items, result.items, strict=True) if new is not old]
     if not changed:
         return result
-    verdict = worst([result.verdict, *(item.verdict for item in changed)])
     # A figure that had nothing to be judged against (skip) is judged by the baseline.
-    if result.verdict == "skip":
-        verdict = worst([item.verdict for item in items])
-    grave = min(
-        changed,
-        key=lambda item: (
-            ("fail", "warn", "pass").index(item.verdict) if item.verdict in ("fail", "warn", "pass") else 3
-        ),
-    )
-    text = result.text if grave.verdict == "pass" else f"{grave.subject}: {grave.text}"
+    well = f"same as its good run of {own.date}" if result.verdict == "skip" else result.text
+    found = from_items(list(items), well)
     return msgspec.structs.replace(
         result,
-        verdict=verdict,
-        text=text,
-        measured=grave.measured,
-        expected=grave.expected,
-        limit=grave.limit,
+        verdict=found.verdict,
+        text=found.text,
+        measured=found.measured,
+        expected=found.expected,
+        limit=found.limit,
         items=items,
     )
 
 
+def _figure(item: Item) -> float | None:
+    """Return the figure where it is the machine's: not beside a job, of a MIG slice or of a failure."""
+    usable = item.blame != "job" and item.verdict in ("pass", "warn", "skip")
+    return float(item.measured) if usable and isinstance(item.measured, (int, float)) else None
+
+
 def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
-    if before is None or before <= 0 or not isinstance(item.measured, (int, float)) or item.verdict == "fail":
+    figure = _figure(item)
+    if before is None or before <= 0 or figure is None:
         return item
-    share = item.measured / before if unit in MORE_IS_BETTER else before / max(item.measured, 1e-9)
+    share = figure / before if unit in MORE_IS_BETTER else before / max(figure, 1e-9)
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
     if unit in _PROGRAMS:
         warn, fail = setting("baseline_program_warn"), setting("baseline_program_fail")
@@ -127,8 +123,6 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
             item, verdict="pass", text=f"same as its good run of {date}", expected=before, limit=round(before * warn, 2)
         )
     verdict = "fail" if share < fail else "warn"
-    text = (
-        f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
-    )
+    text = f"{figure:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
     limit = before * (fail if verdict == "fail" else warn) if unit in MORE_IS_BETTER else before / warn
     return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))

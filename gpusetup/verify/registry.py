@@ -15,7 +15,7 @@ import pkgutil
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
+Concluded = TypeVar("Concluded", Finding, Result)
 _TO_DO = "To do:"
 """What every page has, and no other docstring."""
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
@@ -53,8 +54,7 @@ class Check:
     def run(self, machine: Machine) -> Result:
         """Judge, unless something that is needed is missing."""
         lacking = _missing(self.needs, machine)
-        finding = lacking if lacking is not None else self.judge(machine)
-        finding = blamed(self.id, finding, asked=self.asked(machine) if self.asked is not None else None)
+        finding = self.blamed(lacking if lacking is not None else self.judge(machine), machine)
         return Result(
             id=self.id,
             level=self.level,
@@ -69,6 +69,10 @@ class Check:
             figures=finding.figures,
             blame=finding.blame,
         )
+
+    def blamed(self, finding: Concluded, machine: Machine) -> Concluded:
+        """Return what was concluded with whose fault it is."""
+        return blamed(self.id, finding, asked=self.asked(machine) if self.asked is not None else None)
 
 
 _FOUND: dict[str, Check] = {}
@@ -188,9 +192,14 @@ def from_items(
         item for item in grave if isinstance(item.measured, (int, float)) and isinstance(item.limit, (int, float))
     ]
     if numbers:
-        # The part that is nearest to its floor, or furthest below it.
-        leading = min(numbers, key=lambda item: float(item.measured or 0) / (float(item.limit or 0) or 1.0))
+        # The part that is nearest to its limit, or furthest beyond it.
+        leading = (min if verdict == "pass" else max)(numbers, key=_from_limit)
     return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items), figures)
+
+
+def _from_limit(item: Item) -> float:
+    limit = float(item.limit or 0)
+    return abs(float(item.measured or 0) - limit) / (limit or 1.0)
 
 
 def _join(items: list[Item]) -> str:
@@ -298,7 +307,16 @@ _WHY = {
 }
 
 
-def blamed(identity: str, finding: Finding, *, asked: bool | None) -> Finding:
+def reblamed(results: tuple[Result, ...], before: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
+    """Return results with whose fault those are that a baseline or another's floors changed."""
+    known = {check.id: check for check in checks()}
+    return tuple(
+        new if new is old else known[new.id].blamed(msgspec.structs.replace(new, blame=""), machine)
+        for new, old in zip(results, before, strict=True)
+    )
+
+
+def blamed(identity: str, finding: Concluded, *, asked: bool | None) -> Concluded:
     """Return a finding with whose fault it is; a failure that is not the host's becomes a warning that says so.
 
     `asked`: whether somebody asked for what the check looks at; None where that does not matter.

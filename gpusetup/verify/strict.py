@@ -80,7 +80,7 @@ def _failed(item: Item, floor: Floor, text: str) -> Item:
 
 
 def _counts(item: Item, floor: Floor) -> bool:
-    return not floor.gpus or item.subject.startswith(f"{floor.gpus} GPUs, ")
+    return item.blame != "job" and (not floor.gpus or item.subject.startswith(f"{floor.gpus} GPUs, "))
 
 
 def _message(item: Item) -> float:

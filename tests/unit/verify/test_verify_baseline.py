@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.verdict import Item, Result
+from gpusetup.report.verification import host_report
 from gpusetup.verify.baseline import Baseline, compare, load, record, save
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import judge
-from tests.unit.verify.verify_documents import captured
+from tests.unit.verify.verify_documents import ASKED, captured
 
 
 @pytest.fixture
@@ -87,3 +89,44 @@ def test_the_file_is_plain_json(tmp_path, good):
     document = msgspec.json.decode(path.read_bytes())
     assert document["schema"] == "gpusetup/baseline/1"
     assert document["hosts"]["gpu1"]["figures"]["memory.copy"]["GPU 0"] > 4000
+
+
+def test_figures_beside_a_job_are_not_kept_and_not_compared(good):
+    busy = judge(Machine(captured("h200-x1-busy")))
+    assert compare(busy, record(good, 1, "2026-11-20")) == busy
+    assert {one.blame for one in busy if one.id.startswith(("memory.", "matrix.", "pcie.h"))} == {"job"}
+    assert set(record(busy, 1, "2026-11-20").figures) <= {"launch.latency"}
+
+
+def test_the_gravest_part_is_named_where_the_baseline_adds_a_lesser_one():
+    items = (
+        Item("GPU 0", "pass", measured=94.0),
+        Item("GPU 1", "fail", "20 GB/s, at least 80 is expected", 20.0, 100.0, 80.0),
+    )
+    result = Result(id="memory.copy", level="full", verdict="fail", text="GPU 1: 20 GB/s", unit="GB/s", items=items)
+    good = msgspec.structs.replace(result, items=(Item("GPU 0", "pass", measured=100.0),))
+    (found,) = compare([result], record([good], 2, "2026-11-20"))
+    assert (found.verdict, found.measured, found.text[:6]) == ("fail", 20.0, "GPU 1:")
+    assert [item.verdict for item in found.items] == ["warn", "fail"]
+
+
+def test_a_mig_slice_is_not_judged_by_what_a_slice_of_another_size_reached():
+    result = Result(id="memory.copy", level="full", verdict="unsupported", text="", unit="GB/s", items=(
+        Item("GPU 0/MIG-1", "unsupported", "a MIG slice has a part of the memory", 500.0),
+    ))  # fmt: skip
+    own = msgspec.structs.replace(record([result], 1, "2026-11-20"), figures={"memory.copy": {"GPU 0/MIG-1": 2000.0}})
+    assert compare([result], own) == (result,)
+
+
+@pytest.mark.parametrize(("wanted", "verdict", "blame"), [(None, "warn", "environment"), (ASKED, "fail", "stack")])
+def test_a_slow_package_that_nobody_asked_for_is_a_warning(wanted, verdict, blame):
+    document = captured("h200-x1-full")
+    operation = {"name": "product", "ran_on": "cuda:0", "error": 0.0, "limit": 1.0, "rate": [100.0], "unit": "runs/s"}
+    package = {"version": "1", "devices": 1, "gpus": [{"index": "0", "operations": [operation]}]}
+    document["sections"]["packages"] = {"torchvision": package}
+    own = record(judge(Machine(document)), 1, "2026-11-20")
+    operation["rate"] = [10.0]
+    report = host_report("a", Machine(document, wanted), Baseline(hosts={"a": own}))
+    found = _verdict(report.results, "rate.torchvision")
+    assert (found.verdict, found.blame) == (verdict, blame)
+    assert "90 % worse" in found.text

@@ -58,6 +58,20 @@ def test_a_conclusion_has_its_diagrams():
     assert from_items([Item("GPU 0", "pass")], "well", figures=(grid,)).figures == (grid,)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "limit", "figures", "leading"),
+    [
+        ("warn", 10, (11, 5000), 5000),
+        ("fail", 0, (1, 70), 70),
+        ("fail", 80.0, (60.0, 20.0), 20.0),
+        ("pass", 80, (100, 85), 85),
+    ],
+)
+def test_the_part_furthest_beyond_its_limit_leads(verdict, limit, figures, leading):
+    items = [Item(f"GPU {number}", verdict, "", figure, limit=limit) for number, figure in enumerate(figures)]
+    assert from_items(items, "well").measured == leading
+
+
 def test_a_framework_that_sees_fewer_gpus_than_the_driver_fails():
     machine = SimpleNamespace(gpus=["a", "b"], mig=lambda _gpu: None)
     assert _too_few("JAX", [Item("GPU 0", "pass")], machine).text == "JAX sees 1 of 2 GPUs"

@@ -52,6 +52,13 @@ def test_a_collective_is_held_to_its_floor_at_the_largest_message_of_eight_gpus(
     assert one.verdict == verdict
 
 
+def test_what_was_measured_beside_a_job_is_held_to_no_floor():
+    items = (Item("GPU 0", "warn", "measured at low load", 20.0, blame="job"),)
+    result = Result(id="pcie.h2d", level="full", verdict="warn", text="", unit="GB/s", items=items)
+    machine = Machine(captured("h200-x8-quick"))
+    assert strict((result,), machine) == (result,)
+
+
 def test_every_floor_names_a_check_and_a_source():
     known = {check.id for check in checks()}
     assert {floor.check for floor in floors().floors} <= known
