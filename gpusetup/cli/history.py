@@ -217,16 +217,16 @@ def _with_history(
     if host.simulated:
         return host
     path = history.file_of(host.name, os.environ, here=here)
+    measured = any(result.unit and result.level != "quick" for result in host.results)
     try:
         said = history.append(path, host, report, boards(document))
-    except (OSError, sqlite3.Error) as error:
+        figures = history.series(path) if measured or pictures else ()
+    except (OSError, sqlite3.Error, BadInputError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         output.warn(f"this verification is not in the history: {path}: {why}")
         return host
     if said:
         output.warn(said)
-    measured = any(result.unit and result.level != "quick" for result in host.results)
-    figures = history.series(path) if measured or pictures else ()
     fallen = judged(figures) if measured else None
     return msgspec.structs.replace(
         host,

@@ -14,7 +14,7 @@ import math
 import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -154,9 +154,11 @@ def opened(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _read(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        return opened(path)
+        with closing(opened(path)) as database:
+            yield database
     except sqlite3.DatabaseError as error:
         raise BadInputError("GS-514", f"cannot read the history {path}: {error}", path=str(path)) from error
 
@@ -164,7 +166,7 @@ def _read(path: Path) -> sqlite3.Connection:
 def runs(path: Path, level: str = "", limit: int = 0) -> tuple[Run, ...]:
     """Return the newest runs, oldest first."""
     found = []
-    with closing(_read(path)) as database:
+    with _reading(path) as database:
         where, values = ("WHERE level = ?", (level,)) if level else ("", ())
         rows = database.execute(
             f"SELECT id, started, level, verdict, seconds, program, driver FROM run {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - two texts of our own
@@ -187,7 +189,7 @@ def _run(cells: list[object], findings: tuple[tuple[str, str, str], ...]) -> Run
 def series(path: Path) -> tuple[Series, ...]:
     """Return every figure over time, of the boards that the newest run with figures saw."""
     points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    with closing(_read(path)) as database:
+    with _reading(path) as database:
         rows = database.execute(
             "SELECT figure.name, figure.subject, figure.unit, run.started, figure.value FROM figure"
             " JOIN run ON run.id = figure.run WHERE run.gpus = (SELECT gpus FROM run JOIN figure ON figure.run = run.id"

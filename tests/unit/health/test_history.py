@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.errors import BadInputError
 from gpusetup.health import history
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report.model import HostReport, Report, Row
@@ -53,6 +54,18 @@ def test_what_was_found_is_kept_with_its_figures(tmp_path: Path) -> None:
     (one,) = history.series(path)
     assert [value for _, value in one.points] == [4200.0], "what was measured beside somebody's work is not compared"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_page_that_is_broken_inside_the_file_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    for number in range(60):
+        keep(path, report_of(number, copy(4200.0)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 8 * 4096] + b"\xff" * (len(whole) - 8 * 4096))
+    for read in (history.runs, history.series):
+        with pytest.raises(BadInputError) as caught:
+            read(path)
+        assert caught.value.reference == "GS-514"
 
 
 def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path: Path) -> None:
