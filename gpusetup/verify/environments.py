@@ -54,7 +54,8 @@ def look_into(ask: Ask, document: dict[str, Any], look: Callable[[Ask], Observed
 def kept(document: dict[str, Any], name: str, seen: Observed) -> None:
     """Keep what was seen in an environment, or why nothing was."""
     there = document.setdefault("environments", {})
-    there[name] = seen.document if seen.document is not None else {"problem": seen.problem}
+    missed = {"problem": seen.problem, "away": seen.postponed or seen.unreachable}
+    there[name] = missed if seen.document is None else seen.document
 
 
 def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, ...]:
@@ -64,7 +65,9 @@ def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, .
     for name, document in (machine.document.get("environments") or {}).items():
         if problem := document.get("problem"):
             text = f"environment {name}: {problem}"
-            results.append(Result(id=f"python.environment@{name}", level="smoke", verdict="fail", text=text))
+            result = Result(id=f"python.environment@{name}", level="smoke", verdict="fail", text=text, blame="stack")
+            away = bool(document.get("away"))
+            results.append(msgspec.structs.replace(result, verdict="skip", blame="") if away else result)
             continue
         lock = machine.recorded_lock()
         wanted = msgspec.structs.replace(lock, stack=named[name].stack) if name in named else lock

@@ -106,6 +106,14 @@ def test_an_environment_that_gives_no_answer_fails() -> None:
     assert (failed.verdict, failed.text) == ("fail", "environment serve: the probe on this machine gave no answer")
 
 
+@pytest.mark.parametrize("about", [{"postponed": True}, {"unreachable": True}])
+def test_an_environment_that_could_not_be_looked_into_is_no_failure(about: dict[str, Any]) -> None:
+    document = recorded()
+    look_into(SMOKE, document, lambda _: Observed(None, "an apply changes this host", **about))
+    found = {result.id: result.verdict for result in host_report("a", Machine(document)).results}
+    assert found["python.environment@serve"] == "skip"
+
+
 def test_the_command_looks_into_them_and_keeps_it_with_the_observations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
