@@ -44,6 +44,12 @@ def test_the_captured_figures_are_those_of_nvidia_smi() -> None:
     assert verdicts(document(kind="dcgm", lines=DCGM.splitlines())) == ("pass", "pass")
 
 
+def test_the_memory_of_a_slice_is_not_compared_with_that_of_the_gpu() -> None:
+    labels = f'gpu="0",UUID="GPU-{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"'
+    lines = [f"DCGM_FI_DEV_FB_TOTAL{{{labels}}} 9856", f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} 59"]
+    assert verdicts(document(kind="dcgm", lines=lines)) == ("pass", "pass")
+
+
 def test_without_an_exporter_on_record_nothing_is_judged() -> None:
     found = document()
     found["quick"]["exporter"] = {}

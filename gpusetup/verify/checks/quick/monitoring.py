@@ -100,7 +100,9 @@ def _figures_by_gpu(lines: list[str]) -> dict[str, dict[str, float]]:
         labels = dict(_LABEL.findall(match[2])) if match else {}
         uuid = labels.get("UUID") or labels.get("uuid")
         if match and uuid:
-            told.setdefault(_bare(uuid), {})[match[1]] = float(match[3])
+            of_gpu = told.setdefault(_bare(uuid), {})
+            if not labels.get("GPU_I_ID"):  # a MIG slice has a part of the memory
+                of_gpu[match[1]] = float(match[3])
     return told
 
 
