@@ -237,6 +237,9 @@ def test_what_an_adapter_writes_is_judged_by_its_link() -> None:
     assert judged(slow, "rdma.bandwidth") == ("fail", "mlx5_0 ← GPU 0: 90 Gb/s of 400")
     broken = wrote(("host", run(None, "Failed to modify QP to RTR")))
     assert judged(broken, "rdma.bandwidth")[0] == "fail"
+    for beside in (slow, broken):
+        beside["gpus"][0]["processes"] = [{"pid": "1", "name": "train.py"}]
+        assert judged(beside, "rdma.bandwidth")[0] == "warn", "a job uses the adapter, too"
     half = wrote(("host", run(385.1)), cuda=False)
     assert judged(half, "rdma.bandwidth") == (
         "warn", "385.1 Gb/s and more; not from GPU memory: this perftest is built without CUDA",

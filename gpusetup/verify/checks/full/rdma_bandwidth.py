@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.adapters import active, carries
 from gpusetup.verify.expected import adapter
@@ -35,7 +37,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "ib_write_bw is not installed (gpusetup_rdma brings perftest)")
     ports = {(hca["name"], port["number"]): (hca, port) for hca, port in active(machine)}
     items = [
-        _one(found, kind, run, *ports[found["name"], found["port"]])
+        _beside(machine, _one(found, kind, run, *ports[found["name"], found["port"]]))
         for found in section.get("adapters") or ()
         if (found["name"], found["port"]) in ports
         for kind, run in found["runs"].items()
@@ -46,6 +48,11 @@ def judge(machine: Machine) -> Finding:
     if without and finding.verdict == "pass":
         return Finding("warn", finding.text, finding.measured, finding.expected, finding.limit, "Gb/s", finding.items)
     return finding
+
+
+def _beside(machine: Machine, item: Item) -> Item:
+    """Return the item of an adapter that a running job may use, too: a failure or a low figure is then the job's."""
+    return structs.replace(item, blame="job") if machine.busy and item.verdict in ("fail", "warn") else item
 
 
 def _one(found: dict[str, Any], kind: str, run: dict[str, Any], hca: dict[str, Any], port: dict[str, Any]) -> Item:
