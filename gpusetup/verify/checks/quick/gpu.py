@@ -44,7 +44,7 @@ def gpu_count(machine: Machine) -> Finding:
     if lost:
         text = f"on PCI, but not used by the driver: {named}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
     else:
-        text = f"{expected - len(seen)} missing from PCI; found  {kinds or 'none'}"
+        text = f"{expected - len(seen)} missing from PCI; found {kinds or 'none'}"
         text += "" if machine.wanted.gpus else f"; {machine.gpu_expected}"
     return Finding("fail", text, len(seen), expected, expected, "GPUs")
 
