@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Item
-from gpusetup.verify.reasons import explain
+from gpusetup.verify.reasons import failed_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +63,7 @@ def failed(machine: Machine, section: str) -> list[Item]:
         if key not in answers:
             items.append(Item(label(key), "skip", "not run (see cuda.context)"))
         elif "error" in answers[key]:
-            items.append(Item(label(key), "fail", explain(answers[key])))
+            items.append(failed_item(label(key), answers[key], busy=bool(machine.workers[key].get("busy"))))
     return items
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.verdict import Item, Result
 from gpusetup.verify.expected import setting
 from gpusetup.verify.registry import from_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from gpusetup.model.verdict import Item, Result
 
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")

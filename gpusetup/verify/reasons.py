@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.model.verdict import Item
+
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
@@ -38,6 +40,13 @@ def explain(answer: dict[str, Any]) -> str:
     if error == "out-of-memory":
         return "out of GPU memory"
     return message[:240] or str(error)
+
+
+def failed_item(subject: str, answer: dict[str, Any], *, busy: bool) -> Item:
+    """Return the item for an answer that carries an error; running out of memory beside a job is the job's fault."""
+    if busy and answer.get("error") == "out-of-memory":
+        return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
+    return Item(subject, "fail", explain(answer), blame="stack" if answer.get("error") in ("import", "compile") else "")
 
 
 def interpreter_problem(machine: Machine) -> str | None:

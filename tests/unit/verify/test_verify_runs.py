@@ -6,7 +6,7 @@ import pytest
 
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.verify.checks.smoke.frameworks import served
-from gpusetup.verify.machine import Wanted
+from gpusetup.verify.machine import Machine, Wanted
 from tests.records import lock_of
 from tests.unit.verify.verify_documents import ASKED, captured, differences, results, verdicts
 
@@ -281,6 +281,31 @@ def test_nvcc_that_cannot_compile():
     assert "unsupported GNU version" in found.text
 
 
+@pytest.mark.parametrize(("busy", "verdict", "blame"), [(True, "warn", "job"), (False, "fail", "gpu")])
+def test_memory_that_runs_out_beside_a_job_is_the_jobs(busy, verdict, blame):
+    document = captured("h200-x1-full")
+    worker, full = document["sections"]["workers"]["0"], {"error": "out-of-memory", "message": "x", "status": 2}
+    worker["busy"], worker["smoke"]["cublas"], document["sections"]["memory"]["0"] = busy, full, full
+    found = results(document)
+    assert {(found[name].verdict, found[name].blame) for name in ("cupy.cublas", "memory.copy")} == {(verdict, blame)}
+
+
+def test_headers_that_are_missing_are_the_stacks_fault_and_not_the_gpus():
+    document = captured("h200-x1-smoke")
+    message = 'cannot open source file "cuda_fp16.h"'
+    document["sections"]["workers"]["0"]["smoke"]["elementwise"] = {"error": "compile", "message": message}
+    found = results(document)["cupy.elementwise"]
+    assert (found.verdict, found.blame) == ("fail", "stack")
+
+
+def test_a_device_file_that_cuda_made_meanwhile_is_a_warning():
+    document = captured("h200-x1-smoke")
+    files = document["quick"]["device_files"]["files"]
+    document["quick"]["device_files"]["files"] = [one for one in files if "uvm" not in one["path"]]
+    found = results(document)
+    assert (found["device.files"].verdict, found["cuda.context"].verdict) == ("warn", "pass")
+
+
 # --- bandwidths -------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +341,17 @@ def test_an_error_that_came_with_the_load():
     broken = captured("h200-x1-stress")
     broken["sections"]["stress"]["after"]["kernel_log"]["lines"].append("NVRM: Xid (PCI:0000:00:06): 63, pid=1")
     assert differences(healthy, broken) == {"stress.ecc": "fail"}
+    broken["sections"]["stress"]["after"]["kernel_log"] = {"source": None, "lines": [], "error": "not permitted"}
+    assert "no new Xid" not in results(broken)["stress.ecc"].text
+
+
+@pytest.mark.parametrize(("number", "left", "verdict"), [(31, ["1"], "warn"), (31, [], "fail"), (79, ["1"], "fail")])
+def test_an_xid_that_a_job_caused_on_a_gpu_left_to_it_is_a_warning(number, left, verdict):
+    document = captured("h100-x2-stress")
+    stress, place = document["sections"]["stress"], Machine(document).gpus[1].bus_id.partition(".")[0]
+    stress["busy"] = left
+    stress["after"]["kernel_log"]["lines"].append(f"NVRM: Xid (PCI:{place}): {number}, pid=1")
+    assert verdicts(document)["stress.ecc"] == verdict
 
 
 def test_what_the_lock_installs_as_packages_must_be_there():

@@ -8,7 +8,7 @@ from gpusetup.model.verdict import Finding, Grid, Item, Verdict
 from gpusetup.verify.bandwidth import bounded
 from gpusetup.verify.checks.full import pcie
 from gpusetup.verify.expected import link
-from gpusetup.verify.reasons import explain
+from gpusetup.verify.reasons import failed_item
 from gpusetup.verify.registry import Row, check, from_items, table, took_section
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ def _unmeasured(machine: Machine) -> Finding | None:
     peer = machine.sections.get("peer")
     if not isinstance(peer, dict):
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
-    return Finding("fail", explain(peer)) if "error" in peer else None
+    if "error" not in peer:
+        return None
+    item = failed_item("peers", peer, busy=bool(machine.busy))
+    return Finding("fail", item.text, blame=item.blame)
 
 
 def _topology(machine: Machine, i: int, j: int) -> str:

@@ -40,7 +40,16 @@ def judge(machine: Machine) -> Finding:
         *((f"/dev/nvidia{minor}", "nvidia") for minor in minors),
     ]
     items = [_one(path, files.get(path), majors.get(kind, majors.get("nvidia-frontend"))) for path, kind in wanted]
+    if any("name" in machine.opened(key) for key in machine.workers):
+        items = [_made_since(item) if item.subject == "/dev/nvidia-uvm" else item for item in items]
     return from_items(items, f"{len(items)} files, usable by this user")
+
+
+def _made_since(item: Item) -> Item:
+    """Return a warning for a file that CUDA made when it opened a GPU, after the files were listed."""
+    if item.text != "is missing":
+        return item
+    return Item(item.subject, "warn", "was missing until CUDA made it: load nvidia_uvm at boot")
 
 
 def _one(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.reasons import explain
+from gpusetup.verify.reasons import explain, failed_item
 from gpusetup.verify.registry import check, from_items, in_packages, took_section
 from gpusetup.versions import nv
 
@@ -30,7 +30,7 @@ def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tupl
         if not isinstance(answer, dict):
             found.append(Item(subject, "skip", "not run: the test ended before it"))
         elif "error" in answer:
-            found.append(Item(subject, "fail", explain(answer)))
+            found.append(failed_item(subject, answer, busy=bool(worker.get("busy"))))
         else:
             well, text = judge(answer)
             found.append(Item(subject, "pass" if well else "fail", text))
@@ -294,7 +294,8 @@ def _judged(machine: Machine, answer: object) -> Finding:
     for gpu in answer.get("gpus", []):
         well = gpu.get("error") is None and gpu.get("wrong") == 0
         text = "" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements")
-        items.append(Item(f"GPU {gpu.get('index')}", "pass" if well else "fail", text))
+        full = "MemoryAllocation" in text and gpu.get("index") in machine.busy
+        items.append(Item(f"GPU {gpu.get('index')}", "pass" if well else "fail", text, blame="job" if full else ""))
     compiled = answer.get("compile_seconds")
     runtime = int(answer.get("runtime_cuda") or 0)
     return from_items(

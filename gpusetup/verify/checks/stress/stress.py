@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.recovery.table import meaning
 from gpusetup.verify.checks.quick.driver import XID
 from gpusetup.verify.expected import setting
 from gpusetup.verify.reasons import explain
@@ -113,8 +114,23 @@ def stress_ecc(machine: Machine) -> Finding:
         if XID.search(line) and line not in before_lines
     ]
     if fresh:
-        items.append(Item("kernel log", "fail", f"{len(fresh)} new Xid lines: {fresh[0][-100:]}", len(fresh), 0))
-    return from_items(items, "no counter increased, no new Xid")
+        text = f"{len(fresh)} new Xid lines: {fresh[0][-100:]}"
+        jobs = all(_of_a_job(machine, line) for line in fresh)
+        items.append(Item("kernel log", "fail", text, len(fresh), 0, blame="job" if jobs else ""))
+    read = (after.get("kernel_log") or {}).get("source") is not None
+    return from_items(items, "no counter increased, " + ("no new Xid" if read else "the kernel log could not be read"))
+
+
+def _of_a_job(machine: Machine, line: str) -> bool:
+    """Return whether an Xid is one that programs cause, on a GPU that was left to another job."""
+    found = XID.search(line)
+    left = {str(key).split("/")[0] for key in machine.sections["stress"].get("busy", [])}
+    places = [gpu.bus_id for gpu in machine.gpus if str(gpu.index) in left]
+    return (
+        found is not None
+        and meaning(int(found[2])).verdict != "fail"
+        and any(place.startswith(found[1].lower()) for place in places)
+    )
 
 
 # Bits of the reasons' mask, as NVML defines them.
