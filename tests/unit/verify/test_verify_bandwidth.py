@@ -119,6 +119,3 @@ def test_between_hosts():
         "message": "gpu1 port 45123 did not hand out NCCL's id within 60 s",
     }
     assert verdicts(document)["nccl.hosts"] == "fail"
-
-
-# --- stress -----------------------------------------------------------------------------------------------------------

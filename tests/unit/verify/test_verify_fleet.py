@@ -100,10 +100,7 @@ def test_ranks_are_dealt_without_gaps_and_busy_hosts_stay_out():
     }
     plan = hosts_plan(observed, {"a": {"ansible_host": "192.0.2.1"}})
     assert list(plan) == ["a", "b"]
-    assert [(part.number, part.first, part.local, part.world) for part in plan.values()] == [
-        (0, 0, 4, 6),
-        (1, 4, 2, 6),
-    ]
+    assert [(part.number, part.first, part.local, part.world) for part in plan.values()] == [(0, 0, 4, 6), (1, 4, 2, 6)]
     assert {part.address for part in plan.values()} == {"192.0.2.1"}
     assert len({part.port for part in plan.values()}) == 1
 

@@ -52,13 +52,7 @@ def test_every_figure_of_a_real_run_is_near_what_is_expected():
 def test_a_context_that_cannot_be_made(status, words):
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
     worker = broken["sections"]["workers"]["0"]
-    worker["open"] = {
-        "error": "cuda",
-        "type": "CUDARuntimeError",
-        "status": status,
-        "message": "cudaErrorX: text",
-        "seconds": 0.1,
-    }
+    worker["open"] = {"error": "cuda", "type": "CUDARuntimeError", "status": status, "message": "cudaErrorX: text"}
     worker.pop("smoke")
     changed = differences(healthy, broken)
     assert changed.pop("cuda.context") == "fail"
@@ -133,7 +127,8 @@ def test_missing_headers_stop_cupys_own_kernels_only():
         "message": 'cannot open source file "cuda_fp16.h"',
     }
     assert differences(healthy, broken) == {"cupy.elementwise": "fail"}
-    assert "cuda_fp16.h" in results(broken)["cupy.elementwise"].text
+    found = results(broken)["cupy.elementwise"]
+    assert ("cuda_fp16.h" in found.text, found.blame) == (True, "stack")
 
 
 @pytest.mark.parametrize(
@@ -219,15 +214,7 @@ def test_torch_that_is_a_cpu_build_or_missing():
 
 def test_tensorflow_that_computes_on_the_processor():
     document = captured("h200-x1-smoke")
-    document["sections"]["tensorflow"] = {
-        "version": "2.21.0",
-        "built_with_cuda": True,
-        "build": {},
-        "gpus": [],
-        "devices": 0,
-        "loaded": {},
-        "seconds": 5.0,
-    }
+    document["sections"]["tensorflow"] = {"version": "2.21.0", "built_with_cuda": True, "gpus": [], "loaded": {}}
     found = results(document, ASKED)["tensorflow.gpu"]
     assert found.verdict == "fail"
     assert "0 of 1" in found.text
@@ -288,14 +275,6 @@ def test_memory_that_runs_out_beside_a_job_is_the_jobs(busy, verdict, blame):
     worker["busy"], worker["smoke"]["cublas"], document["sections"]["memory"]["0"] = busy, full, full
     found = results(document)
     assert {(found[name].verdict, found[name].blame) for name in ("cupy.cublas", "memory.copy")} == {(verdict, blame)}
-
-
-def test_headers_that_are_missing_are_the_stacks_fault_and_not_the_gpus():
-    document = captured("h200-x1-smoke")
-    message = 'cannot open source file "cuda_fp16.h"'
-    document["sections"]["workers"]["0"]["smoke"]["elementwise"] = {"error": "compile", "message": message}
-    found = results(document)["cupy.elementwise"]
-    assert (found.verdict, found.blame) == ("fail", "stack")
 
 
 def test_a_device_file_that_cuda_made_meanwhile_is_a_warning():
