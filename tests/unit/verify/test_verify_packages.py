@@ -36,9 +36,6 @@ def _stack(**packages):
     return Wanted(Applied(stack=Stack(**{name: PackageChoice(version=version) for name, version in packages.items()})))
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
-
-
 def test_every_package_has_a_test_or_a_reason_why_not():
     tried = {smoke.package for smoke in TABLE.SMOKES}
     assert tried | set(TABLE.SAME) | set(TABLE.OTHERS) == set(PACKAGES)
@@ -50,9 +47,6 @@ def test_every_package_has_a_test_or_a_reason_why_not():
 def test_the_test_of_a_package_is_there(smoke):
     tree = ast.parse((FILES / f"{smoke.script}.py").read_text(encoding="utf-8"))
     assert smoke.function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-# --- what was said on a real GPU -------------------------------------------------------------------------------------
 
 
 def test_what_computed_right_on_an_h100_passes_and_its_rates_are_told():
@@ -110,9 +104,6 @@ def test_a_step_that_was_built_at_first_use_passes():
     found = results(document)
     assert found["package.deepspeed"].verdict == "pass"
     assert found["rate.deepspeed"].items[0].measured == 40182.91
-
-
-# --- verdicts --------------------------------------------------------------------------------------------------------
 
 
 def test_a_package_that_is_neither_there_nor_wanted_is_not_listed():
@@ -206,8 +197,6 @@ def test_a_rate_is_compared_with_the_hosts_first_good_run(share, verdict):
     assert found["rate.peft"].verdict == "pass"
 
 
-# --- the process of one package --------------------------------------------------------------------------------------
-
 DRIVER = "int cuInit(unsigned f) { return 0; } int cuDeviceGetCount(int *n) { *n = 1; return 0; }"
 
 
@@ -266,9 +255,6 @@ def test_a_package_that_cannot_be_imported_and_a_machine_without_a_driver_are_an
     shutil.rmtree(tmp_path / "site")
     alone = _smoke(tmp_path, "", driver=False)
     assert (alone["devices"], "libcuda.so.1" in alone["why_not"]) == (0, True)
-
-
-# --- all packages of an environment ----------------------------------------------------------------------------------
 
 
 def _environment(tmp_path, names, script):
@@ -342,9 +328,6 @@ def test_a_process_finds_what_an_activated_environment_has_and_writes_into_our_f
     assert found["HOME"].startswith(str(tmp_path))
     assert found["PYTHONUSERBASE"] == "/home/ada/.local"
     assert all(str(tmp_path) in found[name] for name in found if "CACHE" in name or name.startswith("TORCH_"))
-
-
-# --- how many at a time ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,8 @@ def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
 
 def test_a_wrong_element():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
-    broken["sections"]["workers"]["0"]["smoke"]["kernel"] |= {
-        "wrong": 1,
-        "first": {"index": 7, "got": 0.5, "expected": 0.25},
-    }
+    first = {"index": 7, "got": 0.5, "expected": 0.25}
+    broken["sections"]["workers"]["0"]["smoke"]["kernel"] |= {"wrong": 1, "first": first}
     assert differences(healthy, broken) == {"cupy.kernel": "fail"}
     assert "element 7" in results(broken)["cupy.kernel"].text
 
@@ -88,11 +86,7 @@ def test_a_product_that_is_not_a_number():
 
 def test_ptx_newer_than_the_driver():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
-    broken["sections"]["workers"]["0"]["smoke"]["ptx"] = {
-        "error": "cuda",
-        "status": 222,
-        "message": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-    }
+    broken["sections"]["workers"]["0"]["smoke"]["ptx"] = {"error": "cuda", "status": 222, "message": "UNSUPPORTED"}
     assert differences(healthy, broken) == {"cuda.ptx": "fail"}
     assert "too old to compile this PTX" in results(broken)["cuda.ptx"].text
 
@@ -137,10 +131,7 @@ def test_missing_headers_stop_cupys_own_kernels_only():
         ({"error": "timeout", "deadline": 60, "message": "x"}, "no answer within 60 s"),
         ({"error": "timeout-unkillable", "deadline": 60, "message": "x"}, "only with a reboot"),
         ({"error": "crashed", "message": "the worker ended during smoke (killed by SIGSEGV)", "stderr": ""}, "SIGSEGV"),
-        (
-            {"error": "out-of-memory", "status": 2, "message": "cudaErrorMemoryAllocation: out of memory"},
-            "out of GPU memory",
-        ),
+        ({"error": "out-of-memory", "status": 2, "message": "cudaErrorX: out of memory"}, "out of GPU memory"),
     ],
 )
 def test_a_worker_that_hangs_crashes_or_finds_no_memory(answer, words):
@@ -237,11 +228,7 @@ JAX = {
     [
         ({}, "pass", "0.11.2, jax-cuda13-plugin"),
         ({"plugins": {"jaxlib": "0.11.2"}}, "fail", "no CUDA plugin"),
-        (
-            {"gpus": [], "why_not": "Unable to initialize backend 'cuda': no supported devices\nmore"},
-            "fail",
-            "no supported",
-        ),
+        ({"gpus": [], "why_not": "backend 'cuda': no supported devices\nmore"}, "fail", "no supported"),
         ({"gpus": [], "devices": 0}, "fail", "0 of 1"),
         ({"gpus": [JAX["gpus"][0] | {"convolution_error": 0.5}]}, "fail", "GPU 0"),
         ({"gpus": [{"index": 0, "error": "XlaRuntimeError: INTERNAL: ptxas too old"}]}, "fail", "ptxas"),
@@ -257,12 +244,8 @@ def test_jax_is_judged_by_its_plugin_its_gpus_and_its_results(changed, verdict, 
 
 def test_nvcc_that_cannot_compile():
     document = captured("h200-x1-smoke")
-    document["sections"]["nvcc"] = {
-        "error": "compile",
-        "message": "gcc: warning\nerror: unsupported GNU version! gcc versions later than 14 are not supported!",
-        "compiler": "/usr/local/cuda/bin/nvcc",
-        "seconds": 1.0,
-    }
+    message = "gcc: warning\nerror: unsupported GNU version! gcc versions later than 14 are not supported!"
+    document["sections"]["nvcc"] = {"error": "compile", "message": message}
     found = results(document, ASKED)["nvcc.program"]
     assert found.verdict == "fail"
     assert "unsupported GNU version" in found.text
@@ -283,9 +266,6 @@ def test_a_device_file_that_cuda_made_meanwhile_is_a_warning():
     document["quick"]["device_files"]["files"] = [one for one in files if "uvm" not in one["path"]]
     found = results(document)
     assert (found["device.files"].verdict, found["cuda.context"].verdict) == ("warn", "pass")
-
-
-# --- bandwidths -------------------------------------------------------------------------------------------------------
 
 
 def test_a_product_that_comes_out_differently():
@@ -368,8 +348,6 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
     assert found["cupy.kernel"] == found["cuda.context"] == "skip"
     assert found["torch.cuda"] == "pass"
 
-
-# --- the host's own cuDNN ---------------------------------------------------------------------------------------------
 
 PACKAGED_CUDNN = Wanted(
     lock_of(PackageSet(manager="apt", cudnn=(Package(name="libcudnn9-cuda-13"),)), cudnn="9.28.0.42")
