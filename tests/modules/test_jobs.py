@@ -86,6 +86,28 @@ def test_what_the_system_refuses_is_no_bug(tmp_path: Path, number: int, referenc
     assert failure["hint"]
 
 
+def refuse(*_words: Any, **_named: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(jobs.files, "write_json", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        jobs.Job(str(tmp_path), "x", {}).start_or_join(slow, 0.1)
+
+
+def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path: Path, monkeypatch: Any) -> None:
+    def fills_up(job: jobs.Job) -> dict[str, Any]:
+        monkeypatch.setattr(jobs.files, "write_json", refuse)  # in the job's process alone
+        job.log_path = "/dev/full"
+        job.tell("work", "half")
+        job.log("half")
+        raise HostFailure("GS-455", "apt could not finish")
+
+    status = until_over(jobs.Job(str(tmp_path), "x", {}), fills_up)
+    assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
+
+
 def test_a_killed_job_is_started_again(tmp_path: Path) -> None:
     job = jobs.Job(str(tmp_path), "x", {})
     job.start_or_join(lambda _job: time.sleep(60), 0.5)

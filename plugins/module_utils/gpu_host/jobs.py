@@ -5,8 +5,10 @@ A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, 
 same disk.
 """
 
+import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -20,7 +22,7 @@ from .failure import HostFailure, of_system
 Status = Dict[str, Any]
 _FRESH = 3600
 _POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
-_BIRTH = 10.0  # a process that was just forked says that it is there at once
+_BIRTH = 60.0  # a process that was just forked writes its status at once
 _KEPT = 10  # jobs whose logs stay
 _LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
 
@@ -62,7 +64,7 @@ class Job:
 
     def _watch(self, known: Optional[Status], wait: float) -> Status:
         """Wait for something new: the end, or another message; at most `wait` seconds."""
-        began = time.time()
+        began = time.monotonic()
         while True:
             status = _read(self.folder)
             if status and status["state"] != "running":
@@ -71,22 +73,28 @@ class Job:
                 status = _read(self.folder)  # it may have ended between the two looks
                 if status and status["state"] != "running":
                     return self._collect(status)
-                raise HostFailure(
-                    "GS-451",
-                    "a long step ended without an answer: it was killed, or the machine ran out of memory",
-                    self.log_path,
-                    hint="run the same command again; it repairs what the step left",
-                )
+                raise self._ended_silently()
             news = status and known and status["message"] != known["message"]
-            waited = time.time() - began
+            waited = time.monotonic() - began
             if waited > wait or (news and waited > _LEAST):
                 return status or {"state": "running", "message": "starting", "percent": None, "step": "start"}
             known = known or status
             time.sleep(_POLL if waited < 10 else _POLL_LATER)
 
+    def _ended_silently(self) -> HostFailure:
+        return HostFailure(
+            "GS-451",
+            "a long step ended without an answer: it was killed, or the machine ran out of memory",
+            self.log_path,
+            hint="run the same command again; it repairs what the step left",
+        )
+
     def _collect(self, status: Status) -> Status:
         status["collected"] = True
-        files.write_json(self.status_path, status)
+        try:
+            files.write_json(self.status_path, status)
+        except OSError:
+            _write_in_place(self.status_path, status)
         return status
 
     def _start(self, work: "Work") -> None:
@@ -100,12 +108,16 @@ class Job:
                 os.unlink(path)
         sys.stdout.flush()
         sys.stderr.flush()
+        reader, writer = os.pipe()
         child = os.fork()
         if child:
             os.waitpid(child, 0)
-            until = time.time() + _BIRTH
-            while not os.path.exists(self.status_path) and time.time() < until:
-                time.sleep(0.01)
+            os.close(writer)
+            select.select([reader], [], [], _BIRTH)  # the job closes its end once its status is there, or it died
+            os.close(reader)
+            if not os.path.exists(self.status_path):
+                files.write_json(self.status_path, {"state": "lost", "updated": 0})  # a full disk refuses that too
+                raise self._ended_silently()
             return
         os.setsid()
         if os.fork():
@@ -118,7 +130,6 @@ class Job:
         code = 1
         try:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            _redirect(self.log_path)
             os.chdir("/")
             self.state = {
                 "state": "running",
@@ -131,6 +142,7 @@ class Job:
                 "percent": None,
             }
             self._write()
+            _redirect(self.log_path)
             try:
                 result = work(self)
                 self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})
@@ -138,15 +150,22 @@ class Job:
             except HostFailure as failure:
                 self.state.update({"state": "failed", "failure": failure.as_dict(), "result": failure.result})
             except OSError as error:
-                traceback.print_exc()
-                self.state.update({"state": "failed", "failure": of_system(error).as_dict(), "result": {}})
-            except Exception as error:  # noqa: BLE001 - the job has nobody above it who could tell
-                traceback.print_exc()
-                bug = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)
-                self.state.update({"state": "failed", "failure": bug.as_dict(), "result": {}})
-            self._write()
+                self._fail(of_system(error))
+            except Exception as error:  # noqa: BLE001 - nothing above a detached job could report it
+                self._fail(HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path))
+            try:
+                self._write()
+            except OSError as error:
+                if code == 0:
+                    self._fail(of_system(error))
+                _write_in_place(self.status_path, dict(self.state, result={}))
         finally:
             os._exit(code)
+
+    def _fail(self, failure: HostFailure) -> None:
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
 
     def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
         """Say how far the job is."""
@@ -158,11 +177,12 @@ class Job:
         if changed:
             progress = {"step": step, "message": message, "percent": percent, "updated": time.time()}
             self.state.update(progress)
-            files.write_json(self.progress_path, progress, lasting=False)
+            with contextlib.suppress(OSError):  # a full disk must not end the watch over a package manager at work
+                files.write_json(self.progress_path, progress, lasting=False)
 
     def log(self, text: str) -> None:
         """Add a line to the job's log."""
-        with open(self.log_path, "a") as stream:
+        with contextlib.suppress(OSError), open(self.log_path, "a") as stream:
             stream.write(text.rstrip("\n") + "\n")
 
     def _write(self) -> None:
@@ -171,6 +191,13 @@ class Job:
 
 
 Work = Callable[[Job], Dict[str, Any]]
+
+
+def _write_in_place(path: str, status: Status) -> None:
+    """Overwrite a status on a full disk, where the block of the old one is all there is."""
+    with open(path, "r+") as stream:
+        stream.write(json.dumps(status))
+        stream.truncate()
 
 
 def _paths(folder: str) -> Tuple[str, str]:

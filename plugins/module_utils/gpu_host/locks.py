@@ -9,13 +9,13 @@ from .failure import HostFailure
 
 def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
     """Wait until nobody works on packages; name who does while waiting and when the time is over."""
-    deadline = time.time() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         found = locks.holder()
         if not found:
             return
         who = "process {pid} ({command})".format(**found)
-        if time.time() > deadline:
+        if time.monotonic() > deadline:
             raise HostFailure(
                 "GS-453",
                 "another program holds the package manager's lock",
