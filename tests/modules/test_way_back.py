@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, fetched, process, sources, way_back
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    apt,
+    dkms,
+    fetched,
+    process,
+    sources,
+    way_back,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -107,6 +114,21 @@ class TestAfterAFailure:
         assert failed(site).result["rolled_back"] is True
         assert installed() == THERE
         assert not (site.folder / "way-back").exists()
+
+    def test_a_second_try_goes_back_by_the_files_that_a_try_kept_that_was_cut(
+        self, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = ubuntu(OFFERED, fails={"cuda"}, cached=GONE | {"helper": "1"})
+        host.stand_in(monkeypatch)
+        host.lay_cache(tmp_path / "archives", monkeypatch)
+        with monkeypatch.context() as patch:
+            patch.setattr(dkms, "build_error", lambda _since: (_ for _ in ()).throw(KeyboardInterrupt()))
+            with pytest.raises(KeyboardInterrupt):
+                site.transaction("apt", *WANTED, may_remove=STACK)
+        assert host.installed == AFTER
+        shutil.rmtree(tmp_path / "archives")
+        assert failed(site).result["rolled_back"] is True
+        assert host.installed == THERE
 
     def test_what_can_be_had_is_back_and_the_rest_is_told(self, begin: Begin, site: Site) -> None:
         installed = begin(ubuntu({**BOTH, "helper": ["2"]}, fails={"cuda"}))
@@ -314,8 +336,8 @@ def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(way_back.os, "link", refuse)
-    kept = way_back.keep(way_back.WayBack({"a": str(file)}, [], [], []), str(tmp_path / "kept"))
+    way_back.keep(way_back.WayBack({"a": str(file)}, [], [], []), str(tmp_path / "kept"))
     file.unlink()
-    assert Path(kept["a"]).read_bytes() == b"x"
+    assert (tmp_path / "kept" / file.name).read_bytes() == b"x"
     way_back.forget(str(tmp_path / "kept"))
     assert list(tmp_path.iterdir()) == []

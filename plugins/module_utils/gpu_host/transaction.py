@@ -62,7 +62,6 @@ class Transaction:
         self.units_before: List[Tuple[str, bool]] = []
         self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
-        self.kept: Dict[str, str] = {}  # files of packages as they were, which nobody offers any more
         self.former = False  # whether the way back leads through the sources that this apply has replaced
         self.started = time.time()
         self.identity = f"{self.started:.6f}-{os.getpid()}"
@@ -216,7 +215,8 @@ class Transaction:
         way = way_back.look(self.host, plan, installed, self.params, separate_manager.changed(self.ledger))
         if way.lost and not self.params["no_way_back"]:
             raise way_back.missing(way, installed)
-        self.kept, self.former = way_back.keep(way, self.kept_folder), bool(way.former)
+        way_back.keep(way, self.kept_folder)
+        self.former = bool(way.former)
         self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
         problem = dkms.missing(self.machine, self.params) if not left else None
@@ -330,7 +330,7 @@ class Transaction:
         if self.former:
             for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
                 self.job.log("rollback: refresh: " + line)
-        lost = way_back.restore(self.host, before, self.kept, self.job.log)
+        lost = way_back.restore(self.host, before, self.kept_folder, self.job.log)
         parts = (self._left_over(before), self._services(), self._hold_again())
         left = "; ".join(part for part in parts if part)
         said = "the host has its previous packages" if not left else "not restored: " + left

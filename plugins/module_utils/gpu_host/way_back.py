@@ -102,19 +102,18 @@ def kept_bytes(way: WayBack, folder: str) -> int:
     return sum(os.path.getsize(path) for path in way.files.values() if os.stat(path).st_dev != device)
 
 
-def keep(way: WayBack, folder: str) -> Dict[str, str]:
-    """Put the files where no package manager cleans up; return where each is."""
-    forget(folder)
-    kept = {}
-    for name, path in way.files.items():
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o700)
-        kept[name] = os.path.join(folder, os.path.basename(path))
+def keep(way: WayBack, folder: str) -> None:
+    """Add files to those that an unfinished try kept, where no package manager cleans up."""
+    for path in way.files.values():
+        os.makedirs(folder, 0o700, exist_ok=True)
+        kept = os.path.join(folder, os.path.basename(path))
+        if os.path.exists(kept):
+            continue
         try:
-            os.link(path, kept[name])
+            os.link(path, kept)
         except OSError:  # another file system
-            shutil.copy2(path, kept[name])
-    return kept
+            shutil.copy2(path, kept + ".new")
+            os.rename(kept + ".new", kept)
 
 
 def forget(folder: str) -> None:
@@ -157,7 +156,7 @@ def _files_below(folder: str) -> Iterator[Tuple[str, str]]:
         yield from ((name, os.path.join(base, name)) for name in names)
 
 
-def restore(host: planning.Manager, before: Installed, kept: Dict[str, str], log: Callable[[str], None]) -> List[str]:
+def restore(host: planning.Manager, before: Installed, folder: str, log: Callable[[str], None]) -> List[str]:
     """Bring a host back to its packages: in one transaction, or as many as stand together; return those whose version
     cannot be had.
 
@@ -165,7 +164,7 @@ def restore(host: planning.Manager, before: Installed, kept: Dict[str, str], log
     """
     _mend(host, before, log)
     lacking = _lacking(host, before)
-    wishes = {name: _wish(name, version, kept) for name, version in lacking.items()}
+    wishes = {name: _wish(host, name, version, folder) for name, version in lacking.items()}
     offered = host.offered(sorted({packages.key(wish) for wish in wishes.values()}))
     had = [name for name, wish in wishes.items() if "file" in wish or _is_offered(wish, offered)]
     for step in _steps({name: lacking[name] for name in had}):
@@ -244,9 +243,10 @@ def _is_offered(wish: Wish, offered: Offers) -> bool:
     return any(versions.fits(item["version"], wish["version"]) for item in offered.get(packages.key(wish), []))
 
 
-def _wish(name: str, version: str, kept: Dict[str, str]) -> Wish:
+def _wish(host: planning.Manager, name: str, version: str, folder: str) -> Wish:
     wish = packages.listed(name, version)
-    return dict(wish, file=kept[name]) if name in kept else wish
+    kept = [path for path in (os.path.join(folder, file) for file in host.file_names(wish)) if os.path.isfile(path)]
+    return dict(wish, file=kept[0]) if kept else wish
 
 
 def _names(wishes: List[Wish]) -> str:
