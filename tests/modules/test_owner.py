@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service
@@ -153,6 +154,20 @@ def start(folder: str, number: int, gate: Any, answers: Any) -> None:
         answers.put(status["state"])
     except HostFailure as failure:
         answers.put(failure.fields["reference"])
+
+
+def test_a_removal_knows_what_the_owner_before_it_did_last(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_for_it(*_words: Any) -> str:
+        Ledger(folder).record_packages({"installed": {"driver": "1"}, "moved": {}, "removed": {}})
+        return "token"
+
+    Ledger(folder).tell(free=["x"])
+    monkeypatch.setattr(owner, "take", wait_for_it)
+    monkeypatch.setattr(
+        lifecycle.Lifecycle, "_manager", lambda _self: SimpleNamespace(installed=lambda: {"driver": "1"})
+    )
+    state = lifecycle.Lifecycle({"state_dir": folder, "simulated_root": "", "wanted": {}})
+    assert state.removal()["remove"] == ["driver"]
 
 
 def test_of_jobs_that_come_at_once_one_starts(folder: str) -> None:

@@ -290,10 +290,11 @@ class Lifecycle:
 
     def removal(self) -> Dict[str, Any]:
         """Return what must go, come back and be freed so that the host is as before the first apply."""
-        installed = self._manager().installed()
         known = os.path.exists(self.ledger.path)
         if known and not self.check:
             self._take()
+            self.ledger = Ledger(self.ledger.folder)  # as the owner before us left it
+        installed = self._manager().installed()
         self._count_packages(installed)
         state = self.ledger.state
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
