@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, written
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ledger as ledger_module
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -42,6 +43,20 @@ def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger: Ledger, p
     assert (path.read_text(), saved.read_text()) == (BEFORE, edited)
     assert saved.stat().st_mode & 0o777 == 0o640
     assert ledger.saved == {str(path): str(saved)}
+
+
+@pytest.mark.parametrize("after", ["put_aside", "_put_back"])
+def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(EDITED)
+    with monkeypatch.context() as patch:
+        patch.setattr(written if after == "put_aside" else ledger_module, after, lambda *_words: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ledger.restore(str(path))
+    assert Ledger(ledger.folder).restore(str(path))
+    assert [found.read_text() for found in path.parent.glob("*saved*")] == [EDITED]
 
 
 def test_a_file_without_anything_of_ours_stays(ledger: Ledger, path: Path) -> None:

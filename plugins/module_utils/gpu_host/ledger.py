@@ -216,10 +216,10 @@ class Ledger(Journal):
             return changed
         if self.opened(FILE, path):
             files.sweep(path)
+        if theirs and before is not None:  # first: what stands in an open entry counts as ours after a cut
+            self.saved[path] = written.put_aside(path, before)
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
-        if theirs and before is not None:
-            self.saved[path] = written.put_aside(path, before)
         if changed and wanted is None:
             os.unlink(path)
         elif changed and wanted is not None:

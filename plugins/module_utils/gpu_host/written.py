@@ -26,13 +26,13 @@ def _bare(text: bytes) -> bytes:
     return _BLANKS.sub(b"", text)
 
 
-def place_of(path: str) -> str:
+def _place_of(path: str, content: bytes) -> str:
     """Return where a changed file is kept: never in a folder of drop-ins, all of which some programs read."""
     folder, name = os.path.split(path)
     if folder.endswith(".d"):
         folder = os.path.dirname(folder)
     place, number = os.path.join(folder, name + ".gpusetup-saved"), 1
-    while os.path.lexists(place):
+    while os.path.lexists(place) and files.read_bytes(place) != content:
         number += 1
         place = os.path.join(folder, f"{name}.gpusetup-saved-{number}")
     return place
@@ -40,6 +40,6 @@ def place_of(path: str) -> str:
 
 def put_aside(path: str, content: bytes) -> str:
     """Keep a changed file beside, as it is, for its owner alone to read; return where."""
-    place = place_of(path)
+    place = _place_of(path, content)
     files.copy(path, place, content)
     return place
