@@ -189,6 +189,20 @@ def test_what_cannot_be_staged_leaves_no_password(tmp_path: Path, mokutil: Path)
     assert list((tmp_path / "state").iterdir()) == []
 
 
+@pytest.mark.usefixtures("mokutil")
+def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def output(argv: list[str], *_rest: Any) -> tuple[int, str, str]:
+        if "--import" in argv:
+            raise KeyboardInterrupt
+        return 0, "", ""
+
+    enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment())
+    monkeypatch.setattr(signing.process, "output", output)
+    with pytest.raises(KeyboardInterrupt):
+        enrolment.stage()
+    assert len((tmp_path / "state/mok-password").read_text().strip()) == 12
+
+
 def test_check_mode_stages_nothing(tmp_path: Path, mokutil: Path) -> None:
     enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment(), check=True)
     assert enrolment.stage() == (True, "staged")

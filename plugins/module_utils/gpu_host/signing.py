@@ -24,7 +24,7 @@ _LENGTH = 12
 def configuration(key: str, certificate: str) -> str:
     """Return DKMS's configuration for a site's key; the key must be there and be root's alone."""
     for path in (key, certificate):
-        if not _PATH.match(path) or not os.path.isfile(path):
+        if not _PATH.fullmatch(path) or not os.path.isfile(path):
             raise HostFailure(
                 "GS-493", f"no signing key or certificate at {path}", hint="nothing was changed; put it there first"
             )
@@ -121,18 +121,19 @@ class Enrolment:
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
         path = firmware.PASSWORD + ".hash"
         files.write_atomically(path, _hash(password, self.env), 0o600)
+        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # first: after a cut it is the only copy
         try:
             code, text, error = process.output(["mokutil", "--import", certificate, "--hash-file", path], self.env, 60)
         finally:
             os.unlink(path)
         if code:
+            os.unlink(firmware.PASSWORD)
             raise HostFailure(
                 "GS-494",
                 "could not stage the enrolment of the signing key",
                 certificate,
                 (error or text).strip()[-500:],
             )
-        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)
 
 
 def _hash(password: str, env: Dict[str, str]) -> str:
