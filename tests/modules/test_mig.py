@@ -117,6 +117,15 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
     assert host.layouts == before
 
 
+def test_a_profile_that_this_driver_does_not_have_is_said_and_nothing_is_lost(host: Host, lay: Any) -> None:
+    assert not lay(**{FIRST: {"3g.71gb": 2}})[0]
+    before = host.layouts
+    kept = {"enabled": True, "instances": [{"profile": "9g.1gb", "start": 0, "compute": ["9g.1gb"]}]}
+    with pytest.raises(mig.HostFailure, match=r"has no profile 9g\.1gb"):
+        mig.lay({FIRST: kept}, process.environment())
+    assert host.layouts == before
+
+
 def test_what_a_gpu_had_before_a_cut_apply_comes_back(host: Host, lay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(*_words: Any, **_named: Any) -> bool:
         raise mig.HostFailure("GS-487", "the unit cannot be enabled")

@@ -177,6 +177,9 @@ def _is(run: probe.Run, address: str) -> Optional[bool]:
 def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[str, int]) -> None:
     """Create one GPU instance at its place, and its compute instances."""
     profile, whole = item["profile"], item["compute"] == [item["profile"]]
+    if profile not in numbers:  # a layout that was placed by another driver
+        raise HostFailure("GS-436", f"the GPU at {address} has no profile {profile}",
+                          hint="it has " + (", ".join(numbers) or "none"))  # fmt: skip
     tuple_of = "{}:{}".format(numbers[profile], item["start"])
     what = f"{profile} cannot be created on {address}"
     told = _smi_output(run, ["mig", "-i", address, "-cgi", tuple_of] + (["-C"] if whole else []), what)
