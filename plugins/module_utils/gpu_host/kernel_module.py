@@ -22,10 +22,10 @@ LOAD = "/etc/modules-load.d/gpusetup.conf"
 def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Optional[str]]:
     """Return {path: content or None} of modprobe.d and modules-load.d."""
     for name, value in options.items():
-        if not re.match(r"^\w+$", name) or not re.match(r"^[\w.,:;=/-]+$", str(value)):
+        if not re.fullmatch(r"\w+", name) or not re.fullmatch(r"[\w.,:;=/-]+", str(value)):
             raise HostFailure("GS-483", f"{name}={value} is not a module option")
     for name in load:
-        if not re.match(r"^[\w-]+$", name):
+        if not re.fullmatch(r"[\w-]+", name):
             raise HostFailure("GS-483", f"{name!r} is not a module name")
     words = " ".join(f"{name}={options[name]}" for name in sorted(options))
     return {

@@ -18,13 +18,13 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
     merged: Dict[Tuple[str, str], Wish] = {}
     for wish in wishes:
         name = wish["name"]
-        if not re.match(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$", name):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", name):
             raise HostFailure("GS-461", f"{name!r} is not a package name")
         version = wish.get("version") or ""
-        if not re.match(r"^[A-Za-z0-9.+~:_^*-]*$", version) or version.startswith("-"):
+        if not re.fullmatch(r"[A-Za-z0-9.+~:_^*-]*", version) or version.startswith("-"):
             raise HostFailure("GS-461", f"{version!r} is not a version of {name}")
         arch = wish.get("arch") or ""
-        if arch and not re.match(r"^[a-z0-9_]+$", arch):
+        if arch and not re.fullmatch(r"[a-z0-9_]+", arch):
             raise HostFailure("GS-461", f"{arch!r} is not an architecture of {name}")
         known = merged.get((name, arch))
         if known and known["version"] and version and known["version"] != version:

@@ -17,7 +17,7 @@ _SUFFIXES = (".service", ".path", ".timer", ".socket")
 
 def full_name(name: str) -> str:
     """Return a unit's full name."""
-    if not _UNIT.match(name):
+    if not _UNIT.fullmatch(name):
         raise HostFailure("GS-487", f"{name!r} is not a unit name")
     return name if name.endswith(_SUFFIXES) else name + ".service"
 

@@ -37,7 +37,7 @@ class Layout:
 def check(source: Source) -> None:
     """Refuse a source that is not well formed; nothing of it may reach another line of a file."""
     name = source.get("name") or ""
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise HostFailure(
             "GS-444", f"{name!r} is not a repository name", hint="use letters, digits, dot, underscore, hyphen"
         )
@@ -48,7 +48,7 @@ def check(source: Source) -> None:
         words += source.get(field) or []
     words += [source.get("like_suite") or "x"]
     for word in words:
-        if not _WORD.match(word):
+        if not _WORD.fullmatch(word):
             raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is not a single word")
     if re.search(r"[\x00-\x1f]", source.get("description") or ""):
         raise HostFailure("GS-444", f"the description of repository {name} has control characters in it")
