@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import subprocess
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +98,17 @@ def test_what_is_wrong_is_said_before_anything_is_used(tmp_path: Path) -> None:
     assert "not a package of a local repository" in refused(tmp_path, source(other))
     no_key = package(tmp_path / "third", keyring=b"nothing")
     assert "key cannot be read" in refused(tmp_path, source(no_key))
+
+
+def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path: Path) -> None:
+    whole, item = io.BytesIO(), tarfile.TarInfo(f"./var/{NAME}/Packages")
+    item.size = 5000
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        archive.addfile(item, io.BytesIO(b"x" * 5000))
+    members = local_repository._of_tar(io.BytesIO(whole.getvalue()[:1500]), "/x")
+    _name, stream, length = next(members)
+    with pytest.raises(HostFailure, match="cut off"):
+        local_repository._write(str(tmp_path / "Packages"), stream, length)
 
 
 def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path: Path) -> None:

@@ -149,7 +149,10 @@ def _write(path: str, stream: IO[bytes], length: int) -> None:
         os.makedirs(os.path.dirname(path), 0o755)
     with open(path, "wb") as out:
         while length:
-            piece = stream.read(min(_BLOCK, length))
+            try:
+                piece = stream.read(min(_BLOCK, length))
+            except tarfile.TarError:
+                piece = b""
             if not piece:
                 raise HostFailure("GS-478", "the local repository's package is cut off", path)
             out.write(piece)
