@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import venv
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
@@ -113,6 +114,25 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(
     manifest.unlink()
     wheel(wheels, "frame", "3.0")
     assert ends_with("3.0").startswith("GS-428")
+
+
+def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(
+    run_module: Any, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, *_words: Any) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(venv.installer, "write_lock", lambda *_words: full("pylock.toml"))
+    assert finish(run_module, wanted, requirements=["frame==1.0"])[1]["gpu_failure"]["reference"] == "GS-472"
+    assert list((tmp_path / "opt").iterdir()) == []
+
+
+def test_a_python_that_answers_nonsense_is_said(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho hello; [ $1 = -c ] || echo "{}"\n')
+    python.chmod(0o755)
+    with pytest.raises(venv.HostFailure, match="does not answer"):
+        venv.compare(str(python), {"frame": "1.0"}, venv.process.environment())
 
 
 def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str, Any]) -> None:

@@ -97,9 +97,10 @@ def remove(ledger: Journal, path: str) -> bool:
 def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> List[str]:
     """Return what an interpreter lacks of the wanted pins, as texts."""
     code, text, error = process.output([interpreter, "-c", _LIST], env, 60)
-    if code:
+    listed = None if code else text.rstrip().rpartition("\n")[2]  # a sitecustomize may print something before it
+    if not (listed or "").startswith("{"):
         raise HostFailure("GS-485", "the Python to adopt does not answer", interpreter, (error or text).strip()[-500:])
-    there = {python_name(name): version for name, version in json.loads(text).items()}
+    there = {python_name(name): version for name, version in json.loads(listed or "").items()}
     lacking = []
     for name, version in sorted(wanted.items()):
         if there.get(name) != version and (there.get(name) or "").split("+")[0] != version:
@@ -177,11 +178,11 @@ class Environment:
                 raise HostFailure("GS-485", text, "", "; ".join(lacking))  # noqa: TRY301 - half of it goes as well
             installer.write_lock(chosen, self.folder)
             shutil.rmtree(self.env["TMPDIR"])
-        except HostFailure:
+            mark = {"packages": pins(self.request["requirements"]), "listing": environment.listing(self.folder)}
+            files.write_json(os.path.join(self.folder, environment.MARK), mark, 0o644)
+        except (HostFailure, OSError):
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        mark = {"packages": pins(self.request["requirements"]), "listing": environment.listing(self.folder)}
-        files.write_json(os.path.join(self.folder, environment.MARK), mark, 0o644)
 
     def _run(self, argv: Sequence[str], hint: str) -> None:
         code, tail = process.stream(argv, self.env, self._line, log=self.log)
