@@ -35,12 +35,10 @@ class TestWishes:
     @pytest.mark.parametrize(
         "bad",
         [
-            wish("-o"),
-            wish("a b"),
-            wish("a;b"),
+            *map(wish, ("-o", "a b", "a;b", "$(x)", "a\n")),
             wish("a", "1;2"),
             wish("a", "--x y"),
-            wish("$(x)"),
+            wish("a", "1\n"),
             wish("a", "1", "x;y"),
         ],
     )
@@ -208,7 +206,7 @@ class TestBuilds:
         assert dkms.build_error(since=log.stat().st_mtime + 60, root=str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("bad", [{"NVreg_X": "1\noptions evil"}, {"a b": 1}, {"x": "$(x)"}])
+@pytest.mark.parametrize("bad", [{"NVreg_X": "1\noptions evil"}, {"a b": 1}, {"x": "$(x)"}, {"x": "1\n"}])
 def test_module_options_stay_on_their_line(bad: dict[str, Any]) -> None:
     with pytest.raises(HostFailure):
         kernel_module.configuration(bad, [])
@@ -217,8 +215,9 @@ def test_module_options_stay_on_their_line(bad: dict[str, Any]) -> None:
 def test_unit_names_are_checked() -> None:
     assert services.full_name("nvidia-persistenced") == "nvidia-persistenced.service"
     assert services.full_name("nvidia-cdi-refresh.path") == "nvidia-cdi-refresh.path"
-    with pytest.raises(HostFailure):
-        services.full_name("--now")
+    for wrong in ("--now", "a\n"):
+        with pytest.raises(HostFailure):
+            services.full_name(wrong)
 
 
 class TestLastWords:

@@ -190,6 +190,8 @@ class TestDefinitions:
         [
             {"name": "../x"},
             {"name": "a b"},
+            {"name": "a\n"},
+            {"uris": ["https://example.org/\n"]},
             {"uris": ["https://example.org/x\nSigned-By: /tmp/k"]},
             {"suites": ["a b"]},
             {"uris": []},
