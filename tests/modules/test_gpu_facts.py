@@ -23,11 +23,7 @@ CAPTURE = HOSTS / "ubuntu24.04-h200x8-keep/root"
 
 def program(*arguments, python=sys.executable):
     return subprocess.run(
-        [python, str(PROBE / "program.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        [python, str(PROBE / "program.py"), *arguments], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -56,13 +52,7 @@ def ansible(arguments, *extra, tmp_path):
     ]
     command += ["-e", f"ansible_python_interpreter={sys.executable}", "-a", json.dumps(arguments)]
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-        cwd=tmp_path,
-        check=False,
+        command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path, check=False
     )
     _before, marker, text = done.stdout.partition("SUCCESS => ")
     return done, json.loads(text) if marker else {}

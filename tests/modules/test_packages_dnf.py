@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    dnf,
-    dnf_table,
-    packages,
-)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, dnf_table, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish

@@ -6,12 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    fetched,
-    preview,
-    runfile,
-    space,
-)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, preview, runfile, space
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.deb_host import DebHost

@@ -159,10 +159,7 @@ def test_these_codes_are_failures_that_say_why(
 def test_only_what_repositories_offer_counts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     Answers(monkeypatch, search=(0, FOUND))
     assert zypper.Zypper().offered(["nvidia-driver", "none"]) == {
-        "nvidia-driver": [
-            {"version": "3:610.57.04-1", "from": "cuda"},
-            {"version": "3:580.159.04-1", "from": "cuda"},
-        ],
+        "nvidia-driver": [{"version": "3:610.57.04-1", "from": "cuda"}, {"version": "3:580.159.04-1", "from": "cuda"}],
         "none": [],
     }
 
