@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["site"]
 
 
-class _Cut(BaseException):
-    """A kill: nothing catches it."""
-
-
 def test_holds_of_a_call_that_was_cut_are_ours(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
     host = DebHost({}, {"driver": ["1", "2"]})
     host.stand_in(monkeypatch)
@@ -28,11 +24,11 @@ def test_holds_of_a_call_that_was_cut_are_ours(site: _Site, monkeypatch: pytest.
 
     def cut(ledger: Ledger) -> None:
         if host.held:
-            raise _Cut
+            raise KeyboardInterrupt
         real(ledger)
 
     monkeypatch.setattr(Ledger, "save", cut)
-    with pytest.raises(_Cut):
+    with pytest.raises(KeyboardInterrupt):
         site.transaction("apt", ("driver", "1"), hold=["driver"])
     assert host.held == {"driver"}
     monkeypatch.setattr(Ledger, "save", real)

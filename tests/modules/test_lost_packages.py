@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,22 +22,6 @@ PARAMS: dict[str, Any] = {"optional": False, "remove": []}
 WISHES = [{"name": "nvidia-driver", "version": "535.1-1", "arch": ""}]
 
 
-class Host:
-    """A package manager that has only the driver."""
-
-    def __init__(self, installed: dict[str, str]) -> None:
-        self._installed = installed
-
-    def installed(self) -> dict[str, str]:
-        return self._installed
-
-    def held(self) -> list[str]:
-        return []
-
-    def architecture(self) -> str:
-        return "amd64"
-
-
 def test_the_wish_names_the_version_that_was_there() -> None:
     assert planning.lost(PARAMS, {"nvidia-driver": "535.1-1"}, RECORD, WISHES) == [
         {"name": "nvidia-smi", "arch": "", "version": "535.1-1"}
@@ -50,7 +35,8 @@ def test_a_rehearsal_tells_that_it_comes_back(
 ) -> None:
     (tmp_path / "state.json").write_text(json.dumps(RECORD))
     installed = {"nvidia-driver": "535.1-1", **({"nvidia-smi": "535.1-1"} if there else {})}
-    monkeypatch.setattr(gpu_packages.planning, "manager", lambda *_a, **_k: Host(installed))
+    host = SimpleNamespace(installed=lambda: installed, held=list, architecture=lambda: "amd64")
+    monkeypatch.setattr(gpu_packages.planning, "manager", lambda *_a, **_k: host)
     failed, result = run_module(
         gpu_packages,
         check=True,

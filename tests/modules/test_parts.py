@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,14 +18,7 @@ WANTED = {
     "python": {"path": "/opt/gpusetup", "environments": []}, "monitoring": {"exporter": "dcgm"},
 }  # fmt: skip
 DRIVER = {"driver_version": "580.95.05", "driver_module": "open", "kernels": []}
-
-
-class Host:
-    def installed(self) -> dict[str, str]:
-        return {"bash": "5"}
-
-    def held(self) -> list[str]:
-        return []
+HOST = SimpleNamespace(installed=lambda: {"bash": "5"}, held=list)
 
 
 class Run:
@@ -56,7 +50,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Host())
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: HOST)
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path / "looks"))
     monkeypatch.setattr(lifecycle, "deviations", lambda *_more: [])
     monkeypatch.setattr(lifecycle.Machine, "facts", lambda _self: {"kernel": {"running": "6.1", "next": "6.1"}})

@@ -74,8 +74,12 @@ CASES = [
     Case("what is locked goes", [wish("cuda")], ["driver"], locked=("driver",), by=(ZypperHost,)),
     Case("beside what is locked", [wish("cuda")], ["old"], then={"cuda": "0:12-1", "old": None}, locked=("driver",), by=(ZypperHost,)),
 ]  # fmt: skip
-OF_DNF = [case for case in CASES if RpmHost in case.by]
-OF_ZYPPER = [case for case in CASES if ZypperHost in case.by]
+DONE_BY = [
+    pytest.param(case, kind, tool, id=f"{tool.name}: {case.name}")
+    for case in CASES
+    for kind, tool in ((RpmHost, Dnf), (ZypperHost, Zypper))
+    if kind in case.by
+]
 
 
 def outcome(case: Case, host: Any) -> bool:
@@ -91,33 +95,18 @@ def outcome(case: Case, host: Any) -> bool:
     return planned
 
 
-@pytest.mark.parametrize("case", OF_DNF, ids=lambda case: case.name)
-def test_of_the_stand_in(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = case.stand_in()
+@pytest.mark.parametrize(("case", "kind", "tool"), DONE_BY)
+def test_of_the_stand_in(case: Case, kind: Any, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = case.stand_in(kind)
     host.stand_in(monkeypatch)
-    assert (outcome(case, Dnf()), host.installed) == (case.planned, case.expected())
-
-
-@pytest.mark.parametrize("case", OF_ZYPPER, ids=lambda case: case.name)
-def test_of_the_stand_in_for_zypper(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = case.stand_in(ZypperHost)
-    host.stand_in(monkeypatch)
-    assert (outcome(case, Zypper()), host.installed) == (case.planned, case.expected())
+    assert (outcome(case, tool()), host.installed) == (case.planned, case.expected())
 
 
 @real_rpm.NEEDED
-@pytest.mark.parametrize("case", OF_DNF, ids=lambda case: case.name)
-def test_of_dnf(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("case", "kind", "tool"), DONE_BY)
+def test_of_the_program(case: Case, kind: Any, tool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     host = real_rpm.RealRpm(tmp_path, case.stand_in())
     host.use(monkeypatch)
-    assert (outcome(case, Dnf()), host.seen) == (case.planned, case.expected())
-
-
-@real_rpm.NEEDED
-@pytest.mark.parametrize("case", OF_ZYPPER, ids=lambda case: case.name)
-def test_of_zypper(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    host = real_rpm.RealRpm(tmp_path, case.stand_in())
-    host.use(monkeypatch)
-    driver = Zypper()
-    assert driver.refresh() == []
-    assert (outcome(case, driver), host.seen) == (case.planned, case.expected())
+    program = tool()
+    assert kind is RpmHost or program.refresh() == []
+    assert (outcome(case, program), host.seen) == (case.planned, case.expected())
