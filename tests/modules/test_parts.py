@@ -162,7 +162,7 @@ def test_another_wish_after_a_cut_goes_back_to_what_the_cut_one_found(
     source.write_text("ours")
     cut = run.begin()
     Ledger(run.folder).write(str(source), "of a cut apply")
-    monkeypatch.setattr(Host, "installed", lambda _: {"bash": "5", **brought})  # whether its packages came
+    monkeypatch.setattr(HOST, "installed", lambda: {"bash": "5", **brought})  # whether its packages came
     owner.release(run.folder, cut["owner"])
     run.begin(wanted={"driver": ["570.1", "open", []]})
     other = Ledger(run.folder)
