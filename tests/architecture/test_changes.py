@@ -39,11 +39,7 @@ def test_a_file_leads_to_the_stages_that_it_can_break(path: str, stages_run: set
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A branch with one commit after main's, and a file that is not committed."""
     git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
-    for words in (
-        ("init", "-q"),
-        ("commit", "-q", "--allow-empty", "-m", "first"),
-        ("switch", "-q", "-c", "branch"),
-    ):
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first"), ("switch", "-q", "-c", "branch")):
         subprocess.run([*git, *words], cwd=tmp_path, check=True)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/page.md").touch()

@@ -89,9 +89,7 @@ def user_data(
     wish: tuple[str, ...] = WISH,
 ) -> str:
     """User-data for a Debian 12 machine with a T4, its stack from the stand-in repositories."""
-    variables = {
-        **repositories.variables,
-    }
+    variables = {**repositories.variables}
     if simulated:
         variables["gpusetup_simulated_root"] = SIMULATED_ROOT
     settings = [word for name, value in variables.items() for word in ("--set", f"{name}={value}")]

@@ -113,7 +113,7 @@ def _ubuntu_sources(root: Path, suite: str) -> None:
     (root / "etc/apt/sources.list.d").mkdir(exist_ok=True)
     (root / "etc/apt/sources.list.d/ubuntu.sources").write_text(
         f"Types: deb\nURIs: {repositories.ubuntu}\nSuites: {suite}\nComponents: restricted\n"
-        "Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.asc\n",
+        "Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.asc\n"
     )
 
 
@@ -126,7 +126,7 @@ def _rocky_sources(root: Path) -> None:
     for name, enabled in (("baseos", 1), ("appstream", 1), ("crb", 0)):
         (root / f"etc/yum.repos.d/rocky-{name}.repo").write_text(
             f"[{name}]\nname=Rocky Linux 9 - {name} (lab stand-in)\nbaseurl={repositories.rocky}/{name}\n"
-            f"gpgcheck=1\nenabled={enabled}\ngpgkey=file:///{key}\n",
+            f"gpgcheck=1\nenabled={enabled}\ngpgkey=file:///{key}\n"
         )
     (root / "etc/dnf/dnf.conf").write_text(
         "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n"
@@ -177,7 +177,7 @@ def _debian_sources(root: Path, spec: HostSpec) -> None:
         (root / "etc/apt/sources.list.d/debian.sources").write_text(mirror.deb822(suite))
     (root / "etc/apt/apt.conf.d/80lab-proxy").write_text(
         f'Acquire::http::Proxy "{network.PROXY}";\nAcquire::https::Proxy "{network.PROXY}";\n'
-        f'Acquire::http::Proxy::{network.GATEWAY} "DIRECT";\n',
+        f'Acquire::http::Proxy::{network.GATEWAY} "DIRECT";\n'
     )
     settings = {**mirror.pip_settings(), "proxy": network.PROXY, "cert": f"/{CA_BUNDLE}"}
     (root / "etc/pip.conf").write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))

@@ -35,7 +35,7 @@ def _ubuntu(version: str, codename: str, kernel: str) -> Flavour:
         },
         files={
             "etc/lsb-release": f"DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n"
-            f'DISTRIB_DESCRIPTION="Ubuntu {version} LTS"\n',
+            f'DISTRIB_DESCRIPTION="Ubuntu {version} LTS"\n'
         },
         absent=("etc/debian_version",),
         kernel=kernel,

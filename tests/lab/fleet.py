@@ -41,7 +41,7 @@ def spec_of(name: str, variables: dict[str, Any], address: str = "") -> HostSpec
     known = {item.name for item in dataclasses.fields(HostSpec)} - {"name", "address"}
     if set(words) - known:
         raise LabError(
-            f"host {name}: unknown variable lab_{min(set(words) - known)}; known: {', '.join(sorted(f'lab_{word}' for word in known))}",
+            f"host {name}: unknown variable lab_{min(set(words) - known)}; known: {', '.join(sorted(f'lab_{word}' for word in known))}"
         )
     return HostSpec(name=name, address=address, **words)
 

@@ -16,7 +16,7 @@ CHECKOUT = SOURCE.parent.parent
 STATE = Path(os.environ.get("GPUSETUP_LAB_STATE", "/var/lib/gpusetup-lab"))
 CACHE = Path(
     os.environ.get("GPUSETUP_LAB_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusetup-lab",
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusetup-lab"
 )
 
 HOSTS = STATE / "hosts"

@@ -39,6 +39,6 @@ def run(
         raise LabError(f"no answer within {timeout:.0f} s: {' '.join(command)}") from None
     if check and done.returncode:
         raise LabError(
-            f"exit status {done.returncode}: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}".rstrip(),
+            f"exit status {done.returncode}: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}".rstrip()
         )
     return done

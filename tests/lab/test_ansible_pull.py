@@ -41,10 +41,7 @@ def site(folder, repositories):
             "--source", repositories.base]  # fmt: skip
     stack = json.loads(subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout)
     # The lab signs with a key of its own.
-    stack["gpu_repo_sources"][0]["key"] = {
-        "fingerprints": [repositories.fingerprint],
-        "armored": repositories.armored,
-    }
+    stack["gpu_repo_sources"][0]["key"] = {"fingerprints": [repositories.fingerprint], "armored": repositories.armored}
     stack["gpu_simulated_root"] = SIMULATED_ROOT
     # In the inventory: ansible-pull reads -e @FILE before there is a checkout, and an imported playbook sees no group_vars beside the importing one.
     variables = work / "inventory" / "group_vars" / "all.json"

@@ -127,11 +127,7 @@ def test_debians_own_toolkit_once_for_real(
 ) -> None:
     """1.6 GB to download, 5.5 GB on disk."""
     (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
-    variables = {
-        **WISHES,
-        "gpusetup_components": '["driver", "cuda"]',
-        "gpusetup_cuda_from": "packages",
-    }
+    variables = {**WISHES, "gpusetup_components": '["driver", "cuda"]', "gpusetup_cuda_from": "packages"}
     inventory = lab_inventory([host], variables)
     before = packages(host)
     first = apply(tmp_path, inventory, "--verify", "never", timeout=BUILD)

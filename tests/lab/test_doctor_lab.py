@@ -104,7 +104,7 @@ def test_what_a_host_loads(sick: Callable[[str], Sick], tmp_path: Path) -> None:
     made.host.path("/etc/environment").write_text(f"HF_TOKEN={TOKEN}\nLD_LIBRARY_PATH=/usr/local/cuda/compat\n")
     made.shell(
         "mkdir -p /usr/local/cuda/compat && cd /usr/local/cuda/compat && touch libcuda.so.535.104.05 && "
-        "ln -sf libcuda.so.535.104.05 libcuda.so.1",
+        "ln -sf libcuda.so.535.104.05 libcuda.so.1"
     )
     made.expect("compat-shadows-driver", evidence="/usr/local/cuda/compat/libcuda.so.535.104.05")
     written = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
@@ -154,7 +154,7 @@ def test_what_a_host_builds_and_boots(sick: Callable[[str], Sick]) -> None:
     # The module and the headers go away, as after a kernel update that DKMS could not follow.
     made.shell(
         f"rm -f $(find /lib/modules/{kernel} -name 'nvidia*.ko*'); mv /lib/modules/{kernel}/build /root/; depmod {kernel}; "
-        f"rm -rf /var/lib/dkms/nvidia/*/{kernel} /var/lib/dkms/nvidia/*/build /var/lib/dkms/nvidia/kernel-{kernel}*",
+        f"rm -rf /var/lib/dkms/nvidia/*/{kernel} /var/lib/dkms/nvidia/*/build /var/lib/dkms/nvidia/kernel-{kernel}*"
     )
     made.host.reboot()
     made.expect("dkms-headers-missing", evidence=kernel)

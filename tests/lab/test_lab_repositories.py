@@ -207,7 +207,7 @@ def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Re
 def test_dnf_does_not_take_what_is_wrong(what: str, where: str, rocky: Host, lab_repositories: Repositories) -> None:
     base = lab_repositories.with_fault(f"dnf{what.replace('-', '')}", what, where)
     rocky.path("/etc/yum.repos.d/bad.repo").write_text(
-        f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={lab_repositories.base}/lab-key.asc\n",
+        f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={lab_repositories.base}/lab-key.asc\n"
     )
     done = rocky.ssh(
         "sh",

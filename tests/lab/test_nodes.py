@@ -51,10 +51,7 @@ def test_a_node_comes_to_the_lock_reboots_verifies_and_goes_back(lab_hosts, lab_
     shutil.copytree(tmp_path / "out/node", host.path(PLACE))
     host.path(f"{PLACE}/configmaps").mkdir()
     shutil.copy(tmp_path / "580.lock.json", host.path(f"{PLACE}/configmaps/gpu.lock.json"))
-    variables = {
-        **lab_repositories.variables,
-        "gpusetup_simulated_root": SIMULATED_ROOT,
-    }
+    variables = {**lab_repositories.variables, "gpusetup_simulated_root": SIMULATED_ROOT}
     host.path(f"{PLACE}/configmaps/variables.json").write_text(json.dumps(variables))
     agent, before = Agent(host), packages(host)
     assert "bundle --controller-only" in agent.run("apply"), "an image without gpusetup says what is missing"

@@ -90,10 +90,7 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
     host.path("/etc/gpusetup/site-ca.pem").write_bytes(ca.read_bytes())
     with host.path("/etc/hosts").open("a") as names:
         names.write(f"{network.GATEWAY} {NAME}\n")
-    variables = {
-        **lab_repositories.variables,
-        "gpusetup_simulated_root": SIMULATED_ROOT,
-    }
+    variables = {**lab_repositories.variables, "gpusetup_simulated_root": SIMULATED_ROOT}
     words = [
         GPUSETUP,
         "fleet",

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("flavour", "holds_itself"),
-    [
-        ("rocky9-like", False),
-        pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long),
-    ],
+    [("rocky9-like", False), pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long)],
 )
 def test_apply_upgrade_downgrade_remove(flavour: str, holds_itself: bool, lab: Lab) -> None:
     (host,) = lab.hosts(flavour=flavour, machine="t4")

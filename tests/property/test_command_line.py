@@ -38,9 +38,7 @@ numbers = st.one_of(
 operators = st.sampled_from(("==", ">=", "<=", "~=", "!=", "<", ">", "===", "=", "", "~", "=>"))
 suffixes = st.sampled_from(("", "", "", ".*", "+cu118", "+cu128", "+CU126", "+cpu", "+cu999", ",<3", ",!=2.7.0", " "))
 requirements = st.one_of(
-    st.builds(lambda *parts: "".join(parts), names, operators, numbers, suffixes),
-    names,
-    st.text(max_size=12),
+    st.builds(lambda *parts: "".join(parts), names, operators, numbers, suffixes), names, st.text(max_size=12)
 )
 gpus = st.one_of(
     st.sampled_from(

@@ -20,14 +20,7 @@ _PROOF = b"Kernel panic - not syncing: VFS"  # the whole kernel has started, and
 
 
 def command(
-    fast: tuple[str, ...],
-    folder: Path,
-    disk: Path,
-    *,
-    memory_mib: int,
-    network: str,
-    hardware_address: str,
-    asset: str,
+    fast: tuple[str, ...], folder: Path, disk: Path, *, memory_mib: int, network: str, hardware_address: str, asset: str
 ) -> list[str]:
     """QEMU's words for a machine whose seed, console and emulator's log are in `folder`; `network` is its netdev, without an id."""
     return [

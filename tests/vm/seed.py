@@ -20,14 +20,7 @@ MOUNTED = "/run/gpusetup-lab/seed"
 
 
 def write_seed(
-    image: Path,
-    *,
-    name: str,
-    address: str,
-    machine: str,
-    user_data: str,
-    host_key: Path,
-    faults: Mapping[str, str],
+    image: Path, *, name: str, address: str, machine: str, user_data: str, host_key: Path, faults: Mapping[str, str]
 ) -> None:
     """Write the seed of a machine on the lab's bridge. What gpusetup made is its user-data, unchanged; the rest is vendor-data."""
     vendor = {

@@ -162,11 +162,7 @@ def base_system() -> list[Package]:
             provides=("dnf-command(versionlock)", "dnf-plugin-versionlock = 4.3.0-20.el9"),
         ),
         _rpm("bash", "5.1.8-9.el9", provides=("/bin/sh", "/usr/bin/sh")),
-        _rpm(
-            "rocky-release",
-            "9.6-1.3.el9",
-            provides=("system-release = 9.6", "redhat-release = 9.6"),
-        ),
+        _rpm("rocky-release", "9.6-1.3.el9", provides=("system-release = 9.6", "redhat-release = 9.6")),
     ]
 
 

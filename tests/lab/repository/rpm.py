@@ -124,10 +124,10 @@ def _modules(streams: Mapping[str, Iterable[Package]]) -> str:
             f"  stream: '{stream}'\n  version: 2026112100{number:02}\n  context: '{number:08x}'\n  arch: x86_64\n"
             "  summary: NVIDIA driver (lab stand-in)\n  description: NVIDIA driver (lab stand-in)\n  license: {module: [MIT]}\n"
             f"  profiles:\n    default: {{rpms: [{kmod}]}}\n    fm: {{rpms: [{kmod}, nvidia-fabricmanager]}}\n    ks: {{rpms: [{kmod}]}}\n"
-            "  artifacts:\n    rpms:\n" + "".join(f"    - {name}\n" for name in names) + "...\n",
+            "  artifacts:\n    rpms:\n" + "".join(f"    - {name}\n" for name in names) + "...\n"
         )
     documents.append(
         "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: open-dkms\n"
-        "  profiles:\n    open-dkms: [default]\n...\n",
+        "  profiles:\n    open-dkms: [default]\n...\n"
     )
     return "".join(documents)
