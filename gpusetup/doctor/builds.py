@@ -49,13 +49,13 @@ def needs_driver(cuda: str) -> str | None:
 
 
 def compiles(cuda: str, driver: str) -> bool:
-    """Tell whether a driver is as new as a CUDA version, and so compiles the PTX that this CUDA writes."""
+    """Return whether a driver is as new as a CUDA version, and so compiles the PTX that this CUDA writes."""
     own = cuda_of_driver(driver)
     return own is not None and nv(own) >= nv(cuda)
 
 
 def runs(cuda: str, driver: str) -> bool:
-    """Tell whether programs of this CUDA version run on a driver."""
+    """Return whether programs of this CUDA version run on a driver."""
     if compiles(cuda, driver):
         return True
     floor = needs_driver(cuda)

@@ -91,7 +91,7 @@ class Log:
 
     @property
     def known(self) -> bool:
-        """Tell whether it is a log, and one in which NVIDIA's stack is named."""
+        """Return whether it is a log, and one in which NVIDIA's stack is named."""
         return self.lines and self._gpu
 
     @property

@@ -88,7 +88,7 @@ class Look:
         return self.symptoms.kernel_log
 
     def has_device(self, path: str) -> bool:
-        """Tell whether a device file is there."""
+        """Return whether a device file is there."""
         return path in (self.symptoms.devices or {})
 
     def root_would_add(self) -> list[str]:

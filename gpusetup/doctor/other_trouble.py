@@ -66,7 +66,7 @@ def kinds() -> tuple[tuple[Outside, re.Pattern[str]], ...]:
 
 
 def names_gpu(text: str) -> bool:
-    """Tell whether a text has any word of NVIDIA's stack."""
+    """Return whether a text has any word of NVIDIA's stack."""
     return GPU.search(text) is not None
 
 
@@ -99,7 +99,7 @@ def _messages(text: str) -> Iterator[str]:
 
 
 def routine(shown: tuple[Shown, ...]) -> bool:
-    """Tell whether all that sounds like trouble is what healthy machines say."""
+    """Return whether all that sounds like trouble is what healthy machines say."""
     return bool(shown) and all(one.id in ROUTINE for one in shown)
 
 

@@ -108,7 +108,7 @@ class Expression:
         return _words(self._text)
 
     def possible(self, text: str) -> bool:
-        """Tell whether it could match anywhere in a text."""
+        """Return whether it could match anywhere in a text."""
         # Escapes for colours may stand inside a word.
         return not self._needs or "\x1b" in text or any(all(word in text for word in words) for words in self._needs)
 

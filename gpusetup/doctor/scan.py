@@ -49,12 +49,12 @@ NEAR = {"dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkm
 
 
 def another_module(cause: str, near: str) -> bool:
-    """Tell whether the lines around are about the build of a module that is none of NVIDIA's."""
+    """Return whether the lines around are about the build of a module that is none of NVIDIA's."""
     return cause in NEAR and MODULE.search(near) is not None and NVIDIA.search(near) is None
 
 
 def foreign(area: str, line: str) -> bool:
-    """Tell whether a line with a cause's words is about other software than the GPU installation."""
+    """Return whether a line with a cause's words is about other software than the GPU installation."""
     if area == "packages":
         addresses = [f"{host}{path}" for host, path in ADDRESS.findall(line)]
         return bool(addresses) and not any(map(OURS.search, addresses))

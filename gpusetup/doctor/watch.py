@@ -28,7 +28,7 @@ class Seen:
         self._said: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def news(self, finding: Finding) -> bool:
-        """Tell whether this has not been said lately."""
+        """Return whether this has not been said lately."""
         key = (finding.cause, finding.details)
         now = self._clock()
         last = self._said.get(key)

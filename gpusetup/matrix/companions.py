@@ -1,4 +1,4 @@
-"""The packages that are released with torch: their rows are torch's own, so no file repeats them."""
+"""The packages that are released with torch: they have no file, since torch's own rows name them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPANIONS = ("torchvision", "torchaudio")
 
 
 def companion_file(torch: TorchFile, name: str) -> PackageFile:
-    """Return the releases of a package that torch's releases name as their own."""
+    """Return the releases of a package that torch's releases name as their companion."""
     found: dict[str, PackageRelease] = {}
     for row in torch.releases:
         version = row.companions.get(name)

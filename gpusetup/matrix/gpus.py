@@ -1,4 +1,4 @@
-"""From what people call a GPU to what the rules ask of it."""
+"""Find a GPU by any of its names, and return what the rules need to know of it."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
 class GpuKind(Struct, frozen=True, kw_only=True):
-    """One or several products that agree in all that the rules ask."""
+    """One product, or several that are equal to the rules."""
 
     label: str
     names: tuple[str, ...]
     arch: str
     cc: str
     module: str
-    """Whether open modules are `unsupported`, `supported`, `required` or `unknown` for it."""
+    """Whether open kernel modules are `unsupported`, `supported`, `required` or `unknown`."""
     min_branch: int | None
     last_branch: int | None
     min_driver: str | None
-    """The first driver that lists (all of) the products."""
+    """The first driver that lists all of the products; None if it is unknown for any."""
     forward_compatible: bool | None
-    """Whether cuda-compat packages are for it; None when that depends on which of the products it is."""
+    """Whether cuda-compat packages work on it; None when that depends on the product."""
     only_cpu: str | None
     nvswitch: bool
     inferred: bool
@@ -64,12 +64,12 @@ def _architecture(matrix: Matrix, arch: str, cc: str) -> Architecture:
 
 def _module(gpu: Gpu, architecture: Architecture) -> str:
     if gpu.kind == "jetson":
-        return "unknown"  # its driver comes with Jetson Linux, whatever the branches say of its architecture
+        return "unknown"  # its driver comes with Jetson Linux, not from a driver branch
     return "required" if gpu.open_required else architecture.open_module
 
 
 def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
-    """Return what the rules need to know of products that agree."""
+    """Return what the rules need to know of products that are equal to them."""
     gpus = tuple(gpus)
     first = gpus[0]
     architecture = _architecture(matrix, first.arch, first.cc)
@@ -106,7 +106,7 @@ def _normal(name: str) -> str:
 
 
 def _of_architecture(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
-    """Return the products of an architecture that is named alone; boards that stand apart are named by themselves."""
+    """Return the products of a named architecture, without Jetsons and workstation SoCs."""
     lowered = text.strip().lower()
     return [
         gpu
@@ -124,7 +124,7 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     if exact:
         return exact
     if not any(_TELLS_A_PRODUCT.fullmatch(token) and not _UNITS.fullmatch(token) for token in _tokens(text)):
-        return []  # `gb`, `ti` or `3` alone are in many names and mean none of them
+        return []  # `gb`, `ti` or `3` alone are parts of many names and identify no product
     for tokens in (_tokens(text), _tokens(_LETTERS_DIGITS.sub(" ", text.lower()))):
         found = [gpu for gpu in gpus if any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
         if tokens and found:
@@ -161,14 +161,14 @@ def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
 
 
 def gpu_by_id(matrix: Matrix, pci_id: str, subsystem: str = "") -> tuple[Gpu, ...]:
-    """Return the products with this PCI id; the subsystem decides where one is known."""
+    """Return the products with this PCI id, narrowed by the subsystem if one is known for it."""
     found = tuple(gpu for gpu in matrix.gpus.gpus if pci_id in gpu.ids)
     exact = tuple(gpu for gpu in found if subsystem and subsystem in gpu.subsystems)
     return exact or found
 
 
 def _instead(matrix: Matrix, text: str) -> str:
-    """Say what to give for an architecture without a listed product, and for a vGPU of a GPU; empty for other texts."""
+    """Return what to type for an architecture without a listed product, or for a vGPU; empty for other texts."""
     for row in matrix.driver.architectures:
         if row.name.lower() == text.lower():
             return f"{row.name} is an architecture: --gpu sm_{row.capabilities[0].replace('.', '')}. "
@@ -179,7 +179,7 @@ def _instead(matrix: Matrix, text: str) -> str:
 
 
 def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
-    """Return every product that a text names; a name that no product has is bad input with what is near."""
+    """Return every product that a text names; raise BadInputError with similar names when there is none."""
     text = text.strip()
     pci, capability = _PCI_ID.fullmatch(text), _CAPABILITY.fullmatch(text)
     if capability is not None:
@@ -213,7 +213,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
 
 @lru_cache(maxsize=512)
 def find_gpu(matrix: Matrix, text: str) -> GpuKind:
-    """Return the kind of GPU that the text names; unknown or ambiguous names are bad input with candidates."""
+    """Return the kind of GPU that a text names; raise BadInputError with candidates if it is unknown or ambiguous."""
     text = text.strip()
     capability = _CAPABILITY.fullmatch(text)
     if capability is not None:
@@ -252,23 +252,23 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
 
 
 def taken_for(kind: GpuKind, name: str) -> str:
-    """Return in words what a name was taken for: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
+    """Return how a GPU's name was understood: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
     products = "" if kind.names == (name,) else f" ({_listed(kind.names)})"
     return f"{kind.arch}{f' on {kind.only_cpu}' if kind.only_cpu else ''}, compute capability {kind.cc}{products}"
 
 
 def instances(matrix: Matrix) -> dict[str, Instance]:
-    """Return the machine types of clouds by their names as `plain_type` writes them."""
+    """Return the machine types of clouds by their normalised names."""
     return {plain_type(item.name): item for item in matrix.instances.instances}
 
 
 def plain_type(name: str | None) -> str:
-    """Return a machine type's name without what clouds and people write in several ways."""
+    """Normalise a machine type's name: lower case, without the prefix `Standard_`."""
     return (name or "").strip().lower().removeprefix("standard_")
 
 
 def instance_named(matrix: Matrix, name: str) -> Instance:
-    """Return the machine type of a cloud with this name."""
+    """Return the cloud machine type with this name, or raise BadInputError."""
     from difflib import get_close_matches
 
     known, asked = instances(matrix), plain_type(name)

@@ -1,6 +1,6 @@
-"""Releases of the matrix: one file that travels, and the folder of those that were taken in on this machine.
+"""Releases of the matrix: export one as a file, import it on another machine, and compare releases.
 
-A release that was taken in is in force from the moment that a link names it, until this gpusetup ships a newer one.
+An imported release is in force as soon as the link `current` names it, until this gpusetup ships a newer one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NAMED_BY = (
     "directory", "family", "component", "format", "kind", "source", "wheel", "pin", "arch", "driver", "dcgm",
     "min_branch", "platform", "names", "systems",
 )  # fmt: skip
-"""Fields that say which record it is, the first ones that it has; records that share them are told by their order."""
+"""Fields that identify a record: the first few that it has name it, and equal names are compared in file order."""
 _SAID_OF_ALL = ("sources", "date", "schema")
 _NAMES = 4
-"""This many of the fields name a record."""
+"""How many of these fields name a record."""
 
 
 def texts_of(matrix: Matrix) -> dict[str, str]:
@@ -44,7 +44,7 @@ def texts_of(matrix: Matrix) -> dict[str, str]:
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
-    """Yield what differs between the files of two matrices, by component."""
+    """Yield the differences between the files of two matrices, by component."""
     for name in sorted({*old, *new}):
         before, after = (msgspec.json.decode(files.get(name, "{}"), type=dict[str, Any]) for files in (old, new))
         for part in sorted({*before, *after} - {*_SAID_OF_ALL}):
@@ -90,7 +90,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _fields(was: Any, now: Any) -> dict[str, tuple[Any, Any]]:
-    """Return what differs; where it was read is no difference in what is said."""
+    """Return the fields that differ, except the sources."""
     if not isinstance(was, dict) or not isinstance(now, dict):
         return {"": (was, now)}
     names = sorted({*was, *now} - {"sources"})
@@ -99,13 +99,13 @@ def _fields(was: Any, now: Any) -> dict[str, tuple[Any, Any]]:
 
 _CURRENT = "current"
 KEPT = 60
-"""How many releases stay here, for `matrix diff` and `matrix history`: two months of one a day, about 100 MB."""
+"""How many imported releases to keep for `matrix diff` and `matrix history`: two months of daily ones, about 100 MB."""
 _AHEAD = dt.timedelta(days=2)
-"""How far a clock may be behind: a release from the future would keep every later one out."""
+"""How far the clock may be behind. A release dated in the future would block every later one."""
 
 
 def exported(matrix: Matrix) -> bytes:
-    """Return the matrix in force as one file."""
+    """Return the matrix in force as the content of a release file."""
     for name in (*NAMES, *package_files()):
         if matrix.addition(name) is not None:
             raise BadInputError(
@@ -117,13 +117,13 @@ def exported(matrix: Matrix) -> bytes:
 
 
 def release_of(matrix: Matrix) -> MatrixRelease:
-    """Return a matrix as a release; what was added to it is not in it."""
+    """Return a matrix as a release, without added records (`*.more.json`)."""
     files = texts_of(matrix)
     return MatrixRelease(date=matrix.date, sha256=digest(files), files=files)
 
 
 def opened(content: bytes, where: str) -> MatrixRelease:
-    """Return the release in a file; refuse what is none, and one whose files are not those that it was made of."""
+    """Parse a release file; raise BadInputError if it is not one or its digest does not match."""
     try:
         release = msgspec.json.decode(content, type=MatrixRelease)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -139,15 +139,15 @@ def opened(content: bytes, where: str) -> MatrixRelease:
 
 
 def examined(release: MatrixRelease) -> None:
-    """Read all of a release: what cannot be used is refused here."""
+    """Read every file of a release; raise BadInputError if any cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         written(release, Path(folder))
 
 
 def written(release: MatrixRelease, folder: Path) -> Matrix:
-    """Write the release into a folder and read all of it: what cannot be used, or lacks a file, is refused here.
+    """Write the release into a folder and read every file; raise BadInputError if one is unusable or missing.
 
-    In place of a missing file the shipped one would be read: answers would come from two matrices at once.
+    A missing file would be read from the shipped data, so answers would mix two matrices.
     """
     if missing := sorted({*NAMES, *package_files()} - release.files.keys()):
         raise BadInputError(
@@ -156,7 +156,7 @@ def written(release: MatrixRelease, folder: Path) -> Matrix:
         )  # fmt: skip
     for name, text in release.files.items():
         if name not in NAMES and name not in package_files():
-            continue  # a newer gpusetup reads it
+            continue  # for a newer gpusetup
         path = folder / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -172,7 +172,7 @@ def written(release: MatrixRelease, folder: Path) -> Matrix:
 
 
 def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool) -> None:
-    """Refuse a release that would take versions away again, and one from days to come."""
+    """Raise BadInputError for a release dated in the future, or older than the shipped one or the one in force."""
     if dt.date.fromisoformat(release.date) > today + _AHEAD:
         raise BadInputError(
             "GS-222", f"the release is of {release.date}, which is still to come (today is {today})", path="$.date",
@@ -191,7 +191,7 @@ def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool
 
 
 def put_in_force(release: MatrixRelease, home: Path) -> Path:
-    """Keep a release and have lookups read it from now on; a cut leaves the one that was in force."""
+    """Store a release and make it the one that lookups read; if interrupted, the previous one stays in force."""
     home.mkdir(parents=True, exist_ok=True)
     folder = home / release.name
     if not folder.is_dir():
@@ -213,12 +213,12 @@ def put_in_force(release: MatrixRelease, home: Path) -> Path:
 
 
 def all_kept(home: Path) -> list[Path]:
-    """Return the folders of the releases that were taken in, oldest first."""
+    """Return the folders of the imported releases, oldest first."""
     return sorted(path for path in home.glob("????-??-??-*") if path.is_dir())
 
 
 def digest(files: Mapping[str, str]) -> str:
-    """Return what says that these are the files of a release."""
+    """Return the SHA-256 over the names and texts of a release's files."""
     total = hashlib.sha256()
     for name in sorted(files):
         total.update(f"{name}\0{len(files[name])}\0{files[name]}".encode())

@@ -1,6 +1,6 @@
-"""Load the matrix: one JSON file per component, typed, on demand, with an overlay folder for people's own data."""
+"""Load the matrix: one typed JSON file per component, read on demand, with an optional overlay folder of own data."""
 # ruff: noqa: PTH100, PTH110, PTH112, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208
-# pathlib would take a tenth of the time that a cold lookup has.
+# Importing pathlib would cost a tenth of a cold lookup's time.
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ _STRUCTS = {
     "security": "component_tables.SecurityFile",
     "instances": "component_tables.InstancesFile",
 }
-"""A component → the module and type of its file; a module is imported when its first file is read."""
+"""Component → module and type of its file; the module is imported when its first file is read."""
 NAMES = tuple(_STRUCTS)
 _PACKAGE = "frameworks/"
-"""Where the files of packages above the frameworks are, one for each."""
+"""The folder with one file per package above the frameworks."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -78,7 +78,7 @@ def struct_of(name: str) -> type[record.MatrixFile]:
 
 
 def canonical(document: object) -> bytes:
-    """Print a document the one way that people, bots and the lint agree on."""
+    """Encode a document in the one format that people, bots and the lint use."""
     encoded = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
@@ -94,9 +94,9 @@ def _bytes(name: str, path: str | Path) -> bytes:
 
 
 def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None) -> record.MatrixFile:
-    """Decode one component's file; a wrong field is bad input with the path of the field.
+    """Decode one component's file; raise BadInputError with the path of a wrong field.
 
-    With a base, the file holds only what is added to it.
+    With a base, the file holds only the records to add to it.
     """
     try:
         content = _bytes(name, path)
@@ -121,7 +121,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 
 
 class Matrix:
-    """The components' data: every file is read when it is first asked for."""
+    """The data of all components; each file is read at its first use."""
 
     driver: DriverFile
     cuda: CudaFile
@@ -160,13 +160,13 @@ class Matrix:
             yield exists(join(folder, f"{name}.json")) or exists(join(folder, f"{name}.more.json"))
 
     def path(self, name: str) -> str:
-        """Return the file that serves this component: the overlay's when it has one."""
+        """Return the path of a component's file, in the overlay if it has one."""
         if self.overlay is not None and exists(laid_over := join(self.overlay, f"{name}.json")):
             return laid_over
         return join(_SHIPPED, f"{name}.json")
 
     def addition(self, name: str) -> str | None:
-        """Return the overlay's file of further records for this component, if it has one."""
+        """Return the overlay's file of additional records for a component, if there is one."""
         if self.overlay is not None and exists(more := join(self.overlay, f"{name}.more.json")):
             return more
         return None
@@ -178,13 +178,13 @@ class Matrix:
 
             loaded = extended(loaded, load_file(name, more, base=loaded))
         if self.overlay is not None and not self._examined:
-            from gpusetup.matrix.references import check_references  # the lints have seen the shipped data
+            from gpusetup.matrix.references import check_references  # the lint checks the shipped data
 
             check_references(self, loaded, self.path(name))
         return loaded
 
     def __getattr__(self, name: str) -> record.MatrixFile:
-        """Load a component's file at its first use; from then on it is a plain attribute."""
+        """Load a component's file at its first use and store it as a plain attribute."""
         if name not in _STRUCTS:
             raise AttributeError(name)
         loaded = self._load(name)
@@ -192,7 +192,7 @@ class Matrix:
         return loaded
 
     def package(self, name: str) -> PackageFile:
-        """Return what is known of a package above the frameworks; read when it is first asked for."""
+        """Return the file of a package above the frameworks, read at its first use."""
         if name not in self._packages:
             from gpusetup.matrix.companions import COMPANIONS, companion_file
 
@@ -201,18 +201,18 @@ class Matrix:
         return self._packages[name]
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
-        """Load and return every component's file."""
+        """Yield the name and file of every component."""
         for name in NAMES:
             yield name, getattr(self, name)
 
     @cached_property
     def date(self) -> str:
-        """The day the driver data was last looked over: the date of the matrix."""
+        """The date of the matrix: the day on which the driver data was last reviewed."""
         return self.driver.date
 
     @cached_property
     def digest(self) -> str:
-        """A digest over every file's bytes: two equal digests resolve alike."""
+        """A digest over every file's bytes: matrices with equal digests give equal answers."""
         total = hashlib.sha256()
         for name in (*NAMES, *package_files()):
             total.update(name.encode())
@@ -223,7 +223,7 @@ class Matrix:
 
     @property
     def stamp(self) -> MatrixStamp:
-        """What every answer says of the matrix that it is from."""
+        """The date and digest that every answer names."""
         from gpusetup.model.stack import MatrixStamp
 
         return MatrixStamp(date=self.date, digest=self.digest)
@@ -235,9 +235,9 @@ def package_files() -> list[str]:
 
 
 def matrix() -> Matrix:
-    """Return the matrix in force: the shipped data with the folder in GPUSETUP_MATRIX laid over it.
+    """Return the matrix in force: the shipped data, overlaid with the folder in GPUSETUP_MATRIX if it is set.
 
-    Without that, a newer release that was taken in (`gpusetup matrix import`) serves every lookup.
+    Without it, a newer imported release (`gpusetup matrix import`) takes the place of the shipped data.
     """
     folder = os.environ.get("GPUSETUP_MATRIX")
     if folder:
@@ -246,18 +246,18 @@ def matrix() -> Matrix:
 
 
 def releases_place(environment: Mapping[str, str]) -> str:
-    """Return the folder of releases: $XDG_DATA_HOME/gpusetup/matrix or ~/.local/share/gpusetup/matrix."""
+    """Return the folder of imported releases: $XDG_DATA_HOME/gpusetup/matrix or ~/.local/share/gpusetup/matrix."""
     return join(data_home(environment), "matrix")
 
 
 def data_home(environment: Mapping[str, str]) -> str:
-    """Return where what is kept for good is: $XDG_DATA_HOME/gpusetup or ~/.local/share/gpusetup."""
+    """Return the folder of persistent data: $XDG_DATA_HOME/gpusetup or ~/.local/share/gpusetup."""
     base = environment.get("XDG_DATA_HOME") or join(environment.get("HOME") or "/root", ".local", "share")
     return join(base, "gpusetup")
 
 
 def release_in_force(environment: Mapping[str, str]) -> str | None:
-    """Return the folder of the release that was taken in, unless what this gpusetup ships is newer."""
+    """Return the folder of the imported release, or None if there is none or the shipped data is newer."""
     place = releases_place(environment)
     try:
         name = basename(os.readlink(join(place, "current")))
@@ -267,7 +267,7 @@ def release_in_force(environment: Mapping[str, str]) -> str | None:
 
 
 def shipped_date() -> str:
-    """Return the day of the shipped matrix without reading all of it: it stands at the head of the file."""
+    """Return the date of the shipped matrix from the head of its driver file, without reading the rest."""
     with open(join(_SHIPPED, "driver.json"), encoding="utf-8") as file:
         head = file.read(200)
     return head.partition('"date": "')[2][:10]

@@ -1,4 +1,4 @@
-"""What one record names, another must be: the check that a folder of people's own data gets when it is read."""
+"""Merge additional records into a file, and check that every record which an overlay's data names exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ File = TypeVar("File", bound="MatrixFile")
 
 
 def complete(addition: bytes, base: MatrixFile) -> bytes:
-    """Return the addition as a whole document: fields that it leaves out are empty, its day is the base's."""
+    """Return the addition as a whole document: missing tables are empty, other missing fields are the base's."""
     raw: dict[str, Any] = msgspec.json.decode(addition, type=dict[str, Any])
     whole: dict[str, Any] = {}
     for name in base.__struct_fields__:
@@ -30,7 +30,7 @@ def complete(addition: bytes, base: MatrixFile) -> bytes:
 
 
 def extended(base: File, addition: MatrixFile) -> File:
-    """Return the base with the addition's records behind its own; a source of the same key is the addition's."""
+    """Return the base with the addition's records appended; for equal keys of a mapping the addition wins."""
     changes: dict[str, Any] = {}
     for name in base.__struct_fields__:
         ours, theirs = getattr(base, name), getattr(addition, name)
@@ -42,7 +42,7 @@ def extended(base: File, addition: MatrixFile) -> File:
 
 
 class Known(Protocol):
-    """What other files name: driver branches, architectures and CUDA minors, loaded when they are asked for."""
+    """The files whose records others name: driver branches, architectures and CUDA minors, loaded on demand."""
 
     @property
     def driver(self) -> DriverFile:
@@ -54,11 +54,11 @@ class Known(Protocol):
 
 
 Dangling = tuple[str, str]
-"""The path of the field, and what it names in vain."""
+"""The path of a field, and the missing thing that it names."""
 
 
 def check_references(known: Known, file: MatrixFile, path: str) -> None:
-    """Raise for the first field that names what is not there."""
+    """Raise BadInputError for the first field that names something missing."""
     for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(known, file)):
         raise BadInputError(
             "GS-206",

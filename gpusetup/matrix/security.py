@@ -1,4 +1,4 @@
-"""Known vulnerabilities: which a release has, which release of its branch ends them, and what is known of one."""
+"""Known vulnerabilities: those of a release, the release of its branch that fixes them, and a page about each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UPDATE = {
 
 
 class Vulnerable(NamedTuple):
-    """What a release carries: the vulnerabilities by falling score, and the release of its branch without any."""
+    """A release's vulnerabilities, worst first, and the release of its branch that fixes all of them."""
 
     cves: tuple[tuple[str, float], ...]
     fixed: str
@@ -36,14 +36,14 @@ class Vulnerable(NamedTuple):
 
 
 def floor(matrix: Matrix) -> float:
-    """Return the score from which on a vulnerable driver is chosen only when nothing else fits."""
+    """Return the score from which a vulnerable driver is chosen only when nothing else fits."""
     return next(float(str(rule.value)) for rule in matrix.security.rules if rule.id == "security-floor")
 
 
 def vulnerable(matrix: Matrix, component: str, version: str, least: float = 0.0) -> Vulnerable | None:
-    """Return what NVIDIA's bulletins say that a release carries; None where it is nothing of at least this score.
+    """Return a release's vulnerabilities of at least this score from NVIDIA's bulletins; None if there are none.
 
-    A branch that a bulletin does not list counts as clean: NVIDIA says only that it might be affected.
+    A branch that a bulletin does not list counts as not affected: NVIDIA says only that it might be.
     """
     cves: dict[str, float] = {}
     fixed: list[str] = []
@@ -62,7 +62,7 @@ def _branch(item: Bulletin, version: str) -> str:
 
 
 def rows(matrix: Matrix, wanted: str) -> Iterator[dict[str, Any]]:
-    """Yield the vulnerabilities that a text names, the newest first: one, a component's, or a release's."""
+    """Yield the vulnerabilities that a text names, newest first: one by its id, a component's, or a release's."""
     component, _, version = re.sub(r"[=\s]+", " ", wanted.strip()).partition(" ")
     named = CVE.fullmatch(wanted.strip())
     carried = vulnerable(matrix, component.lower(), version) if version and version[0].isdigit() else None
@@ -84,7 +84,7 @@ def rows(matrix: Matrix, wanted: str) -> Iterator[dict[str, Any]]:
 
 
 def page(matrix: Matrix, cve: str) -> str:
-    """Return what a person should know of a vulnerability; empty for one that the records lack."""
+    """Return a page about a vulnerability; empty if it is unknown."""
     found = [item for item in matrix.security.bulletins if cve.upper() in item.cves]
     lines = [f"{cve.upper()}: CVSS {found[0].cves[cve.upper()]:g}"] if found else []
     for item in found:

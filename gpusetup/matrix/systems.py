@@ -1,4 +1,4 @@
-"""From what people call a distribution to the one that the matrix knows: `jammy`, `RHEL 8`, `ubuntu 24.04`."""
+"""Find a distribution by any of its names: `jammy`, `RHEL 8`, `ubuntu 24.04`; match vGPU guests with hosts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
 _SILENT = frozenset({"cuda", "enterprise", "gnu", "hat", "linux", "lts", "release", "server", "sp", "stream", "v"})
-"""Words that tell no distribution from another."""
+"""Words that do not distinguish one distribution from another."""
 
 
 def by_id(matrix: Matrix, name: str | None) -> OsRelease | None:
-    """Return the distribution of exactly this id, if the matrix knows it."""
+    """Return the distribution with exactly this id, if the matrix has it."""
     return next((system for system in matrix.os.systems if system.id == name), None)
 
 
 def find_system(matrix: Matrix, text: str) -> OsRelease:
-    """Return the distribution that the text names; anything else is bad input with what is near."""
+    """Return the distribution that a text names, or raise BadInputError with similar ones."""
     lowered = text.strip().lower()
     if (exact := by_id(matrix, lowered)) is not None:
         return exact
@@ -52,7 +52,7 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
 
 
 def _without_packages(known: OsFile, text: str) -> str:
-    """Say what to ask for on a distribution that gpusetup has no packages for; empty for any other text."""
+    """Return what to type for a derivative or an older release of a known distribution; empty for other texts."""
     words = re.sub(r"[^a-z0-9.]|linux|_", "", text)
     base = next((base for name, base in known.bases.items() if re.match(rf"{name}(?![0-9])", words)), "")
     if base:
@@ -66,7 +66,7 @@ def _without_packages(known: OsFile, text: str) -> str:
 
 
 def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:
-    """Return the distributions that a text names: one, or every release of a family (`ubuntu`)."""
+    """Return the distributions that a text names: one, or all releases of a family (`ubuntu`)."""
     lowered = text.strip().lower()
     family = matrix.os.said_as.get(lowered, lowered)
     releases = [system for system in matrix.os.systems if re.fullmatch(re.escape(family) + r"[0-9.]+", system.id)]
@@ -74,7 +74,7 @@ def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:
 
 
 def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
-    """Return the systems that a name, a code name or a name with a number means."""
+    """Yield the systems that match a code name, or a family with a number."""
     tokens = _TOKEN.findall(text.partition("(")[0])
     words = [token for token in tokens if token[0].isalpha() and token not in _SILENT]
     numbers = [token for token in tokens if token[0].isdigit()]
@@ -93,16 +93,16 @@ def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
 
 
 def _same(known: str, said: str) -> bool:
-    """Tell whether a number means a release: 24.04, 2404 or 24 where the id says 24.04; 8.10 where it says 8."""
+    """Return whether a number means a release: 24.04, 2404 or 24 for the id 24.04; 8 or 8.10 for the id 8."""
     if "." in known:
         return said in (known, known.replace(".", ""), known.partition(".")[0])
     return said.partition(".")[0] == known
 
 
 def fitting(host: str, matrix: Matrix) -> tuple[str, ...]:
-    """Return the vGPU releases whose guest drivers a host of this release takes, the newest first.
+    """Return the vGPU releases whose guest drivers a host of this release supports, newest first.
 
-    Its own, the one before, and on a long-term support branch the long-term support branch before.
+    These are its own, the one before, and for a long-term support branch the previous long-term support branch.
     """
     branches = {int(item.vgpu): item.branch for item in matrix.vgpu.branches}
     lasting = {item.branch for item in matrix.driver.branches if item.kind == "LTSB"}
@@ -114,13 +114,13 @@ def fitting(host: str, matrix: Matrix) -> tuple[str, ...]:
 
 
 def hosts_that_take(guest: str, matrix: Matrix) -> tuple[str, ...]:
-    """Return the vGPU releases of hosts that take a guest driver of this release, the newest first."""
+    """Return the vGPU releases of hosts that support guest drivers of this release, newest first."""
     hosts = sorted((item.vgpu for item in matrix.vgpu.branches), key=int, reverse=True)
     return tuple(host for host in hosts if guest in fitting(host, matrix))
 
 
 def files_of(cloud: VgpuCloud, matrix: Matrix) -> tuple[CloudFile, ...]:
-    """Return the guest drivers that a cloud is known to offer, the newest first."""
+    """Return the guest drivers that a cloud is known to offer, newest first."""
     guests = {item.vgpu: item.guest for item in matrix.vgpu.releases}
     by_pattern = (
         CloudFile(vgpu=release, url=cloud.pattern.format(vgpu=release, guest=guests[release]))

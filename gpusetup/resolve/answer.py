@@ -1,4 +1,4 @@
-"""From chosen values to the stack document."""
+"""Turn the chosen values into the stack document."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "f
 
 
 def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation]:
-    """Return how each CUDA runtime of the stack stands on the driver."""
+    """Return how each CUDA runtime of the stack runs on the driver."""
     driver = cast("DriverValue", solution["driver"])
     found = {name: space.relation(driver, solution[name]) for name in ("cuda", *FRAMEWORKS) if name in solution}
     return {name: relation for name, relation in found.items() if relation is not None}
 
 
 def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
-    """Return the stack document of an assignment."""
+    """Return the stack document for a solution."""
     stands = relations(space, solution)
     packages: dict[str, Any] = {
         name.replace("-", "_"): _package(space, cast("PackageValue", solution[name]), solution)
@@ -89,7 +89,7 @@ def _driver(space: Space, value: DriverValue, stands: Mapping[str, Relation]) ->
 
 
 def stays(request: Request, value: DriverValue) -> bool:
-    """Tell whether a driver is the installed one: another flavour of its modules is another driver."""
+    """Return whether a driver is the installed one, with the same flavour of kernel modules."""
     return value.version == request.installed_driver and request.installed_module in (None, value.module)
 
 
@@ -168,7 +168,7 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
 
 
 def _cuda_major(space: Space, solution: Mapping[str, Value]) -> int:
-    """Return the CUDA major of the stack: of what brings one, else the newest that the driver runs."""
+    """Return the CUDA major of the stack's framework or toolkit, else the newest that the driver runs."""
     beside = next((solution[name] for name in (*FRAMEWORKS, "cuda") if name in solution), None)
     if beside is not None:
         return space.cuda_major(beside)
@@ -190,7 +190,7 @@ def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
 
 
 def python_range(minors: list[str]) -> str:
-    """Return a specifier for consecutive minor versions; gaps are listed as exclusions."""
+    """Return a specifier that covers these Python minors and excludes the gaps between them."""
     numbers = [nv(text).numbers[1] for text in minors]
     gaps = "".join(f",!=3.{gap}.*" for gap in range(numbers[0], numbers[-1]) if gap not in numbers)
     return f">={minors[0]},<3.{numbers[-1] + 1}{gaps}"

@@ -1,4 +1,4 @@
-"""The resolver's front door: one stack for a request, or the minimal conflict with ways out."""
+"""The resolver's entry points: return one stack for a request, or raise the minimal conflict with suggestions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "f
 
 
 def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Resolution:
-    """Return a stack with every toolkit that was asked for; the reasons say of each why it is this release."""
+    """Resolve a request for several CUDA toolkits side by side, each with its own reasons."""
     wish = next(item for item in request.requirements if item.beside)
     first = replace(request, requirements=_with(request.requirements, replace(wish, beside=())), recorded=_own(request))
     others = [_alone(request, specifier) for specifier in wish.beside]
@@ -70,33 +70,33 @@ def _driver(resolution: Resolution) -> str:
 
 
 def _with(requirements: Iterable[Requirement], one: Requirement) -> tuple[Requirement, ...]:
-    """Return requirements with this one instead of what they say of its component."""
+    """Return the requirements with this one replacing any for the same component."""
     return (*(item for item in requirements if item.component != one.component), one)
 
 
 def _on(request: Request, driver: str) -> Request:
-    """Return a question that only this driver answers."""
+    """Return the request restricted to one driver."""
     return replace(
         request, requirements=_with(request.requirements, Requirement(component="driver", specifier=f"=={driver}"))
     )
 
 
 def _alone(request: Request, specifier: str) -> Request:
-    """Return the question for one toolkit by itself: what is asked of the driver holds for it too."""
+    """Return a request for one toolkit alone, with the original requirement on the driver."""
     asked = [item for item in request.requirements if item.component == "driver"]
     wish = Requirement(component="cuda", specifier=specifier)
     return replace(request, requirements=(wish, *asked), recorded=_applied(request, specifier), forward=False)
 
 
 def _own(request: Request) -> tuple[Requirement, ...]:
-    """Return what is on record of the stack's own components: of its toolkits the one that the wish means."""
+    """Return the recorded versions for the main stack, with only the toolkit that its own specifier matches."""
     wish = next(item for item in request.requirements if item.beside)
     rest = (item for item in request.recorded if item.component != "cuda")
     return (*rest, *_applied(request, wish.specifier))
 
 
 def _applied(request: Request, specifier: str) -> tuple[Requirement, ...]:
-    """Return the recorded toolkit that a specifier means."""
+    """Return the recorded toolkit that matches a specifier."""
     recorded = [item for item in request.recorded if item.component == "cuda"]
     texts = [text for item in recorded for text in (item.specifier, *item.beside)]
     found = next((text for text in texts if SpecifierSet(specifier).contains(text.removeprefix("=="))), None)
@@ -104,11 +104,11 @@ def _applied(request: Request, specifier: str) -> tuple[Requirement, ...]:
 
 
 _READABLE = 4
-"""Sentences of a conflict that a person still takes in."""
+"""A longer conflict is replaced by a shorter one about the newest release, if there is one."""
 
 
 def resolve(request: Request, matrix: Matrix) -> Resolution:
-    """Return the preferred stack with its reasons; raises NoStackError with the minimal conflict."""
+    """Return the preferred stack with its reasons; raise NoStackError with the minimal conflict when none fits."""
     if any(item.beside for item in request.requirements):
         return with_others(request, matrix, _resolved)
     return _resolved(request, matrix)
@@ -151,7 +151,7 @@ def _no_stack(space: Space) -> NoStackError:
 
 
 def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
-    """Yield the conflict of the newest release of each package that was asked for in any: shorter than that of all."""
+    """Yield, for each package requested in any version, the conflict of its newest release: it is often shorter."""
     wishes = space.request.requirements
     for wish in wishes:
         if wish.component not in PACKAGES or wish.specifier:
@@ -166,7 +166,7 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
 
 
 def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
-    """Return the wishes that only a release newer than the matrix meets, each with the newest that the matrix knows."""
+    """Return the requirements that only a release newer than the matrix could meet, with the newest known release."""
     space = build(matrix, request)
     found = []
     for wish in request.requirements:
@@ -180,5 +180,5 @@ def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
 
 
 def fits(request: Request, matrix: Matrix) -> bool:
-    """Tell whether any stack fits, without choosing one."""
+    """Return whether any stack fits."""
     return build(matrix, request).problem().satisfiable()

@@ -1,4 +1,4 @@
-"""From a request to a search space: its components, what was asked of them, and what the system says."""
+"""Build the search space of a request: its components, the requirements on them, and the host's limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
-    """Leave of each package asked for in any version what is at most three months behind the one it has alone."""
+    """Limit each package requested in any version to releases within three months of the one it would get alone."""
     request = space.request
     names = asked_packages(request)
     for name in names if len(names) > 1 else ():
@@ -49,7 +49,7 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
         alone = tuple(item for item in request.requirements if item.component not in PACKAGES or item.component == name)
         solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=alone)))
         if solution is None:
-            continue  # the conflict is told without this rule
+            continue  # there is a conflict without this rule
         chosen = cast("PackageValue", solution[name])
         if not chosen.release.date:
             continue
@@ -66,7 +66,7 @@ _ORDER = ("driver", *PACKAGES, "torch", "tensorflow", "jax", "cuda", "cudnn", "n
 
 
 def build(matrix: Matrix, request: Request) -> Space:
-    """Return the search space of a request, with every rule that speaks about it."""
+    """Return the search space of a request with every rule that applies."""
     if any(item.beside for item in request.requirements):
         raise BadInputError(
             "GS-114", "only resolve, lock, plan and apply look at several CUDAs side by side", path="REQ"
@@ -102,7 +102,7 @@ def build(matrix: Matrix, request: Request) -> Space:
 
 
 def _components(space: Space) -> list[str]:
-    """Return the components of the answer: what was asked for and what that needs."""
+    """Return the components of the answer: the requested ones and those they need."""
     request = space.request
     asked = {item.component for item in request.requirements}
     if not asked - {"python"}:
@@ -121,7 +121,7 @@ def _components(space: Space) -> list[str]:
 
 
 def _find_system(space: Space) -> None:
-    """Find the distribution, and the CPU architecture that a GPU implies."""
+    """Set the distribution, and the CPU architecture when a GPU implies one."""
     if space.request.os is not None:
         space.os = find_system(space.matrix, space.request.os)
     implied = {gpu.only_cpu for gpu in space.gpus if gpu.only_cpu}
@@ -172,7 +172,7 @@ def _driver(space: Space) -> None:
 
 
 def _libraries(space: Space) -> None:
-    """A library that comes from the host's repositories is one that they have."""
+    """Limit libraries from the host's repositories to the versions offered there."""
     for candidates in space.request.library_candidates:
         test = partial(_is_among, frozenset(candidates.builds))
         space.unary("repository-offers", candidates.component, test, subject=candidates, origin="request")
@@ -183,14 +183,14 @@ def _is_among(builds: frozenset[tuple[str, str]], value: Value) -> bool:
 
 
 def _cuda_majors(value: Value) -> set[str]:
-    """Return the CUDA majors that a library's release is judged for."""
+    """Return the CUDA majors that a library's value covers."""
     if isinstance(value, CudnnValue):
         return {minor.partition(".")[0] for minor in value.row.cuda}
     return {minor_of(value).partition(".")[0]}
 
 
 def python_tags(arch: str) -> Callable[[Value], tuple[str, ...]]:
-    """Return the function from a package to the Python versions it has wheels for."""
+    """Return a function that maps a framework or package to the Python versions its wheels support on this CPU."""
 
     def tags(value: Value) -> tuple[str, ...]:
         if isinstance(value, TorchValue | JaxValue):
@@ -227,7 +227,7 @@ def _distribution(space: Space, system: OsRelease) -> None:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
     looked = any(candidates.component == "cuda" for candidates in space.request.library_candidates)
     if looked or space.request.wheels_only:
-        return  # what is offered there counts; or nothing comes from there
+        return  # the host's own repositories decide, or CUDA comes as wheels
     low, high = system.cuda_min, system.cuda_max
     space.unary(
         "distribution-has-cuda",

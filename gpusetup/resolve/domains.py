@@ -1,4 +1,4 @@
-"""What each component could be: one value per release or build, with what the rules look at worked out once."""
+"""The candidate values of each component: one per release or build, with everything that the rules compare."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class CudaValue(Struct, frozen=True):
 
 
 class CudnnValue(Struct, frozen=True):
-    """A cuDNN release under one row of a support matrix; `leaning`: the row is an older version's."""
+    """A cuDNN release with one row of NVIDIA's support matrix; `leaning`: the row is that of another version."""
 
     version: str
     row: CudnnSupport
@@ -157,38 +157,38 @@ Value = (
 
 @lru_cache(maxsize=8192)
 def parsed(version: str) -> Version:
-    """Return the ordering of any component's version text (the text itself is never rebuilt from it)."""
+    """Return a version text as a comparable Version."""
     return Version(version)
 
 
 def number(value: Value) -> Version:
-    """Return what a value is ordered by."""
+    """Return the comparable version of a value."""
     return parsed(value.version)
 
 
 def has_ended(branch: DriverBranch, day: str) -> bool:
-    """Tell whether the branch's end of life lies before the day; a month counts as its last day."""
+    """Return whether the branch's end of life is before the day; a month ends with its last day."""
     if branch.ended or branch.eol == "unknown":
         return branch.ended
     return branch.eol < day[: len(branch.eol)]
 
 
 def branch_of(matrix: Matrix, version: str) -> DriverBranch | None:
-    """Return the branch that judges a driver: its own, or the nearest known one below."""
+    """Return a driver's branch, or the nearest known older branch; None below the oldest."""
     wanted = nv(version).major
     below = [branch for branch in matrix.driver.branches if branch.branch <= wanted and branch.latest is not None]
     return max(below, key=lambda branch: branch.branch, default=None)
 
 
 def flavours_of(branch: int) -> tuple[ModuleFlavour, ...]:
-    """Return the flavours in which a branch has its kernel module."""
+    """Return the kernel module flavours that a branch ships."""
     if branch < OPEN_MODULES_FROM:
         return ("proprietary",)
     return ("open",) if branch >= OPEN_ONLY_FROM else ("open", "proprietary")
 
 
 def _worth_keeping(versions: list[DriverVersion]) -> Iterable[DriverVersion]:
-    """Return the drivers of a branch that no other one is better than: rules only ever ask for a newer one."""
+    """Yield a branch's newest driver and newest vendor-confirmed one: rules set only lower bounds within a branch."""
     newest = max(versions, key=lambda item: nv(item.version))
     yield newest
     vendor = [item for item in versions if item.confidence == "vendor"]
@@ -216,13 +216,13 @@ def _named(specifier: str, version: str) -> bool:
 
 
 def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
-    """Return the versions a requirement names: by PEP 440, else (cudnn==9.10.2) as the beginning of a version."""
+    """Return the versions that meet a requirement by PEP 440, else those that begin with it (cudnn==9.10.2)."""
     versions = list(versions)
     if not requirement.specifier:
         return set(versions)
     specifier, specifiers = requirement.specifier, _specifiers(requirement.specifier)
     if requirement.component == "python":
-        # The matrix knows minors; an interpreter is asked for with its patch as well (==3.12.3, >=3.10.4).
+        # The matrix has Python minors only; requirements may name patch releases (==3.12.3, >=3.10.4).
         return {minor for minor in versions if any(_named(specifier, f"{minor}.{patch}") for patch in range(_PATCHES))}
     found = {version for version in versions if _named(specifier, version)}
     if found or not all(part.operator == "==" for part in specifiers):
@@ -289,7 +289,7 @@ def _release_key(version: str) -> tuple[int, ...]:
 
 
 RowsByMajor = dict[int, dict[tuple[int, ...], list[CudnnSupport]]]
-"""CUDA major → cuDNN version → the support rows that speak of both."""
+"""CUDA major → cuDNN version → the support rows for both."""
 
 
 def _rows_by_major(rows: Iterable[CudnnSupport]) -> RowsByMajor:
@@ -301,9 +301,9 @@ def _rows_by_major(rows: Iterable[CudnnSupport]) -> RowsByMajor:
 
 
 def _support_rows(release: CudnnRelease, rows: RowsByMajor) -> Iterable[tuple[CudnnSupport, bool]]:
-    """Return the rows that judge a release, per CUDA major: its own, else the nearest lower general ones.
+    """Yield the rows for a release, per CUDA major: its own, else the general rows of the nearest older version.
 
-    Where no lower one speaks of the major yet (9.12.0 brought CUDA 13, its first row is 9.17.0), the next does.
+    If no older version has a row for that major (9.12.0 brought CUDA 13, its first row is 9.17.0), use the next newer.
     """
     key = _release_key(release.version)
     for cuda_major in release.cuda_majors:
@@ -364,7 +364,7 @@ def _cupies(matrix: Matrix) -> list[CupyValue]:
 
 
 def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
-    """Return every value of a component, before any rule has looked at it."""
+    """Return every candidate value of a component, before any rule applies."""
     if component == "driver":
         return _drivers(matrix, request)
     if component in PACKAGES:
@@ -384,7 +384,7 @@ def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
 
 
 def minor_of(value: Value) -> str:
-    """Return the CUDA minor that a value brings or was built for."""
+    """Return the CUDA minor that a value contains or was built for."""
     if isinstance(value, CudaValue):
         return value.release.minor
     if isinstance(value, TorchValue):

@@ -1,4 +1,4 @@
-"""What the GPUs of a host ask: branch window, module flavour, first driver, code in every build and library."""
+"""Rules from the host's GPUs: driver branches, module flavour, first driver, GPU code in builds and libraries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_hardware(space: Space) -> None:
 
 
 def _chosen_by_us(space: Space) -> bool:
-    """Tell whether the driver is ours to choose; a product's floor binds only then."""
+    """Return whether gpusetup chooses the driver: only then does a product's first driver bind."""
     asked = space.named.get("driver")
     exact = asked is not None and asked.specifier.startswith("==") and not {"*", ","} & set(asked.specifier)
     return space.request.driver is None and not exact
@@ -92,7 +92,7 @@ def _libraries(space: Space, gpu: GpuKind) -> None:
 
 
 def nccl_runs(value: NcclValue, cc: str) -> bool:
-    """Tell whether an NCCL build has code for the GPU; a build nobody looked into is judged by its siblings."""
+    """Return whether an NCCL build has code for the GPU; an unmeasured build counts as its release's other builds."""
     builds = [value.build] if value.build.targets else []
     builds = builds or [
         build
@@ -143,7 +143,7 @@ def _framework(space: Space, gpu: GpuKind, name: str) -> None:
 
 
 def uncovered_libraries(space: Space, value: TorchValue) -> list[str]:
-    """Return the libraries inside a torch wheel that do not speak for every GPU of the host."""
+    """Return the libraries inside a torch wheel that do not support every GPU of the host."""
     missing = []
     build = value.build
     for gpu in space.gpus:
@@ -172,32 +172,32 @@ def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> 
 
 
 class CudnnLimit(Struct, frozen=True):
-    """How far the cuDNN that a framework asks for without an upper limit may go on the GPUs of a host."""
+    """The upper limit on a framework's cuDNN, where pip's newest release would have dropped a GPU of the host."""
 
     gpu: "GpuKind"
     package: str
     last: str
-    """The newest release within the framework's range that supports the GPU; empty where none does."""
+    """The newest release in the framework's range that supports the GPU; empty when none does."""
     below: str
-    """The first one after it."""
+    """The first version above `last`."""
 
     @property
     def requirement(self) -> str:
-        """Return the limit as pip reads it."""
+        """Return the limit as a pip requirement."""
         return f"{self.package}<{self.below}"
 
 
 def limits_of(space: Space, value: Value) -> tuple[str, ...]:
-    """Return the requirements that keep a framework's libraries within what the GPUs of the host can use."""
+    """Return the pip requirements that keep a framework's libraries at releases that support the host's GPUs."""
     limit = cudnn_limit(space, value)
     return (limit.requirement,) if limit is not None and limit.last else ()
 
 
 def cudnn_limit(space: Space, value: Value) -> CudnnLimit | None:
-    """Return the limit that a framework's cuDNN needs here; None where pip's newest serves every GPU.
+    """Return the limit that a framework's cuDNN needs here; None when pip's newest supports every GPU.
 
-    TensorFlow and JAX ask for a range (`nvidia-cudnn-cu12>=9.10.2.21,<10`), and pip takes its newest release, which
-    may have dropped the host's GPU.
+    TensorFlow and JAX require a range (`nvidia-cudnn-cu12>=9.10.2.21,<10`), and pip installs the newest release in it,
+    which may have dropped the host's GPU.
     """
     if not isinstance(value, TensorflowValue | JaxValue):
         return None
@@ -216,7 +216,7 @@ def _limit_for(space: Space, gpu: GpuKind, major: int, package: str, pin: str) -
         if major in item.cuda_majors and rules.pins_agree({"cudnn": pin}, {"cudnn": item.version}):
             speaking = rows.setdefault(item.version, [])
             speaking += [item.row] if major in {rules.major(minor) for minor in item.row.cuda} else []
-    # A release that no row speaks of is not known to have dropped anything.
+    # A release without a row is not known to have dropped any GPU.
     covers = {
         version: not speaking or any(rules.cudnn_row_covers(space.matrix, row, gpu.cc) for row in speaking)
         for version, speaking in rows.items()
@@ -230,7 +230,7 @@ def _limit_for(space: Space, gpu: GpuKind, major: int, package: str, pin: str) -
 
 
 def _shortest_above(version: str, last: str) -> str:
-    """Return the beginning of a version that is still newer than the last one that counts."""
+    """Return the shortest prefix of a version that is still newer than `last`."""
     parts = version.split(".")
     beginnings = (".".join(parts[:count]) for count in range(2, len(parts)))
     return next((text for text in beginnings if last and nv(text) > nv(last)), version)

@@ -1,4 +1,4 @@
-"""The lookup: every row of the matrix that fits a request: the one that `resolve` takes, then newest first."""
+"""`gpusetup matrix`: return every matrix row that fits a request, first the one that `resolve` chooses, then by age."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 LEADS = ("torch", "tensorflow", "jax", "cupy")
-"""The frameworks that rows can be about."""
+"""The frameworks that have rows."""
 _LIBRARIES = ("cuda", "cudnn", "nccl")
 
 Row = dict[str, Any]
 
 
 def lookup(request: Request, matrix: Matrix) -> list[Row]:
-    """Return the rows that fit; raises NoStackError with the reason when there is none."""
+    """Return the rows that fit; raise NoStackError with the reason when none does."""
     lead = lead_of(request)
     if lead not in {item.component for item in request.requirements}:
         request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
     space = build(matrix, request)
     solution, only_built = None, False
-    if lead in PACKAGES and not request.allow_builds:  # what has to be built is a row too; `resolve` asks first
+    if lead in PACKAGES and not request.allow_builds:  # rows include source releases, which `resolve` does not choose
         solution = best(space)
         only_built = solution is None
         space = build(matrix, msgspec.structs.replace(request, allow_builds=True))
@@ -78,14 +78,14 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
 
 
 def _because(space: Space, solution: dict[str, Value], lead: str, newest: Value) -> str:
-    """Return why the row that `resolve` takes is not the newest one."""
+    """Return why the row that `resolve` chooses is not the newest one."""
     from gpusetup.resolve.reasons import rather
 
     return rather(space, solution, lead, newest)
 
 
 def newest_for_driver(request: Request, matrix: Matrix) -> str:
-    """Return in a sentence which CUDA a driver brings and up to which one it runs."""
+    """Return a sentence about the newest CUDA that a driver supports natively, and the newest that it runs at all."""
     wish = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component="cuda")))
     space = build(matrix, wish)
     driver = next(value for value in space.values["driver"] if value.version == request.driver)
@@ -107,13 +107,13 @@ _WAYS = {
 
 
 def lead_of(request: Request) -> str:
-    """Return the component that the rows of a request are about."""
+    """Return the component that a request's rows list."""
     named = {item.component for item in request.requirements}
     return next((name for name in (*PACKAGES, *LEADS, *_LIBRARIES) if name in named), "cuda")
 
 
 def fitting(space: Space, component: str) -> list[Value]:
-    """Return the values of a component that are part of some solution, newest first."""
+    """Return the values of a component that occur in some solution, newest first."""
     problem = space.problem()
     domains = problem.initial()
     if domains is None:
@@ -143,7 +143,7 @@ def _order(value: Value) -> tuple[Any, ...]:
 
 
 def _span_of(toolchain: Toolchain | None) -> list[str]:
-    """Return what a toolkit compiles for: measured targets, else the ends of its range as far as they are known."""
+    """Return the capabilities a toolkit compiles for: the measured targets, else the known ends of its range."""
     if toolchain is None:
         return []
     return list(toolchain.targets) or [cc for cc in (toolchain.cc_min, toolchain.cc_max) if cc]
@@ -165,7 +165,7 @@ def _row(space: Space, lead: str, value: Value) -> Row:
 
 
 def _drivers(space: Space, value: Value) -> Iterator[tuple[str, str | None]]:
-    """Return the lowest driver that runs a row, and the one it was made for."""
+    """Yield the lowest driver that runs a row, and the lowest that runs it natively."""
     if isinstance(value, CupyValue):
         lowest = min(value.release.cuda, key=nv)
         need = rules.need_of_minor(space.matrix, lowest)
@@ -253,13 +253,13 @@ def _particulars(space: Space, value: Value) -> Row:
 
 
 def _matching_torch(space: Space, value: PackageValue) -> str | None:
-    """Return the torch releases that a package which is released with torch belongs to."""
+    """Return the torch releases that a companion package was released with."""
     found = [row.version for row in space.matrix.torch.releases if row.companions.get(value.file.name) == value.version]
     return ", ".join(found) or None
 
 
 def _package(space: Space, value: PackageValue) -> Row:
-    """Return what a release of a package brings and pins; what nobody knows is null, not empty."""
+    """Return a package release's particulars; an unknown field is null, not empty."""
     release, arch = value.release, cast("Any", space.arch)
     floors = [
         row.min_driver for row in space.matrix.cuda.majors for cuda in release.cuda if row.major == rules.major(cuda)

@@ -1,4 +1,4 @@
-"""How components, values and versions are called in sentences, and which document stands behind a rule."""
+"""Names of components, values and versions in sentences, and the source document of a rule or record."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "ten
 
 
 def title(component: str) -> str:
-    """Return a component's name as people write it."""
+    """Return a component's usual spelling."""
     return _NAMES.get(component, component)
 
 
 def label(component: str, value: Value) -> str:
-    """Return a value as people write it."""
+    """Return the name and version of a value."""
     if isinstance(value, TorchValue):
         return f"torch {value.version}+{value.build.variant}"
     return f"{title(component)} {value.version}"
 
 
 def only_module(gpu: GpuKind) -> str:
-    """Say that a GPU works with one flavour of the kernel modules alone; empty for one that takes either."""
+    """Return a sentence if a GPU works with only one flavour of kernel modules, else an empty string."""
     flavour = {"required": "open", "unsupported": "proprietary"}.get(gpu.module, "")
     return f"{gpu.label} ({gpu.arch}) works only with the {flavour} kernel modules" if flavour else ""
 
 
 def span(versions: Iterable[str]) -> str:
-    """Return versions as a short range."""
+    """Return up to three versions as a list, more as a range."""
     ordered = sorted(set(versions), key=parsed)
     if len(ordered) <= 3:
         return ", ".join(ordered)
@@ -49,20 +49,20 @@ def span(versions: Iterable[str]) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Return words as a list in a sentence: a, b and c."""
+    """Join words for a sentence: a, b and c."""
     *most, last = texts
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def published_versions(space: Space, component: str) -> list[str]:
-    """Return every version of a component that somebody published for Linux, oldest first."""
+    """Return every known version of a component for Linux, oldest first."""
     if component == "driver":
         return sorted((item.version for item in space.matrix.driver.versions if item.platform == "linux"), key=nv)
     return sorted({value.version for value in space.values[component]}, key=parsed)
 
 
 def last_before(published: list[str], component: str, wanted: list[Version]) -> str:
-    """Return the newest known release when all wanted ones are newer: for a driver, also that of its branch alone."""
+    """Return the newest known release if all wanted ones are newer, for a driver also within its branch; else empty."""
     branch = [text for text in published if parsed(text).major == wanted[0].major] if component == "driver" else []
     same = all(bound.major == wanted[0].major for bound in wanted)
     for known in (published, branch if same else []):
@@ -72,7 +72,7 @@ def last_before(published: list[str], component: str, wanted: list[Version]) -> 
 
 
 def nearest(published: list[str], wanted: str) -> list[str]:
-    """Return up to three versions around the wanted one, of the same series where there are some."""
+    """Return up to three versions around the wanted one: two older and one newer, or three older."""
     below = [text for text in published if parsed(text) < parsed(wanted)]
     above = [text for text in published if parsed(text) > parsed(wanted)]
     return [*below[-2:], *above[:1]] if above else below[-3:]
@@ -111,7 +111,7 @@ def _rule(matrix: Matrix, rule_id: str) -> tuple[Rule, MatrixFile] | None:
 
 
 def rule_source(matrix: Matrix, rule_id: str, scope: Iterable[str] = ()) -> str:
-    """Return the first source of a named rule; of one about a package, the package's own; empty for what was asked."""
+    """Return the first source of a rule (for a rule about a package, that package's own); empty if it has none."""
     package = next((name for name in scope if name in PACKAGES), "") if rule_id.startswith("package-") else ""
     if package:
         own = matrix.package(package)
@@ -125,6 +125,6 @@ def rule_source(matrix: Matrix, rule_id: str, scope: Iterable[str] = ()) -> str:
 
 
 def rule_text(matrix: Matrix, rule_id: str) -> str:
-    """Return what a named rule says in general."""
+    """Return the general text of a rule."""
     found = _rule(matrix, rule_id)
     return found[0].text if found is not None else ""

@@ -1,4 +1,4 @@
-"""What the rules about packages above the frameworks, and about a stack's Python, say in sentences."""
+"""Sentences for the rules about packages above the frameworks, and about a stack's Python."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 
 class Context(Protocol):
-    """What a sentence may look at; `candidate` is the component whose one candidate is judged, else empty."""
+    """The input of a sentence; `candidate` names the component whose single candidate is judged, else it is empty."""
 
     space: Space
     candidate: str
 
     def values(self, component: str) -> list[Value]:
-        """Return the values of a component that are left."""
+        """Return the remaining values of a component."""
 
     def narrow(self, component: str) -> bool:
-        """Tell whether something narrows the component down."""
+        """Return whether other rules exclude some of the component's values."""
 
 
 def _newest(context: Context, component: str) -> Any:
-    """Return the release to speak of: the only one that is left, else the newest final one."""
+    """Return the newest remaining final release, else the newest pre-release."""
     values = context.values(component)
     return max(values, key=lambda value: (not parsed(value.version).is_prerelease, parsed(value.version)))
 
 
 def _named(context: Context, component: str) -> str:
-    """Name a component by its release where one or a few are left, else by its newest."""
+    """Return a component's name with its remaining version or range."""
     values = context.values(component)
     versions = {value.version for value in values}
     if len(versions) == 1:
@@ -182,7 +182,7 @@ def _major(context: Context, member: Pair) -> str:
 
 def _major_of(context: Context, component: str) -> str:
     values = context.values(component)
-    if component == "torch":  # what the index serves is what stands beside a package from there
+    if component == "torch":  # a package from PyPI runs with PyPI's torch
         values = [value for value in values if context.space.on_pypi(cast("TorchValue", value))] or values
     value = max(values, key=lambda item: parsed(item.version))
     verb = "is linked with" if isinstance(value, PackageValue) else "brings"
@@ -210,7 +210,7 @@ def _pins(context: Context, member: Pair) -> str:
 
 
 def _clearest_pins(found: list[str], one: Any, two: Any) -> Iterator[str]:
-    """Choose the pins to tell: the two that are exact on both sides first."""
+    """Yield up to two clashing pins, preferably ones that are exact on both sides."""
     exact = [name for name in found if one[name].startswith("==") and two[name].startswith("==")]
     yield from (exact or found)[:2]
 
@@ -238,7 +238,7 @@ WRITERS: dict[str, Callable[[Any, Any], str]] = {
 
 
 def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
-    """Say what is not known of a package on these GPUs, and what has to be done beside installing it."""
+    """Yield what is unknown about a package on these GPUs, and what must be done besides installing it."""
     for name, value in solution.items():
         if not isinstance(value, PackageValue):
             continue
@@ -261,11 +261,11 @@ def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[st
 
 
 _LONG = 12
-"""Months between two releases from which on a difference is worth a warning."""
+"""Warn when the release is at least this many months older than the one another Python would allow."""
 
 
 def python_reasons(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
-    """Say where a Python comes from that is not the system's own."""
+    """Yield where a Python other than the system's default comes from."""
     if "python" not in solution or space.os is None:
         return
     version, system = solution["python"].version, space.os
@@ -278,7 +278,7 @@ def python_reasons(space: Space, solution: Mapping[str, Value]) -> Iterator[Reas
 
 
 def python_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
-    """Say what is not known, what the system cannot bring, and where its Python costs years."""
+    """Yield warnings about an unknown or unpackaged Python, and about one that limits a framework to old releases."""
     if "python" not in solution or space.os is None:
         return
     version, system = solution["python"].version, space.os
@@ -298,7 +298,7 @@ def _uv(version: str) -> str:
 
 
 def _held_back(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
-    """Compare with what another Python would allow, where the newest release is years younger than the chosen one."""
+    """Yield a warning for each framework that another Python would allow in a release at least a year newer."""
     late = {name: solution[name] for name in FRAMEWORKS if name in space.named and _is_late(space, name, solution)}
     if not late:
         return
@@ -320,12 +320,12 @@ def _is_late(space: Space, name: str, solution: Mapping[str, Value]) -> bool:
 
 
 def _date(value: Any) -> str:
-    """Return the month in which a release came out; empty when nobody says."""
+    """Return the month of a release; empty if unknown."""
     text: str = value.release.date
     return text[: len("2026-01")]
 
 
 def _months(value: Any) -> int:
-    """Return that month as a number; what has no date is as old as can be."""
+    """Return the month of a release as a number; 0 if unknown."""
     year, _, month = _date(value).partition("-")
     return 12 * int(year) + int(month) if year.isdigit() and month.isdigit() else 0

@@ -1,4 +1,4 @@
-"""Packages above the frameworks: what each release asks of torch, Python, CPU, GPU, driver and the others."""
+"""Rules for packages above the frameworks: what each release requires of torch, Python, CPU, GPU and driver."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 _MONTHS = 3
-"""How much older a release may be than the one that somebody expects, before it has to be asked for."""
+"""A release that is older than the expected one by more than this is chosen only when requested by version."""
 _RUNTIMES = ("cuda", "torch", "tensorflow", "jax")
 _BESIDE = ("torch", "tensorflow", "jax", "cupy")
 COMPANIONS = ("torchvision", "torchaudio", "triton")
 
 
 def asked_packages(request: Request) -> list[str]:
-    """Return the packages above the frameworks that a request names, the most demanding first."""
+    """Return the packages above the frameworks that a request names, in the order of PACKAGES."""
     named = {item.component for item in request.requirements}
     return [name for name in PACKAGES if name in named] if named & _KNOWN else []
 
@@ -41,7 +41,7 @@ _KNOWN = frozenset(PACKAGES)
 
 
 def what_packages_need(matrix: Matrix, request: Request, arch: str) -> set[str]:
-    """Return the components that the packages of a request cannot do without on this CPU."""
+    """Return the components that the packages of a request need on this CPU."""
     needed: set[str] = set()
     for name in asked_packages(request):
         file = matrix.package(name)
@@ -58,7 +58,7 @@ def _wheel_for(matrix: Matrix, name: str, arch: str) -> bool:
 
 
 def add_packages(space: Space) -> None:
-    """Add every rule about the packages of a request, and about those that they bring."""
+    """Add every rule about the requested packages and those that they need."""
     names = [name for name in PACKAGES if name in space.values]
     for name in names:
         _release(space, name)
@@ -108,7 +108,7 @@ def _pinned(space: Space) -> set[str]:
 
 
 def earlier(day: str) -> str:
-    """Return the day three months before: what is older is never taken silently instead of something newer."""
+    """Return the date three months before: nothing older is chosen silently instead of something newer."""
     year, month = int(day[:4]), int(day[5:7]) - _MONTHS
     return f"{year if month > 0 else year - 1}-{month if month > 0 else month + 12:02}{day[7:]}"
 
@@ -143,7 +143,7 @@ def _hardware(space: Space, name: str) -> None:
 
 
 def _documented(space: Space, name: str, gpu: GpuKind) -> None:
-    """Where an older release documents this GPU and a newer one refuses it, leave those between that say nothing."""
+    """Exclude undocumented releases newer than the last one documented for this GPU, when others exclude the GPU."""
     values = cast("list[PackageValue]", space.values[name])
     silent = {value.version for value in values if value.release.code is None and value.release.cc_min is None}
     told = [value for value in values if value.version not in silent]
@@ -162,7 +162,7 @@ def _documented(space: Space, name: str, gpu: GpuKind) -> None:
 
 @lru_cache(maxsize=4)
 def _lowest(matrix: Matrix) -> Mapping[int, NvVersion]:
-    """Return by CUDA major the lowest compute capability that any of its compilers makes code for."""
+    """Return, per CUDA major, the lowest compute capability that any of its compilers supports."""
     lowest: dict[int, NvVersion] = {}
     for row in matrix.cuda.toolchains:
         major, least = rules.major(row.minor), nv(row.cc_min)
@@ -190,7 +190,7 @@ def _relation(space: Space, driver: DriverValue, minor: str) -> Relation | None:
 
 
 def package_relation(space: Space, driver: DriverValue, value: PackageValue) -> Relation | None:
-    """Return how the CUDA inside a wheel stands on a driver; None where its minor is not known, or it has several."""
+    """Return how the CUDA inside a wheel runs on a driver; None if its minor is unknown or it has several."""
     cuda = value.release.cuda
     return _relation(space, driver, cuda[0]) if len(cuda) == 1 and "." in cuda[0] else None
 
@@ -226,20 +226,20 @@ def _torch(space: Space, name: str) -> None:
 
 @lru_cache(maxsize=8)
 def last_with(matrix: Matrix, name: str) -> tuple[str, str]:
-    """Return the newest torch that a companion was released with, and that companion."""
+    """Return the newest torch that a companion was released with, and the companion's version."""
     rows = [(row.version, row.companions[name]) for row in matrix.torch.releases if name in row.companions]
     return max(rows, key=lambda row: parsed(row[0]))
 
 
 def _asked_beyond(space: Space, name: str) -> bool:
-    """Tell whether somebody asks for a torch of his own beside a companion: by its version, or a package does."""
+    """Return whether the request pins a torch version, or another package requires the companion."""
     wish = space.named.get("torch")
     others = (other for other in PACKAGES if other in space.values and other != name)
     return bool(wish is not None and wish.specifier) or any(name in _names(space, other) for other in others)
 
 
 def _companion(space: Space, name: str, value: TorchValue, *, beyond: bool) -> str | None:
-    """Return the companion of a torch; beyond the last torch that has one, on PyPI, the last: it names no torch."""
+    """Return a torch's companion; with `beyond`, a newer PyPI torch without one gets the last, which names no torch."""
     own = value.release.companions.get(name)
     made_for, last = last_with(space.matrix, name)
     later = beyond and own is None and parsed(value.version) > parsed(made_for) and space.on_pypi(value)
@@ -247,7 +247,7 @@ def _companion(space: Space, name: str, value: TorchValue, *, beyond: bool) -> s
 
 
 def _linked_with_index(usual: tuple[tuple[str, int], ...], value: PackageValue) -> bool:
-    """Tell whether a wheel is linked with the index's torch: with none of another major than all that it asks for."""
+    """Return whether a wheel's CUDA major is that of PyPI's build of some torch release that it accepts."""
     majors, wanted = cuda_majors(value), _asks("torch", value)
     return bool(majors) and any(major in majors and _meets(wanted, version) for version, major in usual)
 
@@ -257,12 +257,12 @@ def _exact(text: str) -> str:
 
 
 def cuda_of(value: PackageValue) -> tuple[str, ...]:
-    """Return the CUDAs of which one must run: those of the wheel, else those that it has an extra for."""
+    """Return the CUDA versions of which one must run: those of the wheel, else those of its extras."""
     return value.release.cuda or tuple(filter(None, map(major_of_extra, value.file.extras)))
 
 
 def cuda_majors(value: PackageValue) -> frozenset[int]:
-    """Return the CUDA majors whose libraries a wheel is linked with; empty when there are none."""
+    """Return the CUDA majors that a wheel is linked with; empty if it links with none."""
     return frozenset(rules.major(minor) for minor in value.release.cuda) if value.release.linked else frozenset()
 
 
@@ -322,7 +322,7 @@ def _pins_of(names: Iterable[str], value: Value) -> tuple[tuple[str, str], ...]:
 
 
 def requires(value: Value) -> Mapping[str, str]:
-    """Return what a release requires, as far as it is known; of torch only the index's own build says it all."""
+    """Return the known requirements of a release; for torch only those of PyPI's build are known."""
     if isinstance(value, PackageValue):
         return value.release.requires
     if isinstance(value, TorchValue):
@@ -331,7 +331,7 @@ def requires(value: Value) -> Mapping[str, str]:
 
 
 def clashes(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
-    """Return the packages that two sets of requirements ask in versions that no one release is."""
+    """Return the packages for which no version meets both sets of requirements."""
     return [name for name in first if name in second and not specifiers_meet(first[name], second[name])]
 
 
@@ -354,7 +354,7 @@ def _meets(specifier: str, version: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def specifiers_meet(first: str, second: str) -> bool:
-    """Tell whether one version could satisfy both; judged at and just above every bound that they name."""
+    """Return whether one version could meet both; tries each bound and a version just above it."""
     one, two = _set(first), _set(second)
     if one is None or two is None:
         return True

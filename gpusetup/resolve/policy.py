@@ -1,4 +1,4 @@
-"""What a site's policy forbids: the one judge of drivers and CUDA toolkits, chosen or installed."""
+"""Site policies: which drivers and CUDA toolkits, chosen or installed, a policy forbids."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ _ALLOWS = {
     "forbid_cvss_from": "no {component} with a known vulnerability of CVSS {value:g} or more",
 }
 TITLES = {"driver": "driver", "cuda": "CUDA toolkit"}
-
-
 _STRICTER: dict[str, Callable[[list[Any]], Any]] = {
     "newest_driver_branch": min,
     "oldest_driver": partial(max, key=nv),
@@ -38,7 +36,7 @@ _STRICTER: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def stricter(*policies: Policy | None) -> Policy | None:
-    """Return what any of several policies forbids: of each key the strictest value, with the places that say it."""
+    """Merge policies: keep the strictest value of each key, with the places that set it."""
     given = [policy for policy in policies if policy is not None]
     if len(given) < 2:
         return next(iter(given), None)
@@ -54,7 +52,7 @@ def stricter(*policies: Policy | None) -> Policy | None:
 
 
 def rule_of(key: str) -> str:
-    """Return the rule of a search space that a key of a policy is."""
+    """Return the name of the resolver rule for a policy key."""
     return f"policy-{key}".replace("_", "-")
 
 
@@ -62,7 +60,7 @@ KEYS = {rule_of(key): key for key in _ALLOWS}
 
 
 def breaches(policy: Policy, matrix: Matrix, component: str, version: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys of a policy that a release breaks, and why; the matrix' own day decides what has ended."""
+    """Yield each policy key that a release breaks, with the reason; support ends as of the matrix's date."""
     if component == "driver":
         branch, newest = nv(version).major, policy.newest_driver_branch
         if newest is not None and branch > newest:
@@ -80,7 +78,7 @@ def breaches(policy: Policy, matrix: Matrix, component: str, version: str) -> It
 
 
 def _branch(matrix: Matrix, component: str, version: str) -> DriverBranch | None:
-    """Return the branch whose end is a release's end: NVIDIA ends a toolkit with the driver that it shipped with."""
+    """Return the driver branch that decides when support ends: a toolkit ends with the driver it shipped with."""
     if component == "driver":
         return branch_of(matrix, version)
     minor = cuda_minor(version)
@@ -89,7 +87,7 @@ def _branch(matrix: Matrix, component: str, version: str) -> DriverBranch | None
 
 
 def add_policy(space: Space) -> None:
-    """Leave of drivers and toolkits what the policy allows."""
+    """Exclude the drivers and toolkits that the policy forbids."""
     policy = space.request.policy
     if policy is None:
         return
@@ -108,7 +106,7 @@ def _among(versions: set[str], value: Value) -> bool:
 
 
 def allowed(policy: Policy, rule: str, component: str) -> str:
-    """Return what a key of a policy allows, for a conflict."""
+    """Return the sentence for a policy rule in a conflict."""
     key = KEYS[rule]
     text = _ALLOWS[key].format(value=getattr(policy, key), component=TITLES[component])
     return f"the policy allows {text} ({policy.quoted(key)})"

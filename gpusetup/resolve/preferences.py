@@ -1,9 +1,9 @@
-"""What makes one stack better than another: ordered, named criteria, applied one after the other and never traded.
+"""What makes one stack better than another: ordered, named criteria, applied one after the other and never weighed.
 
-Each criterion keeps the best of what the ones before it left: first what was asked for as `latest`, then a working
-installed driver, a branch that is still supported, a driver without a known vulnerability, the newest vendor-confirmed
-release of what was asked by name, the driver that a CUDA asked for was made with, a branch with a year to live, native
-before minor-version compatibility, the usual build of that release, and the newest of the rest.
+Each criterion keeps the best of what the earlier ones left. In order: components requested as `latest`, a working
+installed driver, recorded versions, a supported branch, a driver without known vulnerabilities, the newest
+vendor-confirmed release of each requested component, a driver native to a requested CUDA, a branch with a year to live,
+native before minor-version compatibility, the usual build of that release, and the newest of everything else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPEN_MODULES_BY_DEFAULT_FROM = 560
 class Ranked(Struct, frozen=True):
     """A criterion on one component: values with a lower rank are better.
 
-    With `alike`, values that are alike to a best one are kept beside it: a release is chosen, and its builds stay open.
+    With `alike`, values with the same key as a best one are kept too: it chooses a release and leaves its builds open.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Ranked(Struct, frozen=True):
 
 
 class Related(Struct, frozen=True):
-    """A criterion on two components, each looked at through its key: level 0 is best."""
+    """A criterion on two components, compared through a key of each: level 0 is best."""
 
     name: str
     first: tuple[str, Callable[[Any], Any]]
@@ -71,7 +71,7 @@ def _newest_first(value: Value) -> Any:
 
 
 class _Reversed:
-    """Turns an ordering around, for ranks in which the newest comes first."""
+    """Reverses an ordering, for ranks in which the newest comes first."""
 
     __slots__ = ("key",)
 
@@ -97,14 +97,14 @@ def _torch_build(space: Space) -> Callable[[TorchValue], Any]:
 
 
 def build_rank(space: Space, value: Value) -> Any:
-    """Return what the builds of one release are ordered by when nothing else decides; the usual one is highest."""
+    """Return the sort key of a release's builds when nothing else decides; the usual build has the highest."""
     if isinstance(value, TorchValue):
         return _Reversed(_torch_build(space)(value))
     return value.release.cuda_major if isinstance(value, JaxValue) else 0
 
 
 def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[Criterion]:
-    """Choose a release; of torch and JAX, which of its builds is taken is decided by the driver, later."""
+    """Yield the criteria that choose a release; the driver decides later which build of torch or JAX is taken."""
     final_first = latest or component in PACKAGES
     rank = _latest_first if final_first else lambda value: (_vendor_first(value), _newest_first(value))
     yield Ranked("newest", component, rank, alike=lambda value: value.version)
@@ -117,7 +117,7 @@ def _latest_first(value: Value) -> Any:
 
 
 def _build(space: Space, component: str) -> Iterable[Criterion]:
-    """Choose among the builds of one release."""
+    """Yield the criteria that choose among the builds of one release."""
     if component == "torch":
         yield Ranked("build-on-pypi", component, _torch_build(space))
     elif component == "jax":
@@ -165,7 +165,7 @@ def criteria(space: Space) -> list[Criterion]:
             )
         )
     for component in named:
-        # Of drivers and toolkits the long-lived one is wanted, not the newest; libraries follow what they stand on.
+        # Drivers and toolkits are chosen for long support, not as the newest; libraries follow their CUDA.
         if component in (*PACKAGES, *FRAMEWORKS, "cupy"):
             found += _release(space, component)
     found += [_native_first(space, consumer) for consumer in _asked_runtimes(space)]
@@ -214,7 +214,7 @@ def _as_recorded(item: Requirement) -> Criterion:
 
 
 def _asked_runtimes(space: Space) -> Iterable[str]:
-    """Return what was asked for by its CUDA: whoever names a CUDA names the driver that it was made with."""
+    """Yield the components whose CUDA version the request names: that CUDA should run natively."""
     for name in ("cuda", "torch"):
         wish = space.named.get(name)
         if wish is not None and (wish.variant or wish.latest or (name == "cuda" and wish.specifier)):
@@ -226,7 +226,7 @@ def _left_out(space: Space, value: NcclValue) -> bool:
 
 
 def short_lived(branch: DriverBranch, day: str) -> bool:
-    """Tell whether a branch has less than a year to live; of unknown life counts as short-lived."""
+    """Return whether a branch's support ends within a year or at an unknown date."""
     if branch.eol == "unknown":
         return True
     year, rest = int(day[:4]) + 1, day[4:]
@@ -254,7 +254,7 @@ def _applies(criterion: Criterion, space: Space) -> bool:
 
 
 def best(space: Space) -> dict[str, Value] | None:
-    """Return the preferred assignment of a search space, or None."""
+    """Return the preferred solution of a search space, or None."""
     problem = space.problem()
     return optimise(space, problem, problem.initial(), criteria(space))
 
@@ -262,7 +262,7 @@ def best(space: Space) -> dict[str, Value] | None:
 def optimise(
     space: Space, problem: Problem, domains: Domains | None, order: list[Criterion]
 ) -> dict[str, Value] | None:
-    """Return the preferred assignment, or None when there is none: criteria are applied one after the other."""
+    """Return the preferred solution, or None when there is none, by applying one criterion after the other."""
     witness = problem.solve(domains)
     if domains is None or witness is None:
         return None
@@ -301,7 +301,7 @@ def _apply_ranked(
 
 
 def _with_equals(values: Sequence[Value], domain: int, mask: int, alike: Callable[[Any], Any]) -> int:
-    """Return the mask with every value of the domain that is alike to one in it."""
+    """Extend the mask by every value of the domain that shares a key with one in it."""
     same = {alike(values[index]) for index in bits(mask)}
     return sum(1 << index for index in bits(domain) if alike(values[index]) in same)
 

@@ -1,4 +1,4 @@
-"""Why each component of a stack is what it is: what decided, and what refused the newer ones."""
+"""Explain a stack: what decided each component, and what excluded the newer releases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Context:
-    """The values that a sentence speaks of: what everything else in the conflict leaves of each component."""
+    """The values that a sentence is about: those of each component that the rest of the conflict leaves."""
 
     def __init__(self, space: Space, masks: Mapping[str, int], *, candidate: str = "") -> None:
         self.space = space
@@ -38,17 +38,17 @@ class _Context:
         self._masks = masks
 
     def values(self, component: str) -> list[Value]:
-        """Return the values of a component that are left; all when nothing is."""
+        """Return the remaining values of a component, or all of them when none remains."""
         values = self.space.values[component]
         return [values[index] for index in bits(self._masks[component])] or list(values)
 
     def narrow(self, component: str) -> bool:
-        """Tell whether something narrows the component down."""
+        """Return whether other rules exclude some of the component's values."""
         return 0 < self._masks[component].bit_count() < len(self.space.values[component])
 
 
 def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, str]]:
-    """Return a conflict as documents: rule, text, source."""
+    """Return a conflict as records of rule, text and source."""
     told = []
     for member in members:
         others = [item for item in members if item is not member and isinstance(item, Unary)]
@@ -61,12 +61,12 @@ def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, st
 
 
 def judged(space: Space, member: Unary | Pair, component: str, masks: Mapping[str, int]) -> str:
-    """Say why a rule forbids one candidate of a component, when the rest of the stack is what the masks say."""
+    """Return why a rule forbids one candidate of a component, given the rest of the stack."""
     return sentence(_Context(space, masks, candidate=component), member)
 
 
 def _left(space: Space, members: Sequence[Unary]) -> dict[str, int]:
-    """Return what these rules leave of each component; of one that they leave nothing of, everything."""
+    """Return the mask of values that these rules leave of each component; one that would empty keeps all."""
     masks = {name: (1 << len(values)) - 1 for name, values in space.values.items()}
     for member in members:
         masks[member.scope[0]] = masks[member.scope[0]] & member.allowed or masks[member.scope[0]]
@@ -74,7 +74,7 @@ def _left(space: Space, members: Sequence[Unary]) -> dict[str, int]:
 
 
 PROVENANCE = "provenance"
-"""The rule of reasons that only tell where a fact comes from: `why` and JSON have them, a short answer does not."""
+"""The rule name of reasons about where a fact comes from: `why` and JSON print them, short answers do not."""
 
 _KINDS = {
     "LTSB": "a long-term support branch",
@@ -90,7 +90,7 @@ RELATION = {
     "minor-version": "runs on it by minor-version compatibility",
     "forward": "runs on it by forward compatibility",
 }
-"""How a CUDA stands on a driver, in words."""
+"""How a CUDA runs on a driver, in words."""
 
 
 def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
@@ -103,9 +103,9 @@ def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
 
 
 def _candidates(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
-    """Say which releases only a program has read."""
+    """Yield the releases that no person has reviewed yet."""
     if space.matrix.overlay is None:
-        return  # what is shipped, people have looked at
+        return  # the shipped data has been reviewed
     for component, value in solution.items():
         matching = (item for item in _published(space.matrix, component) if item.version == value.version)
         record = next((item for item in matching if item.candidate), None)
@@ -164,7 +164,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
 
 
 def _not_newer_branch(space: Space, value: DriverValue) -> Iterator[Reason]:
-    """Say why a newer branch that is supported was left out, when it was ours to choose."""
+    """Yield why a newer supported branch was not chosen, if gpusetup was free to choose it."""
     request = space.request
     if value.version in (request.driver, request.installed_driver) or request.driver_candidates is not None:
         return
@@ -241,7 +241,7 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
 
 
 def _provenance(space: Space, value: Value, component: str, source: str) -> Iterator[Reason]:
-    """Say what of a component no vendor document states."""
+    """Yield the facts about a component that no vendor document states."""
     name = label(component, value)
     texts = []
     if value.confidence == "inferred":
@@ -256,7 +256,7 @@ def _provenance(space: Space, value: Value, component: str, source: str) -> Iter
 
 
 def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:
-    """Say what keeps the newest release that one could have expected out of the stack."""
+    """Yield why the newest release that meets the request is not in the stack."""
     value, wish = solution[component], space.named.get(component)
     wanted = matches(wish, [item.version for item in space.values[component]]) if wish is not None else None
     unusable = 0
@@ -277,7 +277,7 @@ def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> I
 
 
 def rather(space: Space, solution: Mapping[str, Value], component: str, other: Value) -> str:
-    """Say why a value was chosen and not another one that fits too; empty when nothing can be said."""
+    """Return why a value was chosen instead of another one that fits; empty if no reason is known."""
     value = solution[component]
     if isinstance(value, TorchValue) and value.version == other.version:
         return _build(space, cast("DriverValue", solution["driver"]), value, "").text
@@ -296,7 +296,7 @@ def _against(space: Space, solution: Mapping[str, Value], component: str, newest
 
 
 def _less_preferred(space: Space, solution: Mapping[str, Value], component: str, newest: Value) -> tuple[str, str]:
-    """Say which preference stands against a newer release that no rule forbids."""
+    """Return the preference that decided against a newer release that no rule forbids."""
     driver = cast("DriverValue", solution["driver"])
     runs = component in ("cuda", *FRAMEWORKS)
     ways = [space.relation(driver, value) for value in (solution[component], newest)] if runs else ["", ""]
@@ -325,7 +325,7 @@ def _build(space: Space, driver: DriverValue, value: TorchValue, source: str) ->
 
 
 def _last_native(space: Space, driver: DriverValue, value: TorchValue) -> Iterator[Reason]:
-    """Name the release to ask for where no build of the chosen one is native to the driver."""
+    """Yield the last release with a build native to the driver, when the chosen one has none."""
     wish = space.named.get("torch")
     if space.relation(driver, value) != "minor-version" or (wish is not None and wish.specifier):
         return
@@ -348,7 +348,7 @@ def _last_native(space: Space, driver: DriverValue, value: TorchValue) -> Iterat
 
 
 def _limited(space: Space, component: str, value: Value) -> Iterator[Reason]:
-    """Say why a library below a framework is kept from its newest release."""
+    """Yield why a framework's cuDNN has an upper limit."""
     limit = cudnn_limit(space, value)
     if limit is not None and limit.last:
         text = f"cuDNN stays below {limit.below}: {limit.last} is the last release for {limit.gpu.label}"
@@ -357,7 +357,7 @@ def _limited(space: Space, component: str, value: Value) -> Iterator[Reason]:
 
 
 def _decisive(space: Space, component: str, constraint: Constraint) -> int:
-    """Order rules by what decides: about the candidate alone, then against what was given, then what was chosen."""
+    """Rank rules: about the candidate alone first, then against given components, then against chosen ones."""
     if isinstance(constraint, Unary) or component not in constraint.scope:
         return 0
     other = constraint.scope[1 - constraint.scope.index(component)]
@@ -370,7 +370,7 @@ def _decisive(space: Space, component: str, constraint: Constraint) -> int:
 
 
 def refusals(space: Space, solution: Mapping[str, Value], component: str, value: Value) -> list[tuple[str, str]]:
-    """Return the rules that a candidate breaks while the rest of the stack stays as it is."""
+    """Return the rules that a candidate would break in an otherwise unchanged stack."""
     shown = label(component, value)
     masks = {name: 1 << space.values[name].index(item) for name, item in solution.items()}
     masks[component] = sum(1 << i for i, item in enumerate(space.values[component]) if label(component, item) == shown)

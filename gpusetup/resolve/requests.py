@@ -1,4 +1,4 @@
-"""Read what people type: `torch==2.6.*`, `cuda>=12.4`, `torch==2.7.1+cu128`, `torch=2.6`, `torch 2.6`, `cu124`."""
+"""Parse requirements as people type them: `torch==2.6.*`, `cuda>=12.4`, `torch==2.7.1+cu128`, `torch 2.6`, `cu124`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
 _NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
 _SERIES_OF = re.compile(r"==(\d+\.\d+)(?:\.[\d*]+)*$")
 _SERIES = 2
-"""A version with fewer dots than this names all releases that begin with it: torch=2.6 is torch==2.6.*."""
+"""After one `=`, a version with fewer dots than this is a prefix: torch=2.6 is torch==2.6.*."""
 
 
 def _component(name: str, text: str) -> str:
@@ -66,7 +66,7 @@ def _component(name: str, text: str) -> str:
 
 
 def _canonical(specifier: str) -> str:
-    """Return the specifier in one spelling; raises where packaging would only stumble later."""
+    """Return the specifier in its canonical spelling; raise now for what packaging would reject only later."""
     if _ABSURD.search(specifier):
         raise InvalidSpecifier(specifier)
     parts = SpecifierSet(specifier)
@@ -76,7 +76,7 @@ def _canonical(specifier: str) -> str:
 
 
 def joined_words(words: Iterable[str]) -> list[str]:
-    """Return one text per requirement: a version that stands apart (`torch 2.6`) belongs to the name before it."""
+    """Return one text per requirement; a separate version (`torch 2.6`) is joined to the name before it."""
     texts: list[str] = []
     for part in (part for word in words for part in _PARTS.findall(word) or [word]):
         if not texts or _NUMBER_FIRST.match(part) is None:
@@ -93,7 +93,7 @@ def joined_words(words: Iterable[str]) -> list[str]:
 
 
 def _package_of_vendor(text: str) -> str:
-    """Return `nvidia-driver-580-server-open`, `libcudnn9-cuda-12` or `nvidia-nccl-cu13==2.30.7` as what it is."""
+    """Return the component for a package name: `nvidia-driver-580-server-open` is `driver==580.*`."""
     name, specifier = re.findall(r"(?s)^([^<>=!~]*)(.*)", text.strip())[0]
     lowered = name.strip().lower().replace("_", "-")
     for pattern, component in OF_VENDORS:
@@ -106,7 +106,7 @@ def _package_of_vendor(text: str) -> str:
 
 
 def _plain_spelling(text: str) -> str:
-    """Return `cu124`, `cuda12.4` and `R580` as a name and a version; anything else as it is."""
+    """Return `cu124`, `cuda12.4` or `R580` as name=version, and any other text unchanged."""
     text = _package_of_vendor(text)
     stripped = text.strip()
     tag = _CUDA_TAG.fullmatch(stripped)
@@ -123,7 +123,7 @@ def _plain_spelling(text: str) -> str:
 
 
 def _whole_series(specifier: str) -> str:
-    """Return a specifier with one `=` (`=2.6`) as pip would write it: `==2.6.*`, and `=>` as `>=`."""
+    """Return a specifier in pip's spelling: `=2.6` becomes `==2.6.*`, `=>` becomes `>=`."""
     specifier = re.sub(r"^=([<>])", r"\1=", specifier)
     match = _ONE_EQUALS.fullmatch(specifier)
     if match is None:
@@ -136,7 +136,7 @@ def _whole_series(specifier: str) -> str:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Return the requirement that the text says; anything else is bad input with a hint."""
+    """Parse one requirement; raise BadInputError with a hint when the text is not one."""
     match = _REQUIREMENT.fullmatch(_plain_spelling(text))
     if match is None:
         raise BadInputError(
@@ -173,7 +173,7 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def with_toolkit(first: Requirement, specifier: str) -> Requirement | None:
-    """Return the requirement with one more toolkit beside; None where the two say of one toolkit what it must be."""
+    """Add a second toolkit to a CUDA requirement; return None when both specifiers constrain the same toolkit."""
     minors = [_SERIES_OF.match(text) for text in (first.specifier, *first.beside, specifier)]
     numbers = [match[1] for match in minors if match]
     if len(numbers) != len(minors) or len(set(numbers)) != len(numbers):
@@ -182,7 +182,7 @@ def with_toolkit(first: Requirement, specifier: str) -> Requirement | None:
 
 
 def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
-    """Return all requirements; two for one component are joined when they can be."""
+    """Parse all requirements, joining those that name the same component."""
     joined: dict[str, Requirement] = {}
     words = joined_words(texts)
     torch_named = any(_NAMES_TORCH.match(text) for text in words)
@@ -224,7 +224,7 @@ def question(
     forward: bool = False,
     allow_vulnerable: bool = False,
 ) -> Request:
-    """Return the request; a driver's beginning (550.54) becomes the first release that it can mean."""
+    """Build a request; a partial driver version (550.54) becomes the first release with that prefix."""
     if driver is not None:
         _check_driver(driver, matrix)
         driver = _whole_driver(driver, matrix)
@@ -250,7 +250,7 @@ def question(
 
 
 def _check_driver(version: str, matrix: Matrix) -> None:
-    """Refuse what is no Linux driver version."""
+    """Raise BadInputError for anything but a Linux driver version."""
     try:
         nv(version)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The rules of compatibility, one small function each: what runs on what, and nothing about searching."""
+"""The compatibility rules, one small function each, without any search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.domains import DriverValue
 
 CudaNeed = tuple[str, int, str]
-"""What a CUDA runtime asks of the driver: its minor, its own branch, the driver that its release notes list."""
+"""What a CUDA runtime needs: its minor, the driver branch it shipped with, the driver in its release notes or ""."""
 
 FIRST_WITH_MINOR_COMPATIBILITY = 11
 Way = Literal["sass", "ptx"]
@@ -33,13 +33,13 @@ def major(version: str) -> int:
 
 
 def need_of_release(release: CudaRelease) -> CudaNeed:
-    """Return what this very release asks of the driver."""
+    """Return what this release needs of the driver."""
     return (release.minor, release.driver_branch, release.driver or "")
 
 
 @lru_cache(maxsize=256)
 def need_of_minor(matrix: Matrix, minor: str) -> CudaNeed:
-    """Return what a runtime of this minor asks: as its first release, since wheels name no update."""
+    """Return what a runtime of this minor needs: that of its first release, since wheels name no update."""
     releases = [item for item in matrix.cuda.releases if item.minor == minor]
     if not releases:
         older = [item for item in matrix.cuda.releases if nv(item.minor) > nv(minor)]
@@ -58,13 +58,13 @@ def _floor(matrix: Matrix, cuda_major: int) -> NvVersion | None:
 
 @lru_cache(maxsize=64)
 def compat_bases(matrix: Matrix, minor: str) -> frozenset[int]:
-    """Return the driver branches that a minor's cuda-compat package may stand on."""
+    """Return the driver branches on which a minor's cuda-compat package works."""
     rows = [row for row in matrix.forward_compat.packages if row.cuda == minor]
     return frozenset(branch for row in rows for branch in row.base_branches)
 
 
 def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bool) -> Relation | None:
-    """Return how a CUDA runtime stands on a driver, the best relation that holds, or None: it does not."""
+    """Return the best relation by which a CUDA runtime runs on a driver, or None if it does not run."""
     minor, branch, listed = need
     if driver.branch.branch > branch:
         return "backward"
@@ -79,7 +79,7 @@ def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bo
 
 
 def code_for(code: ArchCode | None, cc: str) -> Way | None:
-    """Return how a build runs on a GPU, None when it does not."""
+    """Return how a build runs on a GPU, or None if it does not."""
     return None if code is None else way_of(code.targets, code.ptx, cc)
 
 
@@ -87,9 +87,9 @@ def code_for(code: ArchCode | None, cc: str) -> Way | None:
 def way_of(targets: tuple[str, ...], ptx: tuple[str, ...], cc: str, *, jit: bool = True) -> Way | None:
     """Return how code runs on a GPU: `sass` (a cubin), `ptx` (compiled by the driver at the first start), or None.
 
-    A cubin runs on its own major, from its own minor up; PTX goes upwards over majors. Code for `9.0a` runs on 9.0
-    alone, code for `10.0f` within its family: on 10.0 and later minors; that holds for cubins and for PTX. Without
-    `jit` the driver is older than the CUDA that wrote the PTX, and refuses it.
+    A cubin runs on its own major, from its own minor up; PTX also runs on later majors. Code for `9.0a`, cubin or PTX,
+    runs on 9.0 only; code for `10.0f` runs in its family, on 10.0 and later minors. Pass `jit=False` for a driver
+    older than the CUDA that wrote the PTX: it refuses PTX.
     """
     gpu = nv(cc).minor
     if any(_runs(target, gpu, upwards=False) for target in targets):
@@ -109,7 +109,7 @@ def _runs(target: str, gpu: tuple[int, int], *, upwards: bool) -> bool:
 
 
 def window_fits(driver: DriverValue, gpu: GpuKind) -> bool:
-    """Tell whether the driver's branch still and already looks after the GPU's architecture."""
+    """Return whether the driver's branch supports the GPU's architecture."""
     branch = driver.branch.branch
     return (gpu.min_branch is None or branch >= gpu.min_branch) and (
         gpu.last_branch is None or branch <= gpu.last_branch
@@ -117,16 +117,16 @@ def window_fits(driver: DriverValue, gpu: GpuKind) -> bool:
 
 
 def module_fits(driver: DriverValue, gpu: GpuKind) -> bool:
-    """Tell whether this flavour of the kernel module can drive the GPU."""
+    """Return whether this flavour of the kernel modules works with the GPU."""
     return driver.module == "open" if gpu.module == "required" else driver.module != "open" or gpu.module == "supported"
 
 
 @lru_cache(maxsize=4096)
 def compiles_for(matrix: Matrix, minor: str, cc: str) -> bool:
-    """Tell whether the compiler of a toolkit knows a GPU's compute capability: only then can it build for that GPU.
+    """Return whether a toolkit's compiler supports a GPU's compute capability.
 
-    Code for an older GPU of the same major would run there, but `-arch=native` and `-arch=sm_NN` fail. A toolkit that
-    nobody measured is judged by its range; where that has no upper end, the next newer toolkit's end is the most.
+    Code for an older GPU of the same major would run too, but `-arch=native` and `-arch=sm_NN` would fail. A toolkit
+    without measured targets is judged by its range; if that has no upper end, by the end of the next newer toolkit.
     """
     chains = sorted(matrix.cuda.toolchains, key=lambda item: nv(item.minor))
     toolchain = next((item for item in chains if item.minor == minor), None)
@@ -140,7 +140,7 @@ def compiles_for(matrix: Matrix, minor: str, cc: str) -> bool:
 
 
 def cudnn_row_covers(matrix: Matrix, row: CudnnSupport, cc: str) -> bool:
-    """Tell whether a row is for the GPU: up to its end or its newest CUDA's, and newer minors of that major."""
+    """Return whether a row covers the GPU: up to its own end or its newest CUDA's, and later minors of that major."""
     gpu = nv(cc)
     if row.cc_min is not None and gpu < nv(row.cc_min):
         return False
@@ -150,12 +150,12 @@ def cudnn_row_covers(matrix: Matrix, row: CudnnSupport, cc: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _newest_target(matrix: Matrix, minor: str) -> str | None:
-    """Return the newest compute capability of a CUDA, or of the next that names one: targets are only added."""
+    """Return the newest compute capability of a CUDA, or of the next one that has it recorded."""
     return next((row.cc_max for row in matrix.cuda.toolchains if row.cc_max and nv(row.minor) >= nv(minor)), None)
 
 
 def cudnn_row_takes(row: CudnnSupport, minor: str) -> bool:
-    """Tell whether a row takes a CUDA minor: listed, or newer within a major that has minor-version compatibility."""
+    """Return whether a row allows a CUDA minor: listed, or newer in a major with minor-version compatibility."""
     if minor in row.cuda:
         return True
     wanted = major(minor)
@@ -165,7 +165,7 @@ def cudnn_row_takes(row: CudnnSupport, minor: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _pin_agrees(first: str, second: str) -> bool:
-    """Tell whether two requirements of one package can be met by one version."""
+    """Return whether one version can meet both requirements of a package, as far as an exact pin decides."""
     texts = sorted((first, second), key=lambda text: text[:1].isdigit(), reverse=True)
     try:
         if texts[0][:1].isdigit():
@@ -178,7 +178,7 @@ def _pin_agrees(first: str, second: str) -> bool:
 
 
 def pins_agree(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    """Tell whether two sets of requirements fit one environment, as far as exact pins decide."""
+    """Return whether two sets of requirements fit in one environment, as far as exact pins decide."""
     return all(_pin_agrees(first[name], second[name]) for name in first.keys() & second.keys())
 
 

@@ -1,4 +1,4 @@
-"""What stands on what: CUDA runtimes on drivers, libraries on runtimes, frameworks beside one another."""
+"""Rules between components: CUDA runtimes and drivers, libraries and runtimes, frameworks in one environment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 OTHERS = ("3.12", "3.13", "3.11", "3.14", "3.10", "3.9", "3.8", "3.15", "3.7", "3.6")
-"""What to try instead of a system's own, that with the most wheels first."""
+"""The Pythons to try instead of a system's own, the one with the most wheels first."""
 
 
 def pythons(space: Space) -> tuple[str, ...]:
-    """Return the Pythons that can be had without asking for one, the preferred first; empty when nobody knows."""
+    """Return the Pythons that the host has or packages, the preferred one first; empty when unknown."""
     if space.request.pythons is not None:
         return space.request.pythons
     system = space.os
@@ -29,14 +29,14 @@ def pythons(space: Space) -> tuple[str, ...]:
 
 
 def add_pythons(space: Space) -> None:
-    """Leave the Pythons that the system has or packages, unless somebody asks for one."""
+    """Limit Python to what the system has or packages, unless the request names one."""
     known = pythons(space)
     if known and "python" not in space.named:
         space.unary("distribution-python", "python", lambda value: value.version in known, subject=(space.os, known))
 
 
 def python_rank(space: Space) -> Callable[[Value], Any]:
-    """The system's own Python before packages of others, in their order; the newest of what is left."""
+    """Return a rank: the system's own Python, then its other packages in order, then the newest."""
     known = {version: index for index, version in enumerate(pythons(space))}
     newest = {version: index for index, version in enumerate(reversed(PYTHONS))}
     return lambda value: (known.get(value.version, len(known)), newest[value.version])
@@ -62,7 +62,7 @@ _SHARED_MAJOR = (
 
 
 def add_runtimes(space: Space) -> None:
-    """Add every rule between a driver, CUDA runtimes, libraries, frameworks and the Python they are for."""
+    """Add every rule between driver, CUDA runtimes, libraries, frameworks and Python."""
     add_pythons(space)
     _drivers(space)
     _one_major(space)
@@ -145,7 +145,7 @@ def _takes_cudnn(framework: Any, cudnn: Any) -> bool:
 
 
 def _pins(value: Value) -> dict[str, str]:
-    """Return what a framework's wheel requires of CUDA wheels, as far as it is known."""
+    """Return a framework's known requirements on CUDA wheels."""
     if isinstance(value, TorchValue):
         if value.build.default:
             return value.release.pins

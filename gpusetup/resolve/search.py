@@ -1,8 +1,8 @@
-"""Exact search over finite domains: arc consistency on bit masks, then depth first, then ordered preferences.
+"""Exact search over finite domains: arc consistency on bit masks, then depth-first search.
 
-A variable's domain is an integer whose bit i says that value i is still possible. A constraint either allows some
-values of one variable (`Unary`) or relates two variables (`Pair`); a pair works on groups of values that behave alike,
-so that a relation between a hundred drivers and seventy toolkits is a handful of comparisons.
+A variable's domain is an integer whose bit i is set while value i is possible. A constraint either allows some values
+of one variable (`Unary`) or relates two variables (`Pair`). A pair compares groups of equivalent values, so relating
+a hundred drivers to seventy toolkits takes a handful of comparisons.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def bits(mask: int) -> Iterable[int]:
 
 
 class Unary:
-    """Allows some values of one variable. `origin` is `request` for what somebody asked, else the rule's."""
+    """Allows some values of one variable; `origin` is `request` when the request asked for it, else `rule`."""
 
     __slots__ = ("allowed", "origin", "rule", "scope", "subject")
 
@@ -37,7 +37,7 @@ class Unary:
 
 
 class Pair:
-    """Relates two variables: values with equal keys behave alike, `test` judges two keys."""
+    """Relates two variables: values with equal keys are equivalent, and `test` compares two keys."""
 
     __slots__ = ("groups", "masks", "origin", "rule", "scope", "subject")
 
@@ -64,7 +64,7 @@ class Pair:
         self.masks = (forward, backward)
 
     def revise(self, domains: Domains, side: int) -> int:
-        """Return what remains of one side's domain: the values with a partner on the other side."""
+        """Return one side's domain without the values that have no partner on the other side."""
         mine, other = domains[self.scope[side]], domains[self.scope[1 - side]]
         keep = 0
         for (_, group), partners in zip(self.groups[side], self.masks[side], strict=True):
@@ -77,7 +77,7 @@ Constraint = Unary | Pair
 
 
 class Problem:
-    """Variables and constraints; answers whether an assignment exists, and which one is preferred."""
+    """Variables and constraints; finds whether a solution exists, and one solution."""
 
     def __init__(self, sizes: dict[str, int], constraints: Sequence[Constraint]) -> None:
         self.sizes = sizes
@@ -85,12 +85,12 @@ class Problem:
         self._pairs: dict[str, list[tuple[Pair, int]]] = {variable: [] for variable in sizes}
         for constraint in constraints:
             if isinstance(constraint, Pair):
-                # When this variable shrinks, the other side is looked at again.
+                # When this variable shrinks, revise the other side.
                 self._pairs[constraint.scope[0]].append((constraint, 1))
                 self._pairs[constraint.scope[1]].append((constraint, 0))
 
     def initial(self) -> Domains | None:
-        """Return the domains after unary constraints and arc consistency; None when that already refutes."""
+        """Return the domains after unary constraints and arc consistency; None when one becomes empty."""
         domains = {variable: (1 << size) - 1 for variable, size in self.sizes.items()}
         for constraint in self.constraints:
             if isinstance(constraint, Unary):
@@ -100,7 +100,7 @@ class Problem:
         return self.propagate(domains, list(domains))
 
     def propagate(self, domains: Domains, changed: list[str]) -> Domains | None:
-        """Make the domains arc consistent in place, starting from the variables that changed; None when one empties."""
+        """Make the domains arc consistent in place, from the changed variables on; None when one becomes empty."""
         while changed:
             variable = changed.pop()
             for pair, side in self._pairs[variable]:
@@ -125,7 +125,7 @@ class Problem:
         return self.propagate({**domains, variable: limited}, [variable])
 
     def solve(self, domains: Domains | None) -> Domains | None:
-        """Return one assignment inside the domains (every mask one bit), or None."""
+        """Return one solution inside the domains (one bit per mask), or None."""
         if domains is None:
             return None
         open_variables = [variable for variable, mask in domains.items() if mask & (mask - 1)]
@@ -139,16 +139,16 @@ class Problem:
         return None
 
     def satisfiable(self) -> bool:
-        """Tell whether any assignment exists."""
+        """Return whether any solution exists."""
         return self.solve(self.initial()) is not None
 
     def with_constraint(self, extra: Constraint) -> Problem:
-        """Return the same problem with one more constraint."""
+        """Return a copy of the problem with one more constraint."""
         return Problem(self.sizes, (*self.constraints, extra))
 
 
 def _worth_saying(constraint: Constraint) -> int:
-    """Rank how much a constraint tells a person: what tells least is dropped first."""
+    """Rank how much a constraint tells a reader; the conflict drops low ranks first."""
     if constraint.origin == "request":
         return 3
     if constraint.subject is not None:
@@ -157,9 +157,9 @@ def _worth_saying(constraint: Constraint) -> int:
 
 
 def minimal_conflict(problem: Problem) -> Sequence[Constraint]:
-    """Return constraints that cannot hold together, none of which can be left out; the problem has no solution.
+    """Return a minimal set of constraints that cannot hold together, of a problem without a solution.
 
-    Deletion: every constraint in turn is left out, for good if the rest still refutes.
+    Each constraint in turn is removed, for good if the rest still has no solution.
     """
     kept = sorted(problem.constraints, key=_worth_saying)
     index = 0

@@ -1,4 +1,4 @@
-"""One sentence for each rule: what it forbids, about the very values that are left to speak of."""
+"""One sentence per rule: what it forbids, in terms of the values that the other rules leave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sentence(context: Context, member: Unary | Pair) -> str:
-    """Return what a rule says here."""
+    """Return the sentence for a rule in this context."""
     if member.rule in KEYS:
         return allowed(member.subject, member.rule, member.scope[0])
     writer = _WRITERS.get(member.rule)
@@ -69,7 +69,7 @@ def _requested(context: Context, member: Unary) -> str:
     if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
         return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
-    known = text != f"there is no {wish}"  # more is known of it than that the matrix lacks it
+    known = text != f"there is no {wish}"  # the text already explains it
     if bounds and not known and (limit := _limit_of_matrix(published, bounds, wish.component)):
         return f"the matrix of {matrix.date} has no {limit}: it does not know {wish}"
     near = nearest(published, bounds[0]) if bounds else published[-3:]
@@ -77,9 +77,9 @@ def _requested(context: Context, member: Unary) -> str:
 
 
 def _limit_of_matrix(published: list[str], bounds: list[str], component: str) -> str:
-    """Say where the matrix ends, when all that was asked for is newer than it, or older; else nothing.
+    """Return where the matrix ends if everything requested is newer or older than that, else an empty string.
 
-    Whether such a release exists the matrix cannot know. A driver is compared within its branch.
+    The matrix cannot know whether such a release exists. A driver is compared within its branch.
     """
     wanted = [parsed(bound) for bound in bounds]
     if all(bound < parsed(published[0]) for bound in wanted):
@@ -144,7 +144,7 @@ def _gpu_span(context: Context, member: Unary) -> str:
 
 
 def _nearest_that_does(context: Context, fitting: list[str]) -> str:
-    """Point from a candidate that fails to the nearest release that does not."""
+    """Name the nearest release that passes, for a candidate that fails."""
     own = parsed(context.values(context.candidate)[0].version)
     older = [version for version in fitting if parsed(version) < own]
     if older:
@@ -153,7 +153,7 @@ def _nearest_that_does(context: Context, fitting: list[str]) -> str:
 
 
 def _code(context: Context, component: str, gpu: GpuKind) -> str:
-    """Say what the builds in question have code for; at most three of them, the newest."""
+    """Return what the builds have code for; at most the last three."""
     space, parts = context.space, []
     for value in context.values(component)[-3:]:
         code = code_of(space, value)
@@ -208,7 +208,7 @@ def _driver_runs(context: Context, member: Pair) -> str:
 
 
 def _floors(context: Context, minors: list[str]) -> str:
-    """Say where the driver of each CUDA major starts; without minor-version compatibility that of each newest minor."""
+    """Return the lowest driver of each CUDA major."""
     parts = []
     for major in sorted({rules.major(minor) for minor in minors}):
         least = _floor_of(context, [minor for minor in minors if rules.major(minor) == major])

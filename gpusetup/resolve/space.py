@@ -1,4 +1,4 @@
-"""The search space of a request: variables with their values, and the constraints that rules have added."""
+"""The search space of a request: variables with their values, and the constraints that the rules add."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
-
-
 _KNOWN: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Any, Any]]] = WeakKeyDictionary()
-"""What was worked out for one request and holds for others: masks and pairs, with the values that they speak of."""
+"""A cache across requests: masks and pairs, with the values that they were computed from."""
 _MOST_KNOWN = 1500
 
 
 def _memoised(matrix: Matrix, name: tuple[Any, ...], work_out: Callable[[], Any], values: Any) -> Any:
-    """Return what was worked out before under this name; the name holds identities, so the values are kept with it."""
+    """Return the cached result or compute it; the name contains ids of objects, so the cache keeps those alive."""
     known = _KNOWN.setdefault(matrix, {})
     found = known.pop(name, None) or (work_out(), values)
-    known[name] = found  # the last one is the one used last
+    known[name] = found  # the most recently used entry is last
     if len(known) > _MOST_KNOWN:
         del known[next(iter(known))]
     return found[0]
 
 
 def mask_of(values: Sequence[Value], test: Callable[[Any], bool]) -> int:
-    """Return the mask of the values that pass."""
+    """Return the mask of the values that pass the test."""
     return sum(1 << index for index, value in enumerate(values) if test(value))
 
 
 def grouped(values: Sequence[Value], key: Callable[[Any], Any]) -> dict[Any, int]:
-    """Return the values by what a rule looks at: key → mask."""
+    """Group the values by a key: key → mask."""
     groups: dict[Any, int] = {}
     for index, value in enumerate(values):
         name = key(value)
@@ -79,10 +77,10 @@ class Space:
         origin: str = "rule",
         lasting: bool = True,
     ) -> None:
-        """Add a rule about one component; nothing is added when the component is not there or nothing fails.
+        """Add a rule about one component, unless the component is absent or every value passes.
 
-        What a GPU asks of the same values is the same in every request for the same CPU, so it is worked out once;
-        a rule that also looks at the request is not `lasting`.
+        A GPU's demand on the same values is the same in every request for the same CPU, so it is computed once;
+        pass `lasting=False` for a rule that also depends on the request.
         """
         if variable not in self.values:
             return
@@ -104,10 +102,10 @@ class Space:
         *,
         subject: Any = None,
     ) -> None:
-        """Add a rule between two components; values with the same key behave alike.
+        """Add a rule between two components; values with the same key are equivalent.
 
-        A rule between the same values judges alike in every request, unless it speaks of a request's subject, of its
-        CPU or of its relations: so it is worked out once.
+        A rule between the same values is computed once: its result depends only on them, its subject, the CPU and the
+        request's `native` and `forward`.
         """
         if first[0] not in self.values or second[0] not in self.values:
             return
@@ -122,7 +120,7 @@ class Space:
         self.constraints.append(_memoised(self.matrix, name, work_out, lists))
 
     def minor(self, value: Value) -> str:
-        """Return the CUDA minor that a value brings, needs or was built for."""
+        """Return the CUDA minor that a value contains, needs or was built for."""
         if isinstance(value, JaxValue):
             cuda_major = value.release.cuda_major
             for name in ("nvidia-cuda-runtime", f"nvidia-cuda-runtime-cu{cuda_major}"):
@@ -137,24 +135,24 @@ class Space:
         return rules.major(self.minor(value))
 
     def need(self, value: Value) -> rules.CudaNeed:
-        """Return what a value's CUDA runtime asks of the driver."""
+        """Return what a value's CUDA runtime needs of the driver."""
         if isinstance(value, CudaValue):
             return rules.need_of_release(value.release)
         return rules.need_of_minor(self.matrix, self.minor(value))
 
     def on_pypi(self, value: TorchValue) -> bool:
-        """Tell whether the package index serves this very build to the host's CPU."""
+        """Return whether PyPI serves this build to the host's CPU."""
         if self.arch == DEFAULT_ARCH:
             return value.build.default
         return value.build.variant == value.release.aarch64_default
 
     @property
     def forward(self) -> bool:
-        """Whether cuda-compat packages may be considered: asked for, and no GPU speaks against it."""
+        """Whether cuda-compat packages are allowed: requested, and no GPU rules them out."""
         return self.request.forward and all(gpu.forward_compatible is not False for gpu in self.gpus)
 
     def relation(self, driver: DriverValue, value: Value) -> Relation | None:
-        """Return how a value's CUDA runtime stands on a driver."""
+        """Return how a value's CUDA runtime runs on a driver."""
         key = (driver.version, self.need(value))
         if key not in self._relations:
             self._relations[key] = rules.relation(self.matrix, driver, key[1], forward=self.forward)

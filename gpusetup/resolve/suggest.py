@@ -1,4 +1,4 @@
-"""The nearest changes to a request that would make it solvable, said as things a person can do."""
+"""Suggest the nearest changes to a request that would make it solvable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _fits(space: Space, request: Request | None = None, **changes: Any) -> bool:
 
 
 def suggestions(space: Space) -> tuple[str, ...]:
-    """Return up to four changes, each of which alone makes the request solvable."""
+    """Return up to four changes, each of which makes the request solvable on its own."""
     found: list[str] = []
     for text in _tried(space):
         if text not in found:
@@ -77,7 +77,7 @@ def _tried(space: Space) -> Iterator[str]:
 
 
 def _packages(space: Space) -> Iterator[str]:
-    """Say that builds would do, or that packages which cannot share an environment go into two."""
+    """Suggest building from source, or two environments for packages that cannot share one."""
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, allow_builds=True):
@@ -100,7 +100,7 @@ _BARE = {"gpus": (), "gpu_count": 0, "os": None, "arch": None, "driver": None, "
 
 
 def _remainders(space: Space, builds: bool) -> Iterator[str]:
-    """Say what is left where no single change is enough: on this machine, and of what was asked for on any."""
+    """When no single change is enough, suggest the parts of the request that fit, with and without the machine."""
     request = msgspec.structs.replace(space.request, allow_builds=space.request.allow_builds or builds)
     asked = request.requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
     components = [item.component for item in asked]
@@ -121,7 +121,7 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
 
 
 def _with(request: Request, name: str, value: Any) -> Request:
-    """Return a request with one more GPU or wish, or with one thing known of its machine."""
+    """Return a request with one more GPU or requirement, or with one property of its machine set."""
     if name == "gpus":
         value = (*request.gpus, value)
     elif name == "requirements":
@@ -130,7 +130,7 @@ def _with(request: Request, name: str, value: Any) -> Request:
 
 
 def _typed(request: Request) -> str:
-    """Write a request as its command line; what is asked for in any version of the driver says nothing."""
+    """Return a request as command-line words; a bare `driver` is left out when there are other requirements."""
     wishes = [item for item in request.requirements if str(item) != "driver"] or request.requirements
     words = [f"'{item}'" if item.specifier else str(item) for item in wishes]
     words += [f"--gpu '{name}'" if " " in name else f"--gpu {name}" for name in request.gpus]
@@ -141,7 +141,7 @@ def _typed(request: Request) -> str:
 
 
 def left_open(space: Space) -> Iterator[str]:
-    """Return the command that leaves driver and toolkit open, where that fits."""
+    """Yield the command that leaves driver and toolkit open, if that fits."""
     bare = {name: Requirement(component=name) for name in ("driver", "cuda")}
     wishes = tuple(bare.get(item.component, item) for item in space.request.requirements)
     asked = msgspec.structs.replace(space.request, requirements=wishes, driver=None)
@@ -150,7 +150,7 @@ def left_open(space: Space) -> Iterator[str]:
 
 
 def _other_releases(space: Space) -> Iterator[str]:
-    """Return the newest other release of the same distribution that fits."""
+    """Suggest the newest other release of the same distribution that fits."""
     family = str(space.request.os).rstrip("0123456789.")
     same = [item.id for item in space.matrix.os.systems if item.id.rstrip("0123456789.") == family]
     for other in reversed(same):
@@ -160,7 +160,7 @@ def _other_releases(space: Space) -> Iterator[str]:
 
 
 def _driver_of_another_system(space: Space) -> Iterator[str]:
-    """Say where the driver comes from on machines that get none from us."""
+    """Suggest how to get a driver on machines where gpusetup installs none."""
     request = space.request
     if request.driver is not None or request.installed_driver is not None:
         return
@@ -194,7 +194,7 @@ def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
 
 
 def _next_series(free: Space, wish: Requirement) -> list[str]:
-    """Return the series that is nearest to the wish among those that fit without it: the next one up, else down."""
+    """Return the nearest series that fits without the requirement: the next newer one, else the newest."""
     bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
     versions = sorted({parsed(value.version) for value in fitting(free, wish.component)})
     if not bounds or not versions:
@@ -205,7 +205,7 @@ def _next_series(free: Space, wish: Requirement) -> list[str]:
 
 
 def _near(space: Space, wish: Requirement) -> list[str]:
-    """Return the real versions around one that nobody published, nearest first; nothing when it exists."""
+    """Return the published versions around one that does not exist; empty if it exists."""
     published = published_versions(space, wish.component)
     if matches(wish, published):
         return []

@@ -1,4 +1,4 @@
-"""Lookups that ask no resolver: drivers, GPUs, distributions, vGPU releases and Pythons as plain records."""
+"""Lookups without the resolver: drivers, GPUs, distributions, vGPU releases, Pythons and more as plain rows."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _FILTERS = {
     "instances": {"--gpu"},
     "variants": {"--gpu", "--driver"},
 }
-"""Which questions about a machine narrow a table."""
+"""The options that can narrow each table."""
 TABLES = tuple(_FILTERS)
 
 
 def table_rows(name: str, wanted: str, request: Request, matrix: Matrix) -> list[Row]:
-    """Return the rows of a table; `wanted` is what its rows are narrowed to (580.*, h100, ubuntu, 17)."""
+    """Return the rows of a table that match `wanted` (580.*, h100, ubuntu, 17) and the request's options."""
     _check_filters(name, request)
     found = list(_ROWS[name](wanted.strip(), request, matrix))
     if not found:
@@ -92,7 +92,7 @@ def _provenance(matrix: Matrix, component: str, record: Record) -> Row:
 
 
 def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per release where releases are asked for, else the newest of each branch."""
+    """Yield one row per matching release if the query names any, else one for the newest of each branch."""
     branches = {branch.branch: branch for branch in matrix.driver.branches}
     kinds = [find_gpu(matrix, name) for name in request.gpus]
     releases = [item for item in matrix.driver.versions if item.platform == "linux" and item.branch in branches]
@@ -141,7 +141,7 @@ def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: 
 
 
 def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per product."""
+    """Yield one row per product."""
     named = [gpus_named(matrix, name) for name in (wanted, *request.gpus) if name]
     products = [gpu for found in named for gpu in found] if named else list(matrix.gpus.gpus)
     for gpu in dict.fromkeys(products):
@@ -201,7 +201,7 @@ def _systems(wanted: str, request: Request, matrix: Matrix) -> list[OsRelease]:
 
 
 def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per distribution."""
+    """Yield one row per distribution."""
     for system in _systems(wanted, request, matrix):
         yield {
             "os": system.id,
@@ -219,7 +219,7 @@ def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 def _pythons(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per Python: who has it, and the newest release of each framework that has wheels for it."""
+    """Yield one row per Python: the distributions that have it, and each framework's newest release with wheels."""
     arch = request.arch or "x86_64"
     systems = _systems("", request, matrix)
     base = {system.id: system.python for system in systems}
@@ -246,7 +246,7 @@ def _carries(system: OsRelease, version: str) -> bool:
 
 
 def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
-    """Return, for each Python, the newest release of a framework that has wheels for it on this CPU."""
+    """Return, for each Python, a framework's newest release with wheels for it on this CPU."""
     newest: dict[str, str] = {}
     for release in getattr(matrix, name).releases:
         pythons = release.pythons.get(arch, ()) if isinstance(release.pythons, dict) else release.pythons
@@ -262,7 +262,7 @@ def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
 
 
 def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per release of vGPU software, newest first."""
+    """Yield one row per release of vGPU software, newest first."""
     branches = {item.vgpu: item.branch for item in matrix.vgpu.branches}
     cuda = {item.branch: item.cuda for item in matrix.driver.branches}
     hosts = {line: hosts_that_take(line, matrix) for line in branches}
@@ -294,12 +294,12 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
-    """One row per known vulnerability, the newest bulletin first."""
+    """Return one row per known vulnerability, the newest bulletin first."""
     return rows(matrix, wanted or (f"driver {request.driver}" if request.driver else ""))
 
 
 def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per machine type; `wanted` is a cloud or the beginning of a name."""
+    """Yield one row per machine type; `wanted` is a cloud or the beginning of a name."""
     start = wanted.lower().removesuffix("*").removeprefix("standard_")
     gpus = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
     for item in matrix.instances.instances:
@@ -311,7 +311,7 @@ def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """One row per feature of wheel variants: the values that fit the GPUs and the driver."""
+    """Yield one row per feature of wheel variants: the values that fit the GPUs and the driver."""
     if machine := machine_of(matrix, request.gpus, request.driver):
         told = _provenance(matrix, "driver", machine.branch)
         yield from (row | told for row in feature_rows(machine) if wanted in row["property"])

@@ -1,7 +1,7 @@
-"""Wheel variants: what a GPU and a driver answer for the namespace `nvidia`, and which variant that chooses.
+"""Wheel variants: the properties of a machine in the namespace `nvidia`, and the order of the variants that fit it.
 
-The format and the order of variants are those of PEP 825's draft in python/peps at 910d8ce5, the features and their
-values those of NVIDIA's provider (wheelnext/nvidia-variant-provider at 2ab9659) and of uv 0.13.9; read on 2026-11-27.
+Format and order follow PEP 825's draft (python/peps at 910d8ce5), features and values follow NVIDIA's provider
+(wheelnext/nvidia-variant-provider at 2ab9659) and uv 0.13.9; read on 2026-11-27.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MAJORS, _MINORS, _CAPABILITIES = range(11, 16), range(21), range(5, 13)
 """The CUDA versions and the majors of compute capabilities for which wheels may be tagged."""
 
 Values = dict[str, list[str]]
-"""Of each feature the values that fit a machine; both the best first."""
+"""Feature → the values that fit a machine; both in order of preference."""
 
 
 class Machine(NamedTuple):
-    """What decides: the newest GPU's compute capability and the CUDA version of the driver, with its branch."""
+    """The newest GPU's compute capability, and the driver's branch with its CUDA version."""
 
     cc: str
     cuda: str
@@ -38,7 +38,7 @@ class Machine(NamedTuple):
 
 
 def machine_of(matrix: Matrix, gpus: Iterable[str], driver: str | None) -> Machine | None:
-    """Return what GPUs and a driver are to variants; None without either, or if the driver does not drive the GPU."""
+    """Return the machine of these GPUs and driver; None without either, or if the driver does not support the GPU."""
     kinds = sorted((find_gpu(matrix, name) for name in gpus), key=lambda kind: nv(kind.cc))
     if not kinds or not driver:
         return None
@@ -67,7 +67,7 @@ def _cuda_versions() -> list[str]:
 
 
 def _code(cc: str) -> list[str]:
-    """Return the code that runs on a GPU: cubins of its major, then the PTX that NVIDIA's provider lets run on it."""
+    """Return the code that runs on a GPU: cubins of its major, then the PTX that NVIDIA's provider accepts."""
     major, minor = nv(cc).minor
     real = [f"{major}.{lower}" for lower in range(minor, -1, -1)]
     texts = [f"{text.replace('.', '')}_real" for text in real if rules.way_of((text,), (), cc)]
@@ -90,7 +90,7 @@ def rows(machine: Machine) -> Iterable[dict[str, Any]]:
 
 
 def ordered(metadata: Mapping[str, Any], labels: Iterable[str], values: Values) -> list[str]:
-    """Return the labels that fit, the best first; `metadata` is the content of a variants.json."""
+    """Return the labels that fit, best first; `metadata` is the content of a variants.json."""
     namespaces = metadata["default-priorities"]["namespace"]
     providers = metadata.get("providers", {})
     fits: dict[str, Values] = {}
@@ -106,7 +106,7 @@ def ordered(metadata: Mapping[str, Any], labels: Iterable[str], values: Values) 
 def _key(
     properties: Mapping[str, Mapping[str, list[str]]], namespaces: list[str], fits: Mapping[str, Values]
 ) -> list[tuple[int, ...]]:
-    """Return what a variant is sorted by, its best values in the order of their features; nothing if one lacks."""
+    """Return a variant's sort key: the rank of its best value per feature; empty if a feature does not fit."""
     keys: list[tuple[int, ...]] = []
     for name, features in properties.items():
         for feature, wanted in features.items():
@@ -115,4 +115,4 @@ def _key(
             if best is None:
                 return []
             keys.append((namespaces.index(name), list(order).index(feature), best))
-    return [*sorted(keys), (len(namespaces),)]  # of two that begin alike the longer is the better one
+    return [*sorted(keys), (len(namespaces),)]  # the end marker sorts a longer key before its own prefix

@@ -1,6 +1,6 @@
-"""What to keep in mind about a stack that fits: ended support, limits of a relation, what could fail on this GPU.
+"""Warnings about a stack that fits: ended support, limits of a compatibility mode, what could fail on this GPU.
 
-Where a fact comes from is no warning: it is among the reasons.
+Where a fact comes from is not a warning; it is one of the reasons.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 _EVERY_TRITON = "7.5"
-"""From here on no release of Triton refuses a GPU, so its file need not be read."""
+"""Every release of Triton supports this capability and newer ones, so its file need not be read for them."""
 
 
 def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
 
 
 def unknown_driver(version: str, matrix: Matrix) -> str:
-    """Return the warning about a driver that the matrix does not know; empty for one that it does."""
+    """Return a warning about a driver that the matrix does not know, else an empty string."""
     branch = branch_of(matrix, version)
     if branch is None or any(version == item.version for item in matrix.driver.versions):
         return ""
@@ -99,7 +99,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
 
 
 def _instead(space: Space, value: DriverValue) -> str:
-    """Say what to do about a branch that has ended."""
+    """Return what to do about a branch past its end of life."""
     request = space.request
     if value.version in (request.driver, request.installed_driver):
         return "plan its replacement"
@@ -134,14 +134,14 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _work(space: Space) -> str:
-    """Say which compilers of Python work all the same: they hand the driver machine code."""
+    """Return which Python compilers still work because they give the driver machine code."""
     if any(_below_triton(space, gpu) for gpu in space.gpus):
         return "CuPy works"
     return "Triton, torch.compile and CuPy work"
 
 
 def _below_triton(space: Space, gpu: GpuKind) -> str:
-    """Return the compute capability from which Triton works, where a GPU is below it."""
+    """Return the lowest compute capability that Triton supports if the GPU is below it, else an empty string."""
     if nv(gpu.cc) >= nv(_EVERY_TRITON):
         return ""
     floor = next((item.cc_min for item in space.matrix.package("triton").releases if item.cc_min), None)
@@ -154,7 +154,7 @@ def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
 
 
 def _cudnn(space: Space, value: CudnnValue) -> Iterator[str]:
-    """A newer cuDNN drops the oldest GPUs first: only for those does it matter whose row was read."""
+    """A newer cuDNN drops the oldest GPUs first, so another version's row is doubtful only for those."""
     row = value.row
     oldest = [gpu for gpu in space.gpus if row.cc_min is not None and nv(gpu.cc).major <= nv(row.cc_min).major]
     if value.leaning and oldest:
