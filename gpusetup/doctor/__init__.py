@@ -1,1 +1,1 @@
-"""From an error message or a sick host to the cause and the fix."""
+"""Find the cause of an error message or a sick host, and the fix."""

@@ -1,4 +1,4 @@
-"""What follows from the numbers in a message: which CUDA, which driver branch, which builds would run."""
+"""Decode the numbers in a message: which CUDA, which driver branch, which builds would run."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CAPABILITY = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?|(\d+)\.(\d)")
 
 
 def api_version(number: int) -> str:
-    """Return the CUDA version behind the driver's or runtime's number: 11040 is 11.4."""
+    """Return the CUDA version for the number that driver or runtime print: 11040 is 11.4."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def capability(text: str) -> str | None:
-    """Return the compute capability that `sm_90a`, `compute_120` or `9.0` name."""
+    """Return the compute capability in `sm_90a`, `compute_120` or `9.0`."""
     found = CAPABILITY.fullmatch(text)
     return ".".join(filter(None, found.groups())) if found else None
 
@@ -50,7 +50,7 @@ def cuda_error(number: int) -> CudaError | None:
 
 
 def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
-    """Recognise a text that is little more than a number: `802`, `Xid 79`, `11040`, `CUDA error: 222`, `cuda>=12.8`."""
+    """Return (cause, groups) for a text that is little more than a number: `802`, `Xid 79`, `11040`, `cuda>=12.8`."""
     text = text.strip().strip(".!\"'`")
     found = {name: match[1] for name, expression in WORDS.items() if (match := expression.fullmatch(text))}
     if "sxid" in found:
@@ -72,7 +72,7 @@ Groups = dict[str, str]
 
 
 def details(cause: str, groups: Groups) -> tuple[str, ...]:
-    """Return sentences about the numbers that a message named."""
+    """Return sentences about the numbers in a message."""
     lines: list[str] = []
     for teller in _TELLERS:
         lines += [line for line in teller(cause, groups) if line not in lines]

@@ -1,4 +1,4 @@
-"""What the matrix knows about a driver, a CUDA version, a GPU: the doctor's only way to it."""
+"""The doctor's queries to the matrix about drivers, CUDA versions and GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _matrix() -> Matrix:
 
 
 def refused(facts: HostFacts) -> tuple[str, ...] | None:
-    """Return why apply would install no driver on a machine; None where it may."""
+    """Return why apply would refuse to install a driver on a machine; None if it would install one."""
     from gpusetup.plan.preflight import apply_refused
     from gpusetup.resolve.api import resolve
 
@@ -49,7 +49,7 @@ def needs_driver(cuda: str) -> str | None:
 
 
 def compiles(cuda: str, driver: str) -> bool:
-    """Return whether a driver is as new as a CUDA version, and so compiles the PTX that this CUDA writes."""
+    """Return whether a driver compiles the PTX of a CUDA version, because it is at least as new."""
     own = cuda_of_driver(driver)
     return own is not None and nv(own) >= nv(cuda)
 
@@ -68,7 +68,7 @@ def _last(branch: int) -> str:
 
 
 def torch_build(version: str) -> TorchBuild | None:
-    """Return the record of an installed torch: 2.7.1+cu126; without a suffix the one that PyPI serves."""
+    """Return the record of an installed torch (2.7.1+cu126); a version without a suffix is PyPI's build."""
     public, _, variant = version.partition("+")
     for build in _matrix().torch.builds:
         if build.version == public and (build.variant == variant or (not variant and build.default)):
@@ -77,7 +77,7 @@ def torch_build(version: str) -> TorchBuild | None:
 
 
 def on_branch(branch: int) -> list[str]:
-    """Say which builds `resolve` gives on the newest driver of a branch."""
+    """Return sentences about the builds that `resolve` chooses on the newest driver of a branch."""
     driver = _last(branch)
     shown = [text for name in ("torch", "cupy", "jax", "tensorflow") if (text := _fitting_build(name, driver))]
     lines = [f"The newest builds that run on {driver}: {', '.join(shown)}."] if shown else []
@@ -86,7 +86,7 @@ def on_branch(branch: int) -> list[str]:
 
 
 def _fitting_build(component: str, driver: str) -> str:
-    """Return what `resolve` gives of a framework on a driver that stays, as one installs it; empty: nothing fits."""
+    """Return the build of a framework that `resolve` chooses for an installed driver; empty if none fits."""
     from gpusetup.model.request import Request, Requirement
     from gpusetup.resolve.constraints import build
     from gpusetup.resolve.preferences import best
@@ -102,7 +102,7 @@ def _fitting_build(component: str, driver: str) -> str:
 
 
 def drivers_for(cuda: str) -> list[str]:
-    """Say which drivers satisfy a demand for a CUDA version."""
+    """Return sentences about the drivers that satisfy a required CUDA version."""
     lines = []
     branch = branch_of(cuda)
     if branch is not None:
@@ -114,19 +114,19 @@ def drivers_for(cuda: str) -> list[str]:
 
 
 def cuda_of_ptx(ptx: str) -> str | None:
-    """Return the first CUDA whose compiler writes this PTX version."""
+    """Return the first CUDA whose compiler emits this PTX version."""
     return next((row.minor for row in _matrix().cuda.toolchains if row.ptx == ptx), None)
 
 
 def compiler_limits(cuda: str) -> tuple[str, ...]:
-    """Return the limits that keep compiler wheels at a CUDA, as requirements."""
+    """Return the pip requirements that keep compiler wheels at a CUDA version."""
     from gpusetup.components.python.requirements import limits
 
     return limits(cuda, _matrix())
 
 
 def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
-    """Say what a GPU of this capability is called and which builds have code for it."""
+    """Return sentences about the architecture of a compute capability and the builds with code for it."""
     known = [row for row in _matrix().driver.architectures if capability in row.capabilities]
     lines = []
     if known:
@@ -148,7 +148,7 @@ def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
 
 
 def filled(text: str) -> str:
-    """Write what the matrix says of versions into the {{places}} of a cause's explanation."""
+    """Fill the {{placeholders}} of a cause's explanation with versions from the matrix."""
     return re.sub(r"\{\{([^}]*)\}\}", lambda place: _STATEMENTS[place[1]](), text)
 
 
@@ -157,21 +157,21 @@ def _driver_floors() -> str:
 
 
 def _first_toolkits() -> str:
-    """Name the toolkits that first knew the GPUs of supported drivers, the old ones left out."""
+    """Return the first toolkit for each capability of supported drivers, except those that every toolkit supports."""
     first: dict[str, list[str]] = {}
     for row in _matrix().cuda.toolchains:
         for capability in sorted(_sold(), key=nv):
             known = any(capability in capabilities for capabilities in first.values())
             if not known and compiles_for(_matrix(), row.minor, capability):
                 first.setdefault(row.minor, []).append(capability)
-    later = list(first.items())[1:]  # what every toolkit of the matrix knows says nothing
+    later = list(first.items())[1:]  # every toolkit of the matrix supports the first group
     return ", ".join(
         f"{listed(capabilities)} need{'s' * (len(capabilities) == 1)} CUDA {minor}" for minor, capabilities in later
     )
 
 
 def _sold() -> set[str]:
-    """Return the capabilities that a driver branch without an end looks after."""
+    """Return the capabilities of architectures with a first driver branch."""
     return {name for row in _matrix().driver.architectures if row.min_branch for name in row.capabilities}
 
 
@@ -199,7 +199,7 @@ _STATEMENTS = {
 
 
 def of_product(pci_id: str) -> list[str]:
-    """Say which GPU this is and which drivers know it."""
+    """Return a sentence about the GPU with this PCI id and its drivers."""
     found = gpu_by_id(_matrix(), pci_id.lower())
     if not found:
         return [f"{pci_id} is not a product in the matrix."]
@@ -213,7 +213,7 @@ def of_product(pci_id: str) -> list[str]:
 
 
 def demands(pci_id: str, subsystem: str = "") -> GpuKind | None:
-    """Return what a GPU asks of its driver, None when the matrix does not know the product."""
+    """Return what a GPU requires of its driver; None if the matrix does not have the product."""
     found = gpu_by_id(_matrix(), pci_id.lower(), subsystem)
     return kind_of(_matrix(), found[:1], found[0].name) if found else None
 

@@ -1,4 +1,4 @@
-"""Everything that somebody needs to help, in one archive, without secrets."""
+"""Collect everything that a helper needs into one archive, without secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TAIL = 4 * 1024 * 1024
 
 
 class Files(Protocol):
-    """A machine's files and commands, living or captured: the probe's door to it."""
+    """Access to a machine's files and commands, live or from a capture."""
 
     def read(self, path: str) -> str | None:
         """Return a file's text."""
@@ -51,13 +51,13 @@ class Files(Protocol):
         """Return the names in a folder."""
 
     def run(self, label: str, argv: Sequence[str], seconds: float) -> dict[str, Any]:
-        """Return a command's answer."""
+        """Run a command and return its exit code and output."""
 
 
 def collect(
     files: Files, documents: Mapping[str, str], environment: Mapping[str, str], redact: Callable[[str], str]
 ) -> dict[str, bytes]:
-    """Return the archive's files by name: the documents, logs, answers of commands, the environment's GPU part."""
+    """Return the archive's files by name: documents, logs, command output, GPU-related environment variables."""
     found = dict(documents)
     for path in _LOGS:
         if text := files.read(path):
@@ -81,7 +81,7 @@ def collect(
 
 
 def bug_report(place: Path, redact: Callable[[str], str]) -> dict[str, bytes]:
-    """Return NVIDIA's own report when there is one beside us, masked like the rest."""
+    """Return the redacted nvidia-bug-report.log from the given folder, /var/log or /root, if there is one."""
     for folder in (place, place.__class__("/var/log"), place.__class__("/root")):
         path = folder / "nvidia-bug-report.log.gz"
         try:
@@ -93,7 +93,7 @@ def bug_report(place: Path, redact: Callable[[str], str]) -> dict[str, bytes]:
 
 
 def write(path: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Write the archive with its manifest, readable by its owner only; return the manifest's lines."""
+    """Write the archive, readable only by its owner; return the lines of its manifest."""
     manifest = [f"{len(content):>9}  {name}" for name, content in sorted(files.items())]
     members = {**files, "MANIFEST": ("\n".join(manifest) + "\n").encode()}
     packed = io.BytesIO()

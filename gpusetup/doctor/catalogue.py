@@ -1,4 +1,4 @@
-"""The catalogue of causes: data files, loaded once; and what the names and numbers of errors stand for."""
+"""The catalogue of causes, loaded once from data files, and the tables of error names and numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 PAGES = "reference/messages"
-"""Where the pages are in the built documentation."""
+"""The folder of the causes' pages in the built documentation."""
 
 
 class Catalogue:
@@ -45,7 +45,7 @@ class Catalogue:
         return cause in self.causes
 
     def patterns(self) -> list[tuple[str, Pattern]]:
-        """Return every pattern with its cause, those of the CUDA errors and of the companions included."""
+        """Return every pattern with its cause, including those for CUDA errors and companion packages."""
         found = [(cause.id, pattern) for cause in self.causes.values() for pattern in cause.patterns]
         return [*found, *_companions()] + [
             (error.cause or "cuda-error", _by_text(error)) for error in cuda_errors() if error.text
@@ -53,7 +53,7 @@ class Catalogue:
 
 
 def _companions() -> list[tuple[str, Pattern]]:
-    """Recognise what is said of packages compiled against PyTorch: a module is missing, a build fails."""
+    """Return patterns for packages compiled against PyTorch: a missing module, a failed build."""
     known = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
     modules = "|".join(re.escape(module) for one in known for module in one.modules)
     packages = "|".join(re.escape(one.package).replace(r"\-", "[-_]") for one in known)
@@ -70,7 +70,7 @@ def _companions() -> list[tuple[str, Pattern]]:
 
 
 def _by_text(error: CudaError) -> Pattern:
-    """Recognise a CUDA error by its text: alone when it is telling and a cause stands behind it, else beside a call."""
+    """Return a pattern for a CUDA error's text: alone if it is long and has a cause, else only next to a CUDA word."""
     if error.cause and len(error.text) > 20:
         return Pattern(find=(error.text,))
     if error.cause:
@@ -84,7 +84,7 @@ def _by_text(error: CudaError) -> Pattern:
 
 
 def read_table(name: str) -> bytes:
-    """Return a data file of the doctor."""
+    """Return the content of one of the doctor's data files."""
     return _read(DATA / name)
 
 
@@ -110,12 +110,12 @@ def cuda_errors() -> tuple[CudaError, ...]:
 
 Groups = dict[str, str]
 _IN_SERVICE = {"non-fatal", "notable"}
-"""Classes of NVSwitch errors after which the switch goes on."""
+"""Classes of NVSwitch errors after which the switch keeps working."""
 
 
 @cache
 def statuses() -> StatusFile:
-    """Return the table of what CUDA's libraries and NVML answer."""
+    """Return the table of status codes of CUDA's libraries and NVML."""
     return msgspec.json.decode(read_table("status_names.json"), type=StatusFile)
 
 
@@ -125,7 +125,7 @@ def _sxids() -> dict[int, Sxid]:
 
 
 def sxid(number: int) -> Sxid | None:
-    """Return what the vendor's list says of an NVSwitch error."""
+    """Return the vendor's entry for an NVSwitch error number."""
     return _sxids().get(number)
 
 
@@ -147,7 +147,7 @@ def _by_number(family: str) -> dict[int, str]:
 
 @cache
 def errors_by_name() -> dict[str, CudaError]:
-    """Return CUDA's errors by what messages call them: their names, and both in words."""
+    """Return CUDA's errors by their names, their texts, and their driver names in words."""
     named = {name: error for error in cuda_errors() for name in (error.runtime, error.driver) if name}
     # Programs also print a driver's name in words: "Illegal address" for CUDA_ERROR_ILLEGAL_ADDRESS.
     texts = {name[11:].replace("_", " ").lower(): error for name, error in named.items() if name[:11] == "CUDA_ERROR_"}
@@ -169,7 +169,6 @@ def _cuda(groups: Groups) -> str:
     if error is None and (name := groups.get("cuda_name")):
         error = errors_by_name().get(name)
         if error is None:
-            # A name that only looks like one of CUDA's.
             return "cuda-error" if name.startswith("CUDA_ERROR_") else ""
     if error is None and (number := groups.get("cuda_number") or groups.get("cuda_old_number")):
         tables = [_errors_by_number(), _old_cuda_numbers()]
@@ -198,11 +197,11 @@ def _nvml(groups: Groups) -> str:
     if number := groups.get("nvml_number"):
         return _by_number("NVML").get(int(number), "nvml-error")
     told = groups["nvml"].rstrip(" .")
-    if told.startswith("ERROR_"):  # as NVIDIA's Go bindings word it
+    if told.startswith("ERROR_"):  # the spelling of NVIDIA's Go bindings
         told = f"NVML_{told}"
     if told in _by_name():
         return _by_name()[told]
-    # A text that the table does not know may be another pattern's.
+    # An unknown text may belong to another pattern.
     return "nvml-error" if told.startswith(("NVML_ERROR_", "NVMLError_")) else _by_name().get(told.lower(), "")
 
 
@@ -237,7 +236,7 @@ _TABLES: tuple[tuple[str, str, Callable[[Groups], str]], ...] = (
 
 
 def meaning(cause: str, groups: Groups) -> str:
-    """Return the cause that a family's name or number stands for; an empty text when it is no error at all."""
+    """Return the cause for the error name or number in the groups; an empty string if it is not an error."""
     for home, group, table in _TABLES:
         if cause == home and group in groups:
             return table(groups)

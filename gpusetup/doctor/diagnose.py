@@ -1,4 +1,4 @@
-"""The diagnosis of a machine: questions from the hardware up to the programs, until one has a bad answer."""
+"""Diagnose a machine: run checks from the hardware up to the programs until one finds a cause."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
 
 
 def diagnose(look: Look) -> Diagnosis:
-    """Ask every question until one names a cause; tell it, and what was ruled out before."""
+    """Run every check until one finds a cause; return it with everything ruled out before."""
     started = time.monotonic()
     ruled: list[Ruled] = []
     notices: list[Finding] = []

@@ -1,4 +1,4 @@
-"""From matches in a text to findings: the root first, what it explains left out, numbers decoded, what recovers it."""
+"""Turn matches in a text into findings: root causes first, their consequences hidden, numbers decoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
 
 
 def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -> Recovery | None:
-    """Return what a cause needs, by the Xids that were seen; without any, by those that mean it, or by our table."""
+    """Return the recovery for a cause: by the driver's logged action, the Xids seen or of the cause, or our table."""
     lines = tuple(evidence)
     for line in lines:
         if action := _ACTION.search(line):
@@ -43,7 +43,7 @@ def _gpus(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def asked(look: Look) -> Iterator[Recovery]:
-    """Return what the driver asks for, of each GPU for which it asks for anything."""
+    """Yield the recovery that the driver requests, for each GPU with a request."""
     for address, wanted in look.symptoms.recovery.items():
         if wanted.action is not None:
             told = of_driver(wanted.action, [address])
@@ -52,7 +52,7 @@ def asked(look: Look) -> Iterator[Recovery]:
 
 
 def of_machine(look: Look, cause: Finding | None, notices: Iterable[Finding]) -> Recovery | None:
-    """Return the gravest need on a machine, with its GPUs as they are called there."""
+    """Return the gravest recovery that a machine needs, with its GPUs' full addresses."""
     found = [finding.recovery for finding in (cause, *notices) if finding is not None and finding.recovery is not None]
     told = gravest([*found, *asked(look)])
     if told is None or told.need == "nothing":
@@ -65,7 +65,7 @@ def of_machine(look: Look, cause: Finding | None, notices: Iterable[Finding]) ->
 
 
 def current(log: str, resets: dict[str, Reset]) -> str:
-    """Leave out of a kernel log what a reset of that GPU came after."""
+    """Drop the lines of a kernel log about a GPU that was reset after them."""
     if not resets:
         return log
     when = {gpu: Since(reset.uptime, reset.time) for gpu, reset in resets.items()}
@@ -74,13 +74,13 @@ def current(log: str, resets: dict[str, Reset]) -> str:
 
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
 _SHORT = 200
-"""A text up to this long may be a bare error number that somebody asks about."""
+"""A text of at most this length may be just an error number."""
 
 
 def finding_of(
     cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str] | None = None, manager: str | None = None
 ) -> Finding:
-    """Tell a cause, with what its numbers mean. `manager`: the machine's package manager; None: this machine's."""
+    """Return the finding for a cause, with its numbers decoded; `manager` None means this machine's package manager."""
     shown = tuple(evidence)
     return Finding(
         cause=cause.id,
@@ -104,7 +104,7 @@ def _finding(match: Match) -> Finding:
 
 
 def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
-    """Return what was found, the most telling first; what a found cause explains is left out."""
+    """Return findings, root causes first, without causes that another one explains."""
     found = {match.cause: match for match in matches if match.cause in catalogue()}
     hidden = {name for cause in found for name in catalogue()[cause].hides}
     left = [match for match in found.values() if match.cause not in hidden] or list(found.values())
@@ -113,7 +113,7 @@ def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
 
 
 def diagnose_text(text: str) -> tuple[Finding, ...]:
-    """Recognise a message that somebody typed or pasted; a bare number counts as one."""
+    """Return the findings in a typed or pasted message, which may be just an error number."""
     matches = scan(text)
     if not matches and len(text) <= _SHORT:
         matches = [Match(cause, 1, (text.strip(),), groups, 1) for cause, groups in bare_numbers(text)]
@@ -121,5 +121,5 @@ def diagnose_text(text: str) -> tuple[Finding, ...]:
 
 
 def diagnose_chunks(chunks: Iterator[bytes]) -> tuple[Finding, ...]:
-    """Recognise the messages of a log."""
+    """Return the findings in a log."""
     return findings(scan_chunks(chunks))

@@ -1,4 +1,4 @@
-"""Missing libraries: what the number in a file name means, and the wheels and packages that bring the library."""
+"""Missing libraries: what the number in the file name means, and which wheels and packages contain the library."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 WHEEL: dict[str, str] = json.loads(Path(__file__).with_name("data").joinpath("library_wheels.json").read_bytes())
-"""Name in the file → wheel. The number of a wheel's version is the number in the names of its files."""
+"""Library name → wheel. The major version of the wheel is the number in its files' names."""
 _INSTALL = {"apt": "apt-get install", "dnf": "dnf install", "zypper": "zypper install"}
 _FORM = {"apt": "deb", "dnf": "rpm", "zypper": "rpm"}
 
 
 def manager_here() -> str:
-    """Return the package manager of this machine; empty where it has none that is known."""
+    """Return this machine's package manager; empty if it has no known one."""
     return next((name for name, line in _INSTALL.items() if shutil.which(line.split()[0])), "")
 
 
 @cache
 def _wheels() -> Mapping[str, Mapping[int, str]]:
-    """Return {wheel without its prefix and CUDA: {CUDA major: a version}}, each pinned by a toolkit or by torch."""
+    """Return {wheel name without prefix and CUDA: {CUDA major: version}} from the pins of toolkits and torch."""
     found: dict[str, dict[int, str]] = {}
     toolkits = [(item.wheel, item.pins) for item in matrix().cuda.wheel_pins]
     frameworks = [("13" if "cuda-toolkit" in item.pins else "", item.pins) for item in matrix().torch.releases]
@@ -45,7 +45,7 @@ def _wheels() -> Mapping[str, Mapping[int, str]]:
 
 
 def _pinned(name: str, number: str) -> dict[int, str]:
-    """Return {CUDA major: requirement} of the wheels whose files have this number."""
+    """Return {CUDA major: requirement} for the wheels whose files have this number."""
     stem = "npp" if name.startswith("npp") else WHEEL.get(name, "")
     return {
         major: f"nvidia-{stem}" + (f"-cu{major}" if major < 13 or stem in _WITH_MAJOR else "") + f"=={number}.*"
@@ -55,16 +55,16 @@ def _pinned(name: str, number: str) -> dict[int, str]:
 
 
 _WITH_MAJOR = ("cusparselt", "nvshmem")
-"""Wheels that keep the CUDA major in their names."""
+"""Wheels with the CUDA major in their names also for CUDA 13."""
 
 
 def cuda_majors(name: str, number: str) -> tuple[int, ...]:
-    """Return the CUDA majors that have a library with this number; nothing for one that is not CUDA's."""
+    """Return the CUDA majors that have a library with this number; empty if it is not part of CUDA."""
     return tuple(_pinned(name, number))
 
 
 def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
-    """Return what installs a library of CUDA; nothing for one that is not CUDA's."""
+    """Return fixes that install a CUDA library; empty if it is not part of CUDA."""
     pinned = _pinned(name, number)
     if not pinned and name in WHEEL:
         return (_too_old(f"CUDA {number}"),)
@@ -76,7 +76,7 @@ def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
         commands=tuple(f"python3 -m pip install {quote(wheel)}" for wheel in pinned.values()),
     )
     if name in ("cusparseLt", "nvshmem"):
-        return (wheels,)  # no part of the toolkit
+        return (wheels,)  # not part of the toolkit
     newest = {major: _toolkit(major) for major in pinned}
     system = list(_system("cuda", manager, newest.items()))
     commands = [f"sudo gpusetup apply -w {quote(f'cuda=={major}.*')}" for major in pinned]
@@ -88,7 +88,7 @@ def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
 
 
 def of_cudnn(number: str, manager: str) -> tuple[Fix, ...]:
-    """Return what installs a cuDNN of this major."""
+    """Return fixes that install a cuDNN of this major."""
     releases = [item for item in matrix().cudnn.releases if item.version.partition(".")[0] == number]
     last = max(nv(item.version).major for item in matrix().cudnn.releases)
     newest: dict[int, str] = {}
@@ -116,7 +116,7 @@ def of_cudnn(number: str, manager: str) -> tuple[Fix, ...]:
 
 
 def of_nccl(manager: str) -> tuple[Fix, ...]:
-    """Return what installs NCCL."""
+    """Return fixes that install NCCL."""
     builds = [build for item in matrix().nccl.releases for build in item.builds if build.kind == "wheel"]
     majors = sorted({int(build.cuda.partition(".")[0]) for build in builds if build.cuda})
     return (
@@ -141,7 +141,7 @@ def _toolkit(major: int) -> str:
 
 
 def _system(component: str, manager: str, versions: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Yield this machine's command for a package of each version, for the CUDA of this major."""
+    """Yield the package manager's command for each (CUDA major, version)."""
     rows = [
         row for row in matrix().repos.libraries if row.component == component and row.format == _FORM.get(manager, "")
     ]
@@ -170,7 +170,7 @@ def _named(library: str) -> tuple[str, str]:
 
 
 def soname_advice(cause: str, groups: dict[str, str]) -> list[str]:
-    """Say what the number of a missing library stands for."""
+    """Return a sentence about what the number of a missing library means."""
     name, major = _named(groups.get("library", ""))
     if cause not in {"cuda-library-missing", "cudnn-library-missing"} or not name:
         return []
@@ -197,9 +197,9 @@ def _listed(majors: Iterable[int]) -> str:
 def fixes_for(
     cause: str, groups: dict[str, str], fixes: tuple[Fix, ...], manager: str | None = None
 ) -> tuple[Fix, ...]:
-    """Name the packages that bring what the message misses; the catalogue's own fixes where it names none.
+    """Return fixes that install the missing library or package, else the catalogue's own fixes.
 
-    `manager`: the machine's package manager; None: this machine's.
+    `manager` is the package manager to use; None means this machine's.
     """
     of_package = package_fixes(cause, groups)
     if cause not in {"cuda-library-missing", "cudnn-library-missing"}:

@@ -1,4 +1,4 @@
-"""Read a log in pieces: plain, compressed with gzip, or with two bytes to a letter as Windows writes it."""
+"""Read a log in pieces: plain, gzip-compressed, or in UTF-16 as Windows writes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream of which the beginning was read already."""
+    """A stream with an already read head put back."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head, self._rest = head, rest
@@ -34,7 +34,7 @@ class _Rejoined(io.RawIOBase):
 
 
 def read_pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the log's bytes in UTF-8; a compressed log that is cut short raises EOFError at its end."""
+    """Yield the log as UTF-8; raise EOFError at the end of a truncated compressed log."""
     head = stream.read(PIECE)
     if head.startswith(_GZIP):
         stream = cast("BinaryIO", gzip.GzipFile(fileobj=_Rejoined(head, stream)))
@@ -47,7 +47,7 @@ def read_pieces(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _two_bytes(head: bytes) -> str | None:
-    """Return the two-byte form that a log is in: by its mark, else by its zeros (a log that was cut has no mark)."""
+    """Return the UTF-16 form of a log, detected by its byte order mark or (in a truncated log) by its zero bytes."""
     if head.startswith(_TWO_BYTES):
         return "utf-16"
     even, odd = head[:4096:2], head[1:4096:2]
@@ -66,16 +66,16 @@ def _unpacked(stream: BinaryIO) -> bytes:
 
 
 class Log:
-    """A text that is read once, from a file or as an argument, and what was noticed on the way.
+    """A text that is read once, with observations made while reading.
 
-    `quiet`: it has no word of trouble. `known`: several lines, and one names NVIDIA's stack. `empty`: nothing but
-    blanks. `binary`: it has zero bytes. `reference`: the first of gpusetup's own that was met.
+    `quiet`: it has no word of trouble. `known`: it has several lines and names NVIDIA's stack. `empty`: it is only
+    white space. `binary`: it has zero bytes. `reference`: the first of gpusetup's error references in it.
     """
 
     _SHORT = 300
-    """A line of no more bytes is a message that somebody piped in."""
+    """One line of at most this many bytes is a message rather than a log."""
     _WHOLE = 64 * 1024
-    """So much of a log is kept."""
+    """How much of a log to keep."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.quiet = True
@@ -91,16 +91,16 @@ class Log:
 
     @property
     def known(self) -> bool:
-        """Return whether it is a log, and one in which NVIDIA's stack is named."""
+        """Whether it is a log that names NVIDIA's stack."""
         return self.lines and self._gpu
 
     @property
     def text(self) -> str:
-        """The whole log once it was read, where it has no more than a few thousand lines; else nothing."""
+        """The whole log after reading it, if it is no longer than _WHOLE; else an empty string."""
         return self._kept.decode("utf-8", "replace") if len(self._kept) <= self._WHOLE else ""
 
     def short(self) -> str:
-        """Return the whole log where it is one line, looked at like any other; else nothing."""
+        """Return the whole text if it is one short line, after inspecting it; else an empty string."""
         self._first = list(itertools.islice(self._pieces, 2))
         whole = b"".join(self._first).strip()
         if len(whole) > self._SHORT or b"\n" in whole:
@@ -110,12 +110,12 @@ class Log:
         return whole.decode("utf-8", "replace")
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the pieces; a word that two of them share counts too."""
+        """Yield the pieces and inspect them, including words split between two pieces."""
         for piece in itertools.chain(self._first, self._pieces):
             both = self._tail + piece
             if self.quiet and TROUBLE.search(both):
                 self.quiet = False
-            # What a log is about is asked only of one that may be healthy.
+            # The subject matters only for a log that may be healthy.
             if self.quiet and not self._gpu:
                 self._gpu = names_gpu(both.decode("utf-8", "replace"))
             if not self.lines:

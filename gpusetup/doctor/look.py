@@ -1,4 +1,4 @@
-"""What a diagnosis looks at: the facts of one machine, its symptoms, and how a question about them is answered."""
+"""The input of a diagnosis (a machine's facts and symptoms) and the outcome of each check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a question was answered; a cause brings its evidence and the numbers in it."""
+    """The outcome of a check; a cause has its evidence and the values to decode."""
 
     answer: Literal["fine", "cause", "unknown", "notice"]
     text: str
@@ -32,67 +32,67 @@ class Outcome:
 
 
 def fine(text: str) -> Outcome:
-    """Nothing wrong here."""
+    """Return the outcome of a check that found nothing wrong."""
     return Outcome("fine", text)
 
 
 def unknown(text: str) -> Outcome:
-    """It could not be looked at."""
+    """Return the outcome of a check that could not be made."""
     return Outcome("unknown", text)
 
 
 def cause(name: str, text: str, *evidence: str, **groups: str) -> Outcome:
-    """This is it."""
+    """Return the outcome of a check that found the cause: the diagnosis ends here."""
     return Outcome("cause", text, name, tuple(evidence), groups)
 
 
 def notice(name: str, text: str, *evidence: str, **groups: str) -> Outcome:
-    """Worth knowing, and not what keeps the GPU from working."""
+    """Return the outcome of a check that found something worth knowing that does not stop the GPU from working."""
     return Outcome("notice", text, name, tuple(evidence), groups)
 
 
 @dataclass(frozen=True)
 class Look:
-    """One machine."""
+    """One machine: its facts and symptoms."""
 
     facts: HostFacts
     symptoms: Symptoms
     ptx: Mapping[str, Any] | None = None
-    """What was measured of the PTX that the driver compiles; None: nobody asked."""
+    """The measured PTX support of the driver; None: not measured."""
 
     @cached_property
     def guest(self) -> Guest | None:
-        """What brings the driver here, where that is no package of this machine."""
+        """What provides the driver (WSL, a container's host, a Jetson) if this machine does not install its own."""
         return borrowed_from(self.facts)
 
     @property
     def owner(self) -> str:
-        """Whose the driver is; empty: this machine's own."""
+        """The owner of the driver in words; empty: this machine."""
         return OWNERS[self.guest] if self.guest else ""
 
     @cached_property
     def loaded(self) -> str | None:
-        """Version of the driver's kernel module that is loaded."""
+        """Version of the loaded kernel module."""
         driver = self.facts.driver
         return driver.loaded.version if driver and driver.loaded else None
 
     @cached_property
     def driver(self) -> str | None:
-        """The driver that programs meet: the loaded module's version, else the installed one."""
+        """The driver that programs use: the loaded module's version, else the installed one."""
         shown = next((gpu.driver_version for gpu in self.facts.gpus if gpu.driver_version), None)
         return self.loaded or shown or (self.facts.driver.version if self.facts.driver else None)
 
     @property
     def kernel_log(self) -> str | None:
-        """The kernel's messages since boot, None when they cannot be read."""
+        """The kernel's messages since boot; None if they cannot be read."""
         return self.symptoms.kernel_log
 
     def has_device(self, path: str) -> bool:
-        """Return whether a device file is there."""
+        """Return whether a device file exists."""
         return path in (self.symptoms.devices or {})
 
     def root_would_add(self) -> list[str]:
-        """Say what this user could not read on the machine."""
+        """Return what this user could not read but root could."""
         if not self.symptoms.live or self.symptoms.root:
             return []
         refused = [entry for entry in self.facts.unreadable if "ermission" in entry.reason]
@@ -104,7 +104,7 @@ _APPLY = "gpusetup apply"
 
 
 def without_apply(finding: Finding, guest: Guest) -> Finding:
-    """Leave out of the fixes what would install a driver or packages beside it, and say what to do instead."""
+    """Drop fixes that would install a driver or packages on a guest, and add what to do instead."""
     fixes = tuple(left for fix in finding.fixes if (left := _without(fix)) is not None)
     if fixes == finding.fixes:
         return finding

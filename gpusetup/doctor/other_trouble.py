@@ -1,4 +1,4 @@
-"""What a text without any cause is about: other trouble than the GPU installation's, where its lines show it."""
+"""Explain a text without a known cause: trouble that is not the GPU installation's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TROUBLE = re.compile(
     rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",
     re.IGNORECASE,
 )
-"""The words of trouble: a log without any is healthy."""
+"""Words of trouble: a log without any is healthy."""
 
 GPU = re.compile(
     r"nvidia|nvrm|cuda|nvml|nccl|cudnn|cublas|cufft|cusolver|cusparse|curand|cupy|nvcc|nvrtc|ptxas|(?<![a-z])gpus?(?![a-z])"
@@ -33,7 +33,7 @@ GPU = re.compile(
     r"|root cause above|host_config\.h|linux-headers|lib/modules|kernel module",
     re.IGNORECASE,
 )
-"""Near one of these, a line may be the installation's, or another layer's of the same stack."""
+"""A line near one of these may be about the GPU installation or another layer of its stack."""
 
 ROUTINE = {"no-errors", "healthy-boot"}
 FRAME = re.compile(
@@ -42,11 +42,11 @@ FRAME = re.compile(
 CODE = re.compile(r"\s{2,}\S")
 _LONGEST = 400
 _FAR = 1200
-"""A line is looked at so far."""
+"""How many characters of a line to examine."""
 _FEW = 40
-"""Of a text of so few lines every line is asked, also where none sounds like trouble."""
+"""In a text of at most this many lines, examine every line even if none has a word of trouble."""
 _NEAR = 4
-"""So many lines before and after a line tell what it belongs to."""
+"""How many lines before and after a line decide whether it is about the GPU."""
 
 
 class Shown(NamedTuple):
@@ -60,18 +60,18 @@ class Shown(NamedTuple):
 
 @cache
 def kinds() -> tuple[tuple[Outside, re.Pattern[str]], ...]:
-    """Return every kind with its expression, in the order in which a line is asked."""
+    """Return every kind of trouble with its compiled expression, in the order to try them."""
     table = msgspec.json.decode(read_table("outside.json"), type=OutsideFile)
     return tuple((kind, re.compile(kind.regex)) for kind in table.kinds)
 
 
 def names_gpu(text: str) -> bool:
-    """Return whether a text has any word of NVIDIA's stack."""
+    """Return whether a text has a word of NVIDIA's stack."""
     return GPU.search(text) is not None
 
 
 def outside(text: str) -> tuple[Shown, ...]:
-    """Return what a text's trouble is instead; nothing unless every line of trouble shows such a kind."""
+    """Return the kinds of other trouble in a text; empty unless every line of trouble is of such a kind."""
     lines = list(_messages(text))
     troubled = [number for number, line in enumerate(lines) if TROUBLE.search(line.encode())]
     if not troubled and len(lines) > _FEW:
@@ -90,7 +90,7 @@ def outside(text: str) -> tuple[Shown, ...]:
 
 
 def _messages(text: str) -> Iterator[str]:
-    """Yield the lines without what the log put before them; a traceback's lines of code say nothing of their own."""
+    """Yield the lines without log prefixes, and without a traceback's frames and lines of code."""
     frame = False
     for line in text.splitlines():
         after_frame, frame = frame, FRAME.match(line) is not None
@@ -99,7 +99,7 @@ def _messages(text: str) -> Iterator[str]:
 
 
 def routine(shown: tuple[Shown, ...]) -> bool:
-    """Return whether all that sounds like trouble is what healthy machines say."""
+    """Return whether everything that looks like trouble is routine on healthy machines."""
     return bool(shown) and all(one.id in ROUTINE for one in shown)
 
 

@@ -1,4 +1,4 @@
-"""What the matrix knows about the Python package that a message is about: its releases by torch, CUDA and Python."""
+"""Advice about the Python package in a message: its releases by torch, CUDA and Python, from the matrix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
     "cuml": "cuml-cu12",
     "sgl-kernel": "sglang",
 }
-"""What packages call themselves in messages → their names on the index."""
+"""Package names in messages → their names on PyPI."""
 _TAGS = re.compile(r"-(?:cp|py)(?P<major>\d)(?P<minor>\d+)-(?:(?:cp|py)\w+|none|abi3)-(?P<platform>[\w.]+)\.whl")
 _GLIBC = re.compile(r"manylinux_(\d+_\d+)")
 _PINNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*==\s*(?P<version>\w[\w.]*)")
@@ -45,12 +45,12 @@ _NONE = _Advice()
 
 
 def version_advice(cause: str, groups: dict[str, str]) -> list[str]:
-    """Say which releases of the message's package go with the versions that it names."""
+    """Return sentences about the package's releases that match the versions in a message."""
     return list(_advice(cause, groups).told)
 
 
 def package_fixes(cause: str, groups: dict[str, str]) -> tuple[Fix, ...]:
-    """Return what installs the release that fits; nothing where the message names no package that is known."""
+    """Return fixes that install the matching release; empty if the message names no known package."""
     return _advice(cause, groups).fixes
 
 
@@ -87,7 +87,7 @@ def _span(releases: list[PackageRelease]) -> str:
 
 
 def _install(file: PackageFile, release: PackageRelease) -> str:
-    # No extra of CUDA existed when wheels were for CUDA 11; of several CUDAs one names its own.
+    # Wheels for CUDA 11 had no extras; extras for one CUDA major are left to the user.
     extras = tuple(extra for extra in file.extras if not major_of_extra(extra)) if "11" not in _majors(release) else ()
     wanted = f"{file.name}[{','.join(extras)}]" if extras else file.name
     return f"python3 -m pip install {quote(f'{wanted}=={release.version}')}"
@@ -102,7 +102,7 @@ def _fix(text: str, *commands: str) -> Fix:
 
 
 def _of_torch(file: PackageFile, torch: str) -> _Advice:
-    """Say which release was built with the torch that is there."""
+    """Advise the release that was built with the installed torch."""
     name, releases = file.name, _newest(file)
     if releases and all(item.kind == "source" for item in releases):
         line = f"python3 -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps {name}"
@@ -153,7 +153,7 @@ def _of_library(file: PackageFile, groups: dict[str, str]) -> _Advice:
 
 
 def _of_bitsandbytes(file: PackageFile, number: str) -> _Advice:
-    """Say which releases hold the library that is looked for: one wheel holds one per CUDA."""
+    """Advise the releases that contain the wanted library: one wheel contains one per CUDA."""
     releases, number = _newest(file), number.split(", ", maxsplit=1)[0]
     if not number:
         text = "Install the newest release: its wheel holds a library for each CUDA of torch."
@@ -174,7 +174,7 @@ def _of_gpu(file: PackageFile) -> _Advice:
 
 
 def _of_toolkit(wanted: str) -> _Advice:
-    """Name the toolkit that torch was built with, where the message tells it."""
+    """Advise the toolkit that torch was built with, if the message names it."""
     cuda = re.match(r"\d+\.\d+", wanted)
     if cuda is None:
         return _NONE
@@ -184,7 +184,7 @@ def _of_toolkit(wanted: str) -> _Advice:
 
 
 def _of_wheel(wheel: str) -> _Advice:
-    """Read what a wheel's file name says that it is for."""
+    """Explain for which Python, platform and glibc a wheel is, from its file name."""
     tags = _TAGS.search(wheel)
     if tags is None:
         return _NONE
@@ -198,7 +198,7 @@ def _of_wheel(wheel: str) -> _Advice:
 
 
 def _of_requirement(text: str) -> _Advice:
-    """Say which releases are near, and which Pythons the wanted one has wheels for."""
+    """Advise the Pythons of the wanted release, or the nearest releases if it does not exist."""
     name = (re.match(r"[\w.-]*", text) or [""])[0].lower().replace("_", "-")
     known = _pythons(name)
     if not known:

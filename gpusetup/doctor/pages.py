@@ -1,4 +1,4 @@
-"""One page of documentation per cause, written from the catalogue."""
+"""Write one page of documentation per cause from the catalogue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND = {
 
 
 def pages() -> dict[str, str]:
-    """Return every page by its file name, the list of all of them included."""
+    """Return every page by its file name, including the list of all pages."""
     causes = sorted(catalogue().causes.values(), key=lambda cause: cause.id)
     found = {f"{cause.id}.md": _text(cause) for cause in causes}
     found["README.md"] = "\n".join(_list(causes)) + "\n"
@@ -29,7 +29,7 @@ def pages() -> dict[str, str]:
 
 
 def explained() -> dict[str, Callable[[], str]]:
-    """Return the page of each cause by its id, written when it is asked for."""
+    """Return, for each cause id, a function that writes its page."""
     return {cause.id: partial(_text, cause) for cause in catalogue().causes.values()}
 
 

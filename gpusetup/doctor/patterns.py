@@ -1,4 +1,4 @@
-"""Whether a pattern fits the place where one of its texts was found, after broken lines were joined."""
+"""Match a pattern's expression around a place where one of its texts was found, also across broken lines."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _BLANKS = re.compile(r"[^\S ]|  ")
 
 
-@lru_cache(maxsize=64)  # a line stands in the windows of its neighbours too
+@lru_cache(maxsize=64)  # a line is also in the windows of its neighbours
 def plain(line: str) -> str:
-    """Return the line without what the log put before it."""
+    """Return the line without the log's prefixes."""
     for _ in range(8):
         shorter = PREFIX.sub("", line, count=1)
         if shorter == line:
@@ -43,7 +43,7 @@ def plain(line: str) -> str:
 
 
 def one_line(lines: str) -> str:
-    """Return several lines as one sentence, without prefixes and line breaks."""
+    """Join several lines into one, without log prefixes."""
     text = ESCAPES.sub("", lines) if "\x1b" in lines else lines
     if not _BLANKS.search(text):
         return plain(text).strip()
@@ -51,18 +51,18 @@ def one_line(lines: str) -> str:
 
 
 _FAR = 1200
-"""A message reaches no further than this from its own line, however long the lines around are."""
+"""The lines around a find are cut to this many characters before and after its own line."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
 
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _REPEAT = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})[?+]?")
 _PART = re.compile(rf"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|{_REPEAT.pattern}|.", re.DOTALL)
-"""An expression's parts: an escape, a class, a repeat, or one letter."""
+"""One part of an expression: an escape, a class, a repeat, or one character."""
 
 
 class Place:
-    """The line of a find, and the lines around it, all without the time at their beginning."""
+    """The line of a find and the lines around it, all without their time stamps."""
 
     def __init__(self, own: str, before: Iterable[str], after: Iterable[str]) -> None:
         self.own = own
@@ -70,27 +70,27 @@ class Place:
 
     @cached_property
     def window(self) -> str:
-        """The lines as they are."""
+        """The lines as they are, joined by line breaks."""
         before, after = map("\n".join, self._around)
         return "\n".join((before[-_FAR:], self.own, after[:_FAR]))
 
     @cached_property
     def joined(self) -> str:
-        """The lines as one sentence: logs break messages and put prefixes before each part."""
+        """The lines as one, since logs break messages and put prefixes before each part."""
         return one_line(self.window)
 
     @cached_property
     def own_joined(self) -> str:
-        """The line alone without prefixes."""
+        """The find's own line without prefixes."""
         return one_line(self.own)
 
 
 class Expression:
-    """A pattern's expression: where it looks, and what its answer depends on.
+    """A pattern's expression: where it is tried, and what its result depends on.
 
-    `own_line`: what it asks for (the number of an Xid, say) stands beside the find; the lines around prove nothing.
-    `by_exact_lines`: certain digits in the lines around matter, so they must be looked at whenever they change; for
-    all other expressions lines are alike that differ in their digits only.
+    `own_line`: it is tried on the find's own line only, where the value it captures (such as an Xid's number) is.
+    `by_exact_lines`: it depends on certain digits in the lines around, so it is tried again whenever these change; for
+    all other expressions, lines that differ only in digits are equivalent.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -109,11 +109,11 @@ class Expression:
 
     def possible(self, text: str) -> bool:
         """Return whether it could match anywhere in a text."""
-        # Escapes for colours may stand inside a word.
+        # Colour escapes may split a word.
         return not self._needs or "\x1b" in text or any(all(word in text for word in words) for words in self._needs)
 
     def fits(self, place: Place) -> dict[str, str] | None:
-        """Return the named groups when the expression matches at this place, else None."""
+        """Return the named groups if the expression matches at this place, else None."""
         if not self._text:
             return {}
         scope = place.own if self.own_line else place.window
@@ -128,9 +128,9 @@ class Expression:
 
 
 def _words(expression: str) -> tuple[tuple[str, ...], ...]:
-    """Return what every match contains: in one of the lists every word is there; none when nothing certain can be said.
+    """Return word lists such that every match contains all words of at least one list; empty if none can be derived.
 
-    Only what stands outside all groups counts. Words are cut at blanks, since a match may be broken there.
+    Only the text outside all groups counts. Words are cut at blanks, since a match may be broken there.
     """
     if _FLAGS.search(expression):
         return ()

@@ -1,4 +1,4 @@
-"""Ask this machine's driver which PTX it compiles, and say what follows for programs and for compilers from pip."""
+"""Measure which PTX this machine's driver compiles, and what follows for programs and for compilers from pip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRITE_PTX = ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvvm")
 
 
 def measured(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Measure with the code that `verify` sends to hosts, in a process of its own: a broken driver can hang it."""
+    """Run the measurement that `verify` sends to hosts, in a separate process because a broken driver can hang it."""
     from gpusetup.drive.runner import run
 
     here = dict(os.environ if environment is None else environment)
@@ -42,7 +42,7 @@ def measured(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
-    """Return one sentence about what was measured."""
+    """Return one sentence about the measurement."""
     highest = answer.get("highest")
     if highest:
         cuda = builds.cuda_of_ptx(highest)
@@ -57,7 +57,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
 
 
 def with_measure(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Add to a finding about PTX what this machine's driver takes; nothing is measured for other findings."""
+    """Add the measured PTX support of this machine's driver to findings about PTX; measure nothing for others."""
     if all(finding.cause != CAUSE for finding in findings):
         return findings
     answer = measured()
@@ -73,7 +73,7 @@ def with_measure(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def compiles(look: Look) -> Outcome:
-    """Compare what was measured with the compilers in Python environments."""
+    """Compare the measured PTX support with the compilers in Python environments."""
     answer = look.ptx
     if answer is None or not answer.get("highest"):
         return unknown(sentence(answer) if answer is not None else "not measured")
@@ -98,7 +98,7 @@ def _beyond(version: str, own: str) -> bool:
 
 
 def _limits(answer: Mapping[str, Any]) -> list[str]:
-    """Say how far compilers from pip may go on this driver."""
+    """Return a sentence with the limits for compilers from pip on this driver."""
     cuda = builds.cuda_of_ptx(answer["highest"])
     names = builds.compiler_limits(cuda) if cuda else ()
     return [f"Compilers from pip that fit it: {', '.join(names)}."] if names else []

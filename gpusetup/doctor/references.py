@@ -1,6 +1,6 @@
-"""What gpusetup's own error references (GS-324) stand for: references.json beside errors.py.
+"""Explain gpusetup's own error references (GS-324) from references.json, next to errors.py.
 
-Whoever raises a new reference adds its title, meaning and fix there; a test compares the file with the sources.
+Each new reference needs a title, meaning and fix in that file; a test compares it with the sources.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PLACE = "reference/errors"
-"""Where the built documentation has the pages."""
+"""The folder of these pages in the built documentation."""
 REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)
 MENTIONED = re.compile(rb"\bGS-\d{3}\b")
 
@@ -30,34 +30,34 @@ def _catalogue() -> dict[str, Reference]:
 
 
 def reference_in(text: str) -> str:
-    """Return the reference that a text is, and nothing else; empty for any other text."""
+    """Return the reference if the text is nothing else, else an empty string."""
     found = REFERENCE.fullmatch(text)
     return f"GS-{found[1]}" if found else ""
 
 
 def mentioned(text: bytes) -> str:
-    """Return the first reference that stands in a text; empty without one."""
+    """Return the first known reference in a text, else an empty string."""
     names = (found[0].decode() for found in MENTIONED.finditer(text))
     return next((name for name in names if name in _catalogue()), "")
 
 
 def explained(reference: str) -> Reference | None:
-    """Return the entry of a reference; None for one that does not exist."""
+    """Return the entry of a reference, or None if it does not exist."""
     return _catalogue().get(reference)
 
 
 def nearest(reference: str) -> tuple[str, ...]:
-    """Return the references that somebody may have meant: a digit that differs, is missing or is one too many."""
+    """Return up to three references that are close to a mistyped one."""
     return tuple(difflib.get_close_matches(reference, _catalogue(), n=3, cutoff=0.8))
 
 
 def page_of(reference: str) -> str:
-    """Return the page of a reference in the built documentation."""
+    """Return the path of a reference's page in the built documentation."""
     return f"{PLACE}/{reference}.md"
 
 
 def pages() -> dict[str, str]:
-    """Return every page by its file name, the list of all of them included."""
+    """Return every page by its file name, including the list of all pages."""
     found = {f"{reference}.md": "\n".join(_page(reference, entry)) for reference, entry in _catalogue().items()}
     lines = ["# gpusetup's own messages", "", "`gpusetup doctor GS-324` prints a page.", ""]
     lines += [f"- [{reference}]({reference}.md): {entry.title}" for reference, entry in _catalogue().items()]

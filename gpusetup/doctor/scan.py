@@ -1,4 +1,4 @@
-"""Recognise messages in a text: one pass for the literal parts, expressions only around them."""
+"""Find known messages in a text: one pass for literal parts, regular expressions only around them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b"
 )
-"""AMD's stack words its errors as CUDA does."""
+"""AMD's stack prints the same error texts as CUDA."""
 
 NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
-"""Frameworks name the device that failed: the processor, or Apple's GPU."""
+"""Frameworks name the device that failed: here the processor or Apple's GPU."""
 
 TRIED = re.compile(r"\bPlan failed with\b")
-"""cuDNN's search for the fastest algorithm goes on to the next one."""
+"""cuDNN's search for the fastest algorithm tries the next one after this."""
 
 ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
 OURS = re.compile(
@@ -33,28 +33,26 @@ OURS = re.compile(
     r"|torch|flash-attention|vllm|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
     re.IGNORECASE,
 )
-"""Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""
+"""Repositories from which a GPU installation gets packages: NVIDIA's, Docker's and the distributions'."""
 
 RULES = {"cuda": (AMD, NO_GPU, TRIED), "pytorch": (AMD, NO_GPU), "libraries": (AMD, NO_GPU), "nccl": (AMD,)}
-
-
 MODULE = re.compile(
     r"/var/lib/dkms/[\w.+-]+/|\bdkms (?:build|install|add)\b[^\n]{0,40} (?:-m )?[A-Za-z][\w.+-]*/?\d?|\b[\w+]+-dkms\b"
     r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+"
 )
-"""Names the module that a build is about."""
+"""A line that names the module of a build."""
 NVIDIA = re.compile(r"nvidia|nvrm|\bnv-", re.IGNORECASE)
 NEAR = {"dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed"}
-"""Causes whose words every module's build has: the lines around tell whose it is."""
+"""Causes whose words occur in the build of any module: the lines around decide which module it is."""
 
 
 def another_module(cause: str, near: str) -> bool:
-    """Return whether the lines around are about the build of a module that is none of NVIDIA's."""
+    """Return whether the lines around are about the build of a module that is not NVIDIA's."""
     return cause in NEAR and MODULE.search(near) is not None and NVIDIA.search(near) is None
 
 
 def foreign(area: str, line: str) -> bool:
-    """Return whether a line with a cause's words is about other software than the GPU installation."""
+    """Return whether a line with a cause's words is about software other than the GPU installation."""
     if area == "packages":
         addresses = [f"{host}{path}" for host, path in ADDRESS.findall(line)]
         return bool(addresses) and not any(map(OURS.search, addresses))
@@ -66,7 +64,7 @@ _WIDTHS = (("Q", 8), ("I", 4))
 
 
 class _Words:
-    """The memory words of one width by which texts are noticed."""
+    """An index of texts by machine words of one width, to notice quickly which texts a piece may contain."""
 
     def __init__(self, code: str, width: int, texts: dict[int, bytes]) -> None:
         self._code = code
@@ -75,7 +73,7 @@ class _Words:
         for number, text in texts.items():
             grams = _grams(text, width)
             for place in range(width):
-                # Whichever word is in the fewest other texts says most.
+                # Choose the word that is in the fewest other texts.
                 best = min(grams[place::width], key=shared.__getitem__)
                 self._texts.setdefault(array(code, best)[0], set()).add(number)
         self._wanted = frozenset(self._texts)
@@ -91,7 +89,7 @@ def _grams(text: bytes, width: int) -> list[bytes]:
 
 
 class Literals:
-    """The texts to look for, prepared."""
+    """The literal texts to search for, with their indexes."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._texts = texts
@@ -105,7 +103,7 @@ class Literals:
         self._short = tuple(left)
 
     def hits(self, log: bytes) -> list[tuple[int, int]]:
-        """Return every occurrence as (where it begins, which text), in the order of the log; they may overlap."""
+        """Return every occurrence as (offset, index of the text), in order; occurrences may overlap."""
         found = []
         for begin in range(0, len(log), _PIECE):
             piece = log[begin : begin + _PIECE + self._overlap]
@@ -127,11 +125,11 @@ class Literals:
 
 
 _AROUND = 4
-"""Messages are looked for in so many lines before and after a find."""
+"""How many lines before and after a find may belong to its message."""
 _FAR = 1200
-"""And never further than this from it, however long the lines are."""
+"""A message extends at most this many characters from the find."""
 _ENDLESS = 64 * 1024 * 1024
-"""A line longer than this is looked at in pieces."""
+"""A line longer than this is scanned in pieces."""
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
 STAMP = re.compile(
     r"""\A\s*(?:
@@ -143,7 +141,7 @@ STAMP = re.compile(
     re.VERBOSE,
 )
 _REMEMBERED = 100_000
-"""What equal lines between lines of equal shape contain is worked out once; so many of them are kept in mind."""
+"""Equal lines between lines of equal shape have the same result; this many results are cached."""
 
 
 class Match(NamedTuple):
@@ -164,7 +162,7 @@ class _Prepared:
         self.causes = [cause for cause, _ in patterns]
         self.expressions = [Expression(pattern) for _, pattern in patterns]
         self.finds = [(number, find) for number, (_, pattern) in enumerate(patterns) for find in pattern.find]
-        # Lines are looked at by their shape: the texts that are looked for must have lost their digits as well.
+        # Lines are searched by their shape (digits replaced by 0), so the search texts need the same replacement.
         by_shape: dict[bytes, list[int]] = {}
         for index, (_, find) in enumerate(self.finds):
             by_shape.setdefault(find.encode().translate(_SHAPE), []).append(index)
@@ -178,14 +176,14 @@ def _prepared() -> _Prepared:
 
 
 class _Tally:
-    """What a scan has found so far."""
+    """The results of a scan so far."""
 
     def __init__(self) -> None:
         self._found: dict[str, Match] = {}
         self.times: Counter[str] = Counter()
 
     def add(self, cause: str, line: int, evidence: str, groups: dict[str, str]) -> None:
-        """Take a line in which a cause was recognised."""
+        """Record a line in which a cause was recognised."""
         self.times[cause] += 1
         old = self._found.get(cause)
         if old is None:
@@ -209,7 +207,7 @@ def _evidence(line: str) -> str:
 
 
 class _Plain:
-    """Lines without the time at their beginning, each worked out once."""
+    """Lines without their time stamps, each computed once."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
@@ -230,7 +228,7 @@ class _Plain:
 
 
 class _Shape(NamedTuple):
-    """The finds in lines of one shape: with their columns, and what the answer depends on besides the line."""
+    """The finds in lines of one shape, their columns, and what the result depends on besides the line."""
 
     places: list[tuple[int, int]]
     finds: tuple[int, ...]
@@ -238,7 +236,7 @@ class _Shape(NamedTuple):
 
 
 def _possible_shapes(raw: bytes, shapes: list[bytes]) -> dict[int, _Shape]:
-    """Return the shapes in which there is a find whose pattern can match in this text, by their number."""
+    """Return, by number, the shapes with a find whose pattern can match in this text."""
     prepared = _prepared()
     found = prepared.literals.hits(b"\n".join(shapes))
     text = raw.decode("utf-8", "replace") if found else ""
@@ -282,8 +280,8 @@ class _Block:
         return self.raw[len(self.raw) - length :]
 
     def look(self, tally: _Tally, first: int, last: int, number: int) -> None:
-        """Judge the finds in the lines from `first` up to `last`; the block's first line has this number."""
-        # Most lines of a log have a shape (equal but for the digits) that others have as well.
+        """Check the finds in the lines from `first` up to `last`; `number` is the number of the block's first line."""
+        # Most lines of a log share their shape (the line with its digits replaced) with others.
         numbered: dict[bytes, int] = {}
         shapes = [numbered.setdefault(form, len(numbered)) for form in self.forms]
         telling = _possible_shapes(self.raw, list(numbered))
@@ -321,7 +319,7 @@ class _Block:
 
 
 def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], number: int) -> tuple[str, ...]:
-    """Return the causes that the finds in a line are confirmed to mean."""
+    """Return the causes that the finds in a line confirm."""
     prepared = _prepared()
     told: dict[str, dict[str, str]] = {}
     for pattern in dict.fromkeys([prepared.finds[find][0] for find in finds if prepared.finds[find][1] in line]):
@@ -336,7 +334,7 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
 
 
 def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
-    """Recognise messages in a text that comes in pieces, however it was cut."""
+    """Return the known messages in a text that comes in pieces, wherever it is cut."""
     tally = _Tally()
     kept: list[bytes] = []
     context, number = 0, 1
@@ -346,7 +344,7 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
         if b"\n" not in raw and size < _ENDLESS:
             continue
         block = _Block(b"".join(kept))
-        # The last line may be cut, and the lines before it need to be seen with those that follow.
+        # The last line may be cut, and the lines before it need those that follow.
         last = len(block.forms) - 1 - _AROUND
         if last > context:
             block.look(tally, context, last, number)
@@ -361,5 +359,5 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
 
 
 def scan(text: str) -> list[Match]:
-    """Recognise messages in a text."""
+    """Return the known messages in a text."""
     return scan_chunks([text.encode("utf-8", "replace")])

@@ -1,4 +1,4 @@
-"""Whether there is a GPU and a driver for it, and whether the kernel runs that driver."""
+"""Checks: is there a GPU and a driver for it, and does the kernel run that driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WHY_NOT_LOADED = frozenset(json.loads(Path(__file__).with_name("data").joinpath
 
 
 def present(look: Look) -> Outcome:
-    """Find NVIDIA GPUs on PCI."""
+    """Check that there are NVIDIA GPUs on PCI."""
     facts = look.facts
     if facts.gpus:
         held = [gpu for gpu in facts.gpus if gpu.bound and gpu.bound.startswith("vfio")]
@@ -55,7 +55,7 @@ def _summary(gpus: tuple[Gpu, ...]) -> str:
 
 
 def installed(look: Look) -> Outcome:
-    """Look whether a driver is installed, and only one."""
+    """Check that exactly one driver is installed."""
     if look.owner:
         return fine(f"it is that of {look.owner}: update it there; gpusetup installs none here")
     driver = look.facts.driver
@@ -78,7 +78,7 @@ def installed(look: Look) -> Outcome:
 
 
 def flavour(look: Look) -> Outcome:
-    """Look whether this driver, in this flavour of its modules, can drive these GPUs."""
+    """Check that this driver and its module flavour support these GPUs."""
     driver = look.facts.driver
     version = look.driver
     if look.owner or driver is None or version is None:
@@ -103,7 +103,7 @@ def flavour(look: Look) -> Outcome:
 
 
 def module(look: Look) -> Outcome:
-    """Look for the module of the kernel that runs, and if there is none, for the reason."""
+    """Check that the running kernel has a module, and find the reason if it has none."""
     facts = look.facts
     if look.owner:
         return fine(f"{look.owner} brings it")
@@ -130,7 +130,7 @@ def module(look: Look) -> Outcome:
 
 
 def _failed_build(look: Look, running: str) -> Outcome | None:
-    """Read the last build's log: its first compiler error is the reason, the rest follows from it."""
+    """Return the cause in the last build's log: its first compiler error."""
     for log in look.symptoms.builds:
         path, version, text = log.path, log.version, log.text
         if running not in text and "/build/" in path and "for kernel" in text:
@@ -147,7 +147,7 @@ def _failed_build(look: Look, running: str) -> Outcome | None:
 
 
 def loaded(look: Look) -> Outcome:
-    """Look whether the module is loaded, and if not, what keeps it out."""
+    """Check that the module is loaded, and find what prevents it if not."""
     facts = look.facts
     if look.owner or look.loaded is not None:
         return fine(f"by {look.owner}" if look.owner else f"{look.loaded} is loaded")

@@ -1,4 +1,4 @@
-"""Whether the GPUs answer and may be opened, and whether fabric, MIG and licence are in order."""
+"""Checks: do the GPUs answer, may this user open them, and are fabric, MIG and licence in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _count(look: Look) -> int:
 
 
 def device_files(look: Look) -> Outcome:
-    """Look for the device files and whether this user may open them."""
+    """Check that the device files exist and that this user may open them."""
     devices = look.symptoms.devices
     if devices is None:
         return unknown("the devices are simulated")
@@ -66,7 +66,7 @@ def device_files(look: Look) -> Outcome:
 
 
 def answering(look: Look) -> Outcome:
-    """Ask whether nvidia-smi works and names every GPU on PCI."""
+    """Check that nvidia-smi works and names every GPU on PCI."""
     smi, gpus = look.facts.smi, look.facts.gpus
     if smi is None:
         if look.guest == "jetson":
@@ -94,7 +94,7 @@ def answering(look: Look) -> Outcome:
 
 
 def kernel_log(look: Look) -> Outcome:
-    """Read what the kernel said about GPUs since boot."""
+    """Check the kernel's messages about GPUs since boot."""
     if look.kernel_log is None:
         return unknown("it cannot be read here")
     found = [entry for entry in _logged(look) if entry.cause in _STILL_MATTER or entry.cause in _BY_PROGRAMS]
@@ -108,7 +108,7 @@ def kernel_log(look: Look) -> Outcome:
 
 
 def recovery(look: Look) -> Outcome:
-    """Ask the driver what it wants done, and whether memory rows wait to be replaced."""
+    """Check whether the driver recommends a recovery, and whether memory rows are waiting to be replaced."""
     told = look.symptoms.recovery
     wants = [f"{at}: {told[at].action}" for one in asked(look) for at in one.gpus]
     if wants:
@@ -123,7 +123,7 @@ def recovery(look: Look) -> Outcome:
 
 
 def fabric(look: Look) -> Outcome:
-    """Look whether a machine with NVSwitches runs the fabric manager of the driver's version."""
+    """Check that a machine with NVSwitches runs a fabric manager of the driver's version."""
     facts = look.facts
     states = [(gpu.address, gpu.fabric) for gpu in facts.gpus if gpu.fabric is not None]
     waiting = [
@@ -174,7 +174,7 @@ def fabric(look: Look) -> Outcome:
 
 
 def mig(look: Look) -> Outcome:
-    """Look whether a change of MIG mode waits for a reset."""
+    """Check whether a change of MIG mode is waiting for a reset, or MIG is on without instances."""
     pending = [
         f"{gpu.address}: {gpu.mig}, {gpu.mig_pending} after a reset"
         for gpu in look.facts.gpus
@@ -189,7 +189,7 @@ def mig(look: Look) -> Outcome:
 
 
 def licence(look: Look) -> Outcome:
-    """Look at a vGPU's licence."""
+    """Check that a vGPU has a licence."""
     if not look.facts.vgpu_guest:
         return fine("no vGPU")
     states = look.symptoms.licence

@@ -1,4 +1,4 @@
-"""CUDA libraries, frameworks (read from their metadata, never imported), containers and exporters of a machine."""
+"""Checks of CUDA libraries, frameworks (from their metadata, never imported), containers and exporters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.s
 
 
 def libcuda(look: Look) -> Outcome:
-    """Follow the loader to libcuda: the driver's own, or one that hides it."""
+    """Check that the loader finds the driver's own libcuda, not one that hides it."""
     found = look.symptoms.libraries.get("libcuda.so.1", ())
     plain = look.symptoms.libraries.get("libcuda.so", ())
     if not found:
@@ -62,7 +62,7 @@ def libcuda(look: Look) -> Outcome:
 
 
 def libraries(look: Look) -> Outcome:
-    """Look for several copies of a library, of which the loader takes the first."""
+    """Check for several versions of a library, of which the loader takes the first."""
     shown, several = [], []
     for name in _BESIDE:
         found = list(dict.fromkeys(file.leads_to for file in look.symptoms.libraries.get(name, ())))
@@ -76,7 +76,7 @@ def libraries(look: Look) -> Outcome:
 
 
 def visible(look: Look) -> Outcome:
-    """Check CUDA_VISIBLE_DEVICES against the GPUs that are there."""
+    """Check CUDA_VISIBLE_DEVICES against the machine's GPUs."""
     value = look.symptoms.environment.get("CUDA_VISIBLE_DEVICES")
     if value is None and not look.symptoms.live:
         return unknown("the environment of programs there is not known")
@@ -105,7 +105,7 @@ def visible(look: Look) -> Outcome:
 
 
 def frameworks(look: Look) -> Outcome:
-    """Judge every environment; the first that cannot work is the cause."""
+    """Check every Python environment; the first that cannot work is the cause."""
     told = []
     for environment in look.symptoms.environments:
         for judge in (_torch, _cupy, _jax, _tensorflow):
@@ -124,7 +124,7 @@ def _capabilities(look: Look) -> list[str]:
 
 
 def _needs(look: Look, what: str, cuda: str, path: str) -> Outcome | None:
-    """Compare a build's CUDA with the driver."""
+    """Return the cause if the driver is too old for a build's CUDA, else None."""
     if look.driver is None or builds.runs(cuda, look.driver):
         return None
     shown = [
@@ -229,7 +229,7 @@ def _tensorflow(look: Look, environment: Environment) -> Outcome | None:
 
 
 def runtimes(look: Look) -> Outcome:
-    """Look at the toolkit, the runtimes that are told of it, and whether CDI files name the driver that is there."""
+    """Check the container toolkit, the runtimes configured for it, and that CDI files name the loaded driver."""
     containers = look.facts.containers
     for path, named in look.symptoms.cdi.items():
         if named and look.loaded and look.loaded not in named:
@@ -254,7 +254,7 @@ def runtimes(look: Look) -> Outcome:
 
 
 def exporters(look: Look) -> Outcome:
-    """Look at the units that export figures: those that failed, and those that gpusetup started and do not run."""
+    """Check for exporters that failed, and for ones that gpusetup started but that are not running."""
     silent = list(_silent(look))
     wanted = wish_on_record(look.facts, "monitoring")
     if silent:

@@ -1,4 +1,4 @@
-"""Findings and diagnoses for people, 80 columns wide; commands stay on one line, to be copied."""
+"""Print findings and diagnoses, 80 columns wide; commands stay on one line so they can be copied."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
 
 
 def needs(recovery: Recovery) -> str:
-    """Tell a need in one sentence: what, and who says so."""
+    """Return a recovery in one sentence: what is needed, and who says so."""
     return f"{recovery.text} ({'; '.join(recovery.why)})"
 
 
@@ -77,7 +77,7 @@ def reference_text(reference: str, entry: Reference) -> str:
 
 
 def outside_text(shown: Iterable[Shown]) -> str:
-    """Tell what a text is about when that is not the GPU installation."""
+    """Return the answer for a text about trouble that is not the GPU installation's."""
     lines = ["no fault of the GPU installation in this text."]
     for one in shown:
         lines += ["", *_wrapped(f"{one.title} [{one.id}]", rest="  "), *_wrapped(one.line, "  | ")]
@@ -86,14 +86,14 @@ def outside_text(shown: Iterable[Shown]) -> str:
 
 
 def one_line(finding: Finding) -> str:
-    """Tell a finding on one line, with what of it gpusetup could do itself."""
+    """Return a finding on one line, with the recovery that gpusetup can do itself."""
     evidence = f": {finding.evidence[0]}" if finding.evidence else ""
     needed = finding.recovery if finding.recovery is not None and finding.recovery.steps else None
     return f"{finding.title} [{finding.cause}]{evidence}" + (f" (needs {needed.text})" if needed else "")
 
 
 def messages(findings: Iterable[Finding], *, limit: int = 5) -> str:
-    """Tell what a text contains: the root in full, what else was found shorter."""
+    """Return the findings in a text: the first ones in full, the others on one line each."""
     found = list(findings)
     if not found:
         return NOT_RECOGNISED
@@ -109,7 +109,7 @@ def messages(findings: Iterable[Finding], *, limit: int = 5) -> str:
 
 
 def diagnoses(hosts: Mapping[str, Diagnosis], failures: Mapping[str, str]) -> str:
-    """Tell every host's diagnosis; hosts without trouble take one line when there are several."""
+    """Return every host's diagnosis; of several hosts, healthy ones take one line each."""
     lines: list[str] = []
     for name, diagnosis in hosts.items():
         if diagnosis.healthy and len(hosts) > 1:
@@ -121,7 +121,7 @@ def diagnoses(hosts: Mapping[str, Diagnosis], failures: Mapping[str, str]) -> st
 
 
 def recoveries(hosts: Mapping[str, Diagnosis], found: Mapping[str, Recovered]) -> str:
-    """Tell of every host what it needs, and what was or would be done about it."""
+    """Return what each host needs, and what was or would be done about it."""
     lines: list[str] = []
     for name, told in found.items():
         if told.state == "nothing-to-do":

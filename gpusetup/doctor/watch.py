@@ -1,4 +1,4 @@
-"""Follow the kernel log and the GPUs' health; say each new finding once."""
+"""Follow the kernel log and the GPUs' health, and report each new finding once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _RECORD = 8192
 
 
 class Seen:
-    """What was said already: the same finding about the same GPU is news again only after a while."""
+    """The findings reported so far: the same finding about the same GPU is news again only after a quiet while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def news(self, finding: Finding) -> bool:
-        """Return whether this has not been said lately."""
+        """Return whether the finding has not occurred lately, and record that it has now."""
         key = (finding.cause, finding.details)
         now = self._clock()
         last = self._said.get(key)
@@ -37,12 +37,12 @@ class Seen:
 
 
 def message_of_record(record: str) -> str:
-    """Return a /dev/kmsg record's message: `6,1234,5678,-;text` and continuation lines."""
+    """Return the message of a /dev/kmsg record (`6,1234,5678,-;text`), without continuation lines."""
     return record.partition(";")[2].split("\n", 1)[0] if ";" in record else record.strip()
 
 
 def kernel_messages(path: str = "/dev/kmsg", *, tick: float = 1.0) -> Iterator[str]:
-    """Yield the kernel's messages from now on; an empty text at every tick without one."""
+    """Yield the kernel's messages from now on, and an empty string at every tick without one."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.lseek(handle, 0, os.SEEK_END)
@@ -56,8 +56,7 @@ def kernel_messages(path: str = "/dev/kmsg", *, tick: float = 1.0) -> Iterator[s
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                # The ring went round under us: what was lost is lost.
-                continue
+                continue  # the ring buffer overran: some messages are lost
             if not record:
                 time.sleep(tick)
                 yield ""
@@ -77,7 +76,7 @@ def watch(
     every: float = HEALTH_EVERY,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Read messages until they end; look at the machine's health every so often."""
+    """Report findings in the messages until they end, and check the machine's health every `every` seconds."""
     seen, sick, next_look = Seen(clock), "", clock()
     for message in messages:
         if message:

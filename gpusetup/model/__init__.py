@@ -1,4 +1,4 @@
-"""The documents that flow through gpusetup, as frozen Structs."""
+"""gpusetup's documents as frozen Structs."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from msgspec import Struct
 
 
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="schema"):
-    """What commands print and other programs read: the tag of each kind is the schema that it begins with."""
+    """A document that commands print and other programs read; its `schema` field holds the tag of its kind."""

@@ -1,4 +1,4 @@
-"""What the lookups answer with `--format json`: light, for every lookup loads it."""
+"""The answers of lookups with `--format json`; kept light, because every lookup imports this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusetup.model.stack import MatrixStamp, Reason, TakenFor
 
 
 class Clash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the rules that cannot be kept together."""
+    """One of the rules in a conflict."""
 
     rule: str
     text: str
@@ -19,7 +19,7 @@ class Clash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NoStack(Document, frozen=True, kw_only=True, tag="gpusetup/stack/1"):
-    """No stack fits: the smallest set of rules that exclude each other, and ways out."""
+    """No stack fits: a minimal set of conflicting rules, and suggestions."""
 
     ok: Literal[False] = False
     matrix: MatrixStamp
@@ -28,21 +28,21 @@ class NoStack(Document, frozen=True, kw_only=True, tag="gpusetup/stack/1"):
 
 
 class MatrixRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
-    """Rows of the matrix; the keys of a row depend on what was looked up, and each has confidence and sources."""
+    """Rows of the matrix; a row's keys depend on the lookup, but every row has confidence and sources."""
 
     ok: Literal[True] = True
     matrix: MatrixStamp
     rows: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
     fits: dict[str, tuple[str, ...]] | UnsetType = UNSET
-    """What else runs on the driver that was asked about."""
+    """What else runs on the driver in the question."""
     conclusion: str | UnsetType = UNSET
     gpus: tuple[TakenFor, ...] | UnsetType = UNSET
-    """What the GPUs' names were taken for."""
+    """How the GPUs' names were understood."""
 
 
 class NoRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
-    """No row fits what was asked."""
+    """No row fits the question."""
 
     ok: Literal[False] = False
     rows: tuple[()] = ()
@@ -58,14 +58,14 @@ class MatrixFiles(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-file
 
 
 class StackClasses(Document, frozen=True, kw_only=True, tag="gpusetup/stacks/1"):
-    """One stack, conflict or error for each class of hosts that are alike; each with the names of its hosts."""
+    """One stack, conflict or error per class of equal hosts, with the names of its hosts."""
 
     ok: bool
     classes: dict[str, dict[str, Any]]
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A version that was asked about beside the one that is chosen."""
+    """A version named in the question, other than the chosen one."""
 
     version: str
     fits: bool
@@ -73,7 +73,7 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Why(Document, frozen=True, kw_only=True, tag="gpusetup/why/1"):
-    """Why a component is what it is."""
+    """Why a component's version was chosen."""
 
     ok: Literal[True] = True
     matrix: MatrixStamp
@@ -84,7 +84,7 @@ class Why(Document, frozen=True, kw_only=True, tag="gpusetup/why/1"):
 
 
 class WhyNot(Document, frozen=True, kw_only=True, tag="gpusetup/why-not/1"):
-    """What forbids a version; `ok` is true where nothing does."""
+    """What forbids a version; `ok` is true if nothing does."""
 
     ok: bool
     matrix: MatrixStamp
@@ -96,7 +96,7 @@ class WhyNot(Document, frozen=True, kw_only=True, tag="gpusetup/why-not/1"):
 
 
 class MatrixRelease(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-release/1"):
-    """A whole matrix in one file; `sha256` is of the files."""
+    """A whole matrix in one file; `sha256` is a digest of its files."""
 
     date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
     sha256: str
@@ -104,12 +104,12 @@ class MatrixRelease(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-re
 
     @property
     def name(self) -> str:
-        """What its folder is called: names sort as the releases' days do."""
+        """The name of its folder; names sort by date."""
         return f"{self.date}-{self.sha256[:12]}"
 
 
 class Change(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record that came, went, or says something else in another matrix; `fields` holds what it said and says."""
+    """A record that was added, changed or removed between two matrices; `fields` has the old and new values."""
 
     component: str
     record: str

@@ -1,6 +1,6 @@
-"""What a host's record says of applies, as the controller reads it: written by hosts of this and of other versions.
+"""A host's record of applies as the controller reads it; hosts of other gpusetup versions write it too.
 
-`gpusetup.components.record` reads it part by part: what does not fit is told, and spoils nothing else.
+`gpusetup.components.record` reads it part by part: an unreadable part is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ SCHEMA = "gpusetup/host-lock/1"
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a host was to become: its lock. Nothing of it is set where nothing is on record."""
+    """The target of an apply: the host's lock. Empty if nothing is on record."""
 
     schema: str = ""
     key: str = ""
-    """What was asked for, on what host and matrix."""
+    """A digest of the request, the host and the matrix."""
     matrix: MatrixStamp | None = None
     stack: Stack | None = None
     wanted: AppliedWanted | None = None
     unread: str = ""
-    """Why it cannot be planned from, for what was recorded by the roles alone or by another version."""
+    """Why no plan can be made from it: it was recorded by the roles alone or by another version."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether a host can be planned by it alone."""
+        """Whether a host can be planned from it alone."""
         return bool(self.key) and self.stack is not None and self.wanted is not None and not self.unread
 
 
@@ -35,26 +35,26 @@ NO_LOCK = Applied()
 
 
 class Verified(Struct, frozen=True, kw_only=True):
-    """What the verification of an apply found, and for what; fields of other versions are left alone."""
+    """The result of an apply's verification; unknown fields of other versions are ignored."""
 
     key: str | None = None
-    """What was asked for, as the lock names it."""
+    """The key of the lock that was verified."""
     level: str = ""
     verdict: str = ""
     simulated: bool = False
     driver: str | None = None
     run: str = ""
     time: str = ""
-    """When the host wrote it down."""
+    """When the host recorded it."""
 
     @property
     def passed(self) -> bool:
-        """Whether all is well, as far as there was a GPU to ask."""
+        """Whether the verification passed, or was skipped on a simulated host."""
         return self.verdict in {"pass", "warn"} or (self.verdict == "skip" and self.simulated)
 
 
 class Apply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The apply under way, or the last one that finished; `last` is the one before an apply under way."""
+    """The running apply, or the last finished one; `last` is the one before a running apply."""
 
     id: str = ""
     digest: str = ""
@@ -65,7 +65,7 @@ class Apply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeptFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file's content that was there before."""
+    """An earlier content of a file."""
 
     sha256: str
     mode: int | None = None
@@ -75,25 +75,25 @@ class KeptFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that gpusetup wrote or took away; `now` is what the probe found, where it looked."""
+    """A file that gpusetup wrote or removed; `now` is what the probe found, if it looked."""
 
     sha256: str | None = None
     present: bool = True
     mode: int | None = None
     folders: tuple[str, ...] = ()
-    """Those that were made for it, the innermost first."""
+    """Folders created for it, innermost first."""
     apply: str | None = None
     original: KeptFile | None = None
     previous: KeptFile | None = None
     edited: bool = False
-    """Somebody else changed it between two writes of ours: what was there before us is out of date."""
+    """Somebody else changed it between two writes of gpusetup, so `original` is out of date."""
     now: str | UnsetType | None = UNSET
     hint: str = ""
-    """The command that writes it again, where no apply does."""
+    """The command that writes it again, if no apply does."""
 
 
 class RecordedService(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A unit that gpusetup enabled, and what it was before."""
+    """A unit that gpusetup enabled, and its state before."""
 
     enabled: bool = False
     was_enabled: bool = False
@@ -102,31 +102,31 @@ class RecordedService(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecordedPython(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The Python environment as it was left; `now` is what the probe finds wrong with it."""
+    """The Python environment as the last apply left it; `now` is what the probe finds wrong with it."""
 
     path: str | None = None
     packages: dict[str, str] = {}
     adopted: bool = False
     unwanted: bool = False
-    """Nobody asks for it any more: it stays until removal."""
+    """No longer requested: it stays until `remove`."""
     now: str | None = None
 
 
 class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has to run since the last apply that finished."""
+    """What must run since the last finished apply."""
 
     parts: dict[str, str] = {}
-    """A digest of the wish for each part that is finished."""
+    """A digest of the settings of each finished part."""
     driver_version: str | None = None
     driver_module: str | None = None
     kernels: tuple[str, ...] = ()
     python: RecordedPython | None = None
     environments: tuple[RecordedPython, ...] = ()
-    """Named environments, each by its path."""
+    """Named environments."""
 
 
 class RecordedWaits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What applies left to a restart or a reboot, by part, and in which boot."""
+    """What takes effect only after a restart or reboot, by part, and the boot in which it was applied."""
 
     boot: str = ""
     what: dict[str, tuple[str, ...]] = {}
@@ -138,11 +138,11 @@ class RecordedRunfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
     version: str = ""
     replaced: bool = False
-    """One of another `.run` file was there before: it is gone for good."""
+    """It replaced a driver from another `.run` file, which cannot be restored."""
 
 
 class Lost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record that was damaged or gone when this one began."""
+    """An earlier record that was damaged or missing when this one began."""
 
     time: str = ""
     why: str = ""
@@ -150,24 +150,24 @@ class Lost(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecordedMig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """GPUs that were cut into MIG instances, by PCI address: as they were found, and as they were left."""
+    """GPUs partitioned with MIG, by PCI address: as gpusetup found them, and as it left them."""
 
     found: dict[str, MigCut | None] = {}
     wanted: dict[str, MigCut] = {}
 
 
 class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of one thing that was begun and has not come about: a cut, or a command that failed."""
+    """A change that was begun and not completed: it was interrupted, or a command failed."""
 
     what: str
     since: str
     aim: str = ""
-    """What it was to become."""
+    """The intended result."""
     apply: str | None = None
 
 
 class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that gpusetup did to a host: `/var/lib/gpusetup/state.json`."""
+    """Everything that gpusetup did to a host: `/var/lib/gpusetup/state.json`."""
 
     schema: str = ""
     apply: Apply = Apply()
@@ -177,17 +177,17 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expect: Expected = Expected()
     waits: RecordedWaits = RecordedWaits()
     packages: dict[str, str] = {}
-    """What was asked for, in the versions that came."""
+    """The requested packages in their installed versions."""
     brought: dict[str, str] = {}
     moved: dict[str, str] = {}
     taken: dict[str, str] = {}
     counted: str = ""
-    """The transaction that `brought`, `moved` and `taken` tell of last."""
+    """The last transaction included in `brought`, `moved` and `taken`."""
     listed: dict[str, str] = {}
-    """Repositories by address, each with the time of its newest package lists that the host has used."""
+    """Repository address → time of the newest package lists from it that the host has used."""
     holds: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
-    """Asked for, and left free: headers follow their kernel, the container toolkit its security updates."""
+    """Requested packages that are not held: headers follow their kernel, the container toolkit its security updates."""
     files: dict[str, RecordedFile] = {}
     links: dict[str, str | None] = {}
     services: dict[str, RecordedService] = {}
@@ -196,6 +196,6 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mig: RecordedMig = RecordedMig()
     runfile: RecordedRunfile = RecordedRunfile()
     open: dict[str, Begun] = {}
-    """What was begun and not finished, by kind and name."""
+    """Changes that were begun and not finished, by kind and name."""
     alternatives: dict[str, str] = {}
     environments: dict[str, str | None] = {}

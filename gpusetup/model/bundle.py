@@ -1,4 +1,4 @@
-"""What a bundle folder holds, every file by its digest: the document gpusetup/bundle/1, its manifest.json."""
+"""A bundle folder's manifest.json: the document gpusetup/bundle/1, with the digest of every file."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ class BundledFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What hosts of one release and CPU get from it."""
+    """What hosts with one distribution release and CPU get from the bundle."""
 
     gpus: tuple[str, ...]
     lock: str
     """The exact stack, as `gpusetup lock` writes it."""
     locks: tuple[str, ...] = ()
-    """Those of further kinds of hosts, which are wanted otherwise or have other hardware."""
+    """Further locks, for hosts with other requirements or hardware."""
     repository: str
-    """The folder of the signed repository, as NVIDIA's is named."""
+    """The folder of the signed repository, named as on NVIDIA's server."""
     fingerprint: str
-    """Of the key that signs it."""
+    """Fingerprint of the key that signs the repository."""
     vendors: tuple[str, ...] = ()
-    """Fingerprints of those whose signatures its packages keep, which hosts check too."""
+    """Fingerprints of the vendors' keys that signed its packages; hosts check these signatures too."""
     packages: dict[str, str]
-    """Name → version of each package."""
+    """Package name → version."""
     sign_unsigned: dict[str, str] = {}
-    """Digest upstream → digest here of each package that its vendor did not sign and the bundle's key signs."""
+    """For packages without a vendor's signature, signed by the bundle's key: upstream digest → digest here."""
     python: str = ""
     """The Python of the environment; empty: none."""
     wheels: tuple[str, ...] = ()
-    """What that environment is made of, and every named one."""
+    """The wheels of the default environment and of all named ones."""
     environments: dict[str, tuple[str, ...]] = {}
-    """Of each named environment its wheels."""
+    """Named environment → its wheels."""
 
 
 class Since(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-since/1"):
-    """What a packed bundle leaves out, because the older bundle on the other side has it."""
+    """The files that a packed bundle omits because the older bundle on the other side has them."""
 
     manifest_sha256: str
-    """Of that older bundle."""
+    """Digest of the older bundle's manifest."""
     left_out: tuple[str, ...]
 
 
@@ -56,16 +56,16 @@ class Manifest(Document, frozen=True, kw_only=True, tag="gpusetup/bundle/1"):
     """The document."""
 
     gpusetup: Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,64}\Z")]
-    """The version of gpusetup that is in it."""
+    """The bundled version of gpusetup."""
     serial: Annotated[int, Meta(ge=0)] = 0
-    """Greater in every later bundle; 0 in those from before bundles had one."""
+    """Increases with every bundle; 0 in bundles from before there was a serial."""
     made: str = ""
     """When it was made, in UTC: 2026-01-31T23:59:59Z."""
     pip: str
-    """The wheel of pip that installs the others; new machines need not have pip."""
+    """The wheel of pip that installs the others, for machines without pip."""
     sets: dict[str, tuple[str, ...]]
-    """`3.11-x86_64` → the wheels that make gpusetup run there, and no others."""
+    """`3.11-x86_64` → exactly the wheels that gpusetup needs there."""
     systems: dict[str, BundledSystem] = field(default_factory=dict)
-    """`ubuntu24.04-x86_64` → what is there for such hosts; none in a bundle of gpusetup alone."""
+    """`ubuntu24.04-x86_64` → the contents for such hosts; empty in a bundle of gpusetup alone."""
     files: dict[str, BundledFile]
-    """Path inside the folder → what it must be."""
+    """Path inside the folder → digest and size."""

@@ -1,4 +1,4 @@
-"""What the matrix knows of components: MIG profiles, RDMA packages and what GPUDirect needs, exporters of figures."""
+"""Matrix tables: MIG profiles, RDMA packages and GPUDirect requirements, exporters, vulnerabilities, instances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusetup.model.settings import ExporterKind  # noqa: TC001 - msgspec reads 
 
 
 class MigProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU instance profile: how many there can be, where one may begin, how many memory slices it takes."""
+    """A GPU instance profile: how many instances fit, where one may start, how many memory slices it takes."""
 
     name: str
     total: int
@@ -21,12 +21,12 @@ class MigProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MigProduct(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Products that are cut alike."""
+    """Products with the same MIG profiles."""
 
     name: str
     ids: tuple[str, ...]
     reset: bool = False
-    """A change of mode needs a reset of the GPU."""
+    """A change of MIG mode needs a reset of the GPU."""
     profiles: tuple[MigProfile, ...]
     balanced: dict[str, int] = field(default_factory=dict)
     """What `all-balanced` means here."""
@@ -42,7 +42,7 @@ Part = Literal["inbox", "doca", "gdrcopy", "nvidia-fs", "gds-tools"]
 
 
 class RdmaPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The packages of one part; {minor} is a CUDA as `12-8`."""
+    """The packages of one part; {minor} is a CUDA version written `12-8`."""
 
     part: Part
     managers: tuple[Manager, ...]
@@ -50,7 +50,7 @@ class RdmaPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Reach(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a way to GPU memory needs, beside the open kernel modules."""
+    """What a path to GPU memory needs besides the open kernel modules."""
 
     kernel: Version
     driver: Version
@@ -61,7 +61,7 @@ class Reach(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Without(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Products that have nothing of GPUDirect."""
+    """Products without GPUDirect."""
 
     gpus: tuple[str, ...]
 
@@ -76,14 +76,14 @@ class RdmaFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class DcgmPair(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A release of DCGM and the exporter that was made and tested with it."""
+    """A release of DCGM and the exporter built and tested with it."""
 
     dcgm: Version
     exporter: Version
 
 
 class CudaOfDcgm(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For which CUDA major DCGM's diagnostics are, by driver branch and architecture; the first fitting row counts."""
+    """The CUDA major of DCGM's diagnostics by driver branch and architecture; the first matching row counts."""
 
     min_branch: int
     architectures: tuple[str, ...] = ()
@@ -92,32 +92,32 @@ class CudaOfDcgm(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DcgmPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The packages of a pair; {major} is that of the CUDA."""
+    """The packages of a pair; {major} is the CUDA major."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
-    """Recommended by the others, and where they are lacking the profiling figures of older GPUs are too."""
+    """Recommended packages; without them, older GPUs have no profiling figures."""
     exporter: str
     older: str
-    """DCGM 3 and older: the two exclude each other."""
+    """The package of DCGM 3 and older, which conflicts with the newer ones."""
 
 
 class ExporterPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The package of an exporter that needs no other beside it."""
+    """The package of an exporter that needs no others."""
 
     kind: ExporterKind
     managers: tuple[Manager, ...]
     packages: tuple[str, ...]
-    """Its names, the best first."""
+    """Its possible names, in order of preference."""
     folder: str = ""
-    """Where it reads textfiles by itself; empty: it must be told."""
+    """Its default folder for textfiles; empty: it has none and needs an option."""
 
 
 class MonitoringFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """monitoring.json."""
 
     pairs: tuple[DcgmPair, ...]
-    """The newest first."""
+    """Newest first."""
     cuda: tuple[CudaOfDcgm, ...]
     dcgm: DcgmPackages
     exporters: tuple[ExporterPackages, ...]
@@ -127,14 +127,14 @@ Secured = Literal["driver", "cuda", "container-toolkit", "dcgm", "dcgm-exporter"
 
 
 class Bulletin(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Vulnerabilities of a component that the same releases end: one part of a bulletin of NVIDIA's."""
+    """Vulnerabilities of a component that the same releases fix: one part of an NVIDIA bulletin."""
 
     component: Secured
     date: str
     cves: dict[str, float]
-    """Each with its CVSS base score."""
+    """CVE → CVSS base score."""
     fixed: dict[str, Version]
-    """Branch of the driver → its first release without them; of everything else "" → the first release at all."""
+    """Driver branch → its first fixed release; for other components "" → the first fixed release."""
 
 
 class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,16 +144,16 @@ class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Instance(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine type of a cloud."""
+    """A cloud's machine type."""
 
     cloud: Literal["aws", "azure", "google", "oracle"]
     name: str
     gpu: str
     count: int
     memory_gb: float | None = None
-    """Of one GPU, or of the part of one that the machine has; None where the cloud's document does not say."""
+    """Memory of one GPU, or of the machine's part of one; None if the cloud's document does not say."""
     fabric: str = ""
-    """What connects the GPUs of several machines; empty where the document does not say."""
+    """The network between the GPUs of several machines; empty if the document does not say."""
     driver: Literal["datacenter", "vgpu"] = "datacenter"
 
 

@@ -1,7 +1,7 @@
-"""What the doctor knows and says: causes with their patterns, findings in a text, the diagnosis of a machine.
+"""The doctor's data: causes with their patterns, findings in a text, the diagnosis of a machine.
 
-A cause's `kind` says how much weight it has when several are found together: a `root` explains the others, a `symptom`
-only says that something is wrong, a `notice` is harmless and mistaken for the trouble.
+A cause's `kind` is its weight when several are found together: a `root` explains the others, a `symptom` only shows
+that something is wrong, a `notice` is harmless but often mistaken for the fault.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 
 class Device(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A device file: whether the one who looked may open it, None when that is not known."""
+    """A device file, and whether the user may open it; None: unknown."""
 
     open: bool | None = None
     mode: str | None = None
@@ -27,7 +27,7 @@ class BuildLog(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LibraryFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that could be meant by a library's name, and the file that it leads to."""
+    """A file that a library name may resolve to, and the target of its links."""
 
     path: str
     leads_to: str
@@ -41,28 +41,28 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the driver says of a GPU after an error; None: it does not tell."""
+    """What the driver reports about a GPU after an error; None: it does not report it."""
 
     action: str | None = None
-    """Its recovery action, in nvidia-smi's word."""
+    """The recovery action in nvidia-smi's words."""
     pending: bool | None = None
-    """A memory row is replaced at the next reset."""
+    """A memory row will be replaced at the next reset."""
     failed: bool | None = None
     """A memory row could not be replaced."""
 
 
 class Reset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When gpusetup reset a GPU, in seconds since the boot and since 1970."""
+    """When gpusetup reset a GPU, in seconds since boot and since 1970."""
 
     uptime: float
     time: float
 
 
 class Symptoms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was seen on one machine."""
+    """Observations on one machine."""
 
     live: bool
-    """The machine itself answered; a capture knows only what was recorded."""
+    """Observed on the machine itself, not read from a capture."""
     root: bool | None
     environment: dict[str, str]
     kernel_log: str | None
@@ -74,42 +74,42 @@ class Symptoms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     libraries: dict[str, tuple[LibraryFile, ...]]
     environments: tuple[Environment, ...]
     cdi: dict[str, tuple[str, ...]]
-    """By CDI file the versions of libcuda that it names."""
+    """CDI file → the versions of libcuda that it names."""
     mig_instances: bool | None
     licence: tuple[str, ...]
     recovery: dict[str, Wanted] = {}
     """By PCI address."""
     resets: dict[str, Reset] = {}
-    """By PCI address the last one of this boot."""
+    """PCI address → the last reset in this boot."""
 
 
 Need = Literal[
     "nothing", "program", "update", "look", "reset", "drain", "drain-reset", "reboot", "hands", "support",
 ]  # fmt: skip
-"""From the least to the gravest."""
+"""From least to most severe."""
 Step = Literal["drain", "reset", "reboot"]
-"""What gpusetup can do about it itself."""
+"""What gpusetup can do itself."""
 
 
 class Recovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is needed, who says so, and of which GPUs (PCI addresses; none: of the host as a whole)."""
+    """What is needed, who says so, and for which GPUs (PCI addresses; empty: the whole host)."""
 
     need: Need
     text: str
     why: tuple[str, ...]
     gpus: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    """What `gpusetup doctor --apply` does, in this order; none where a person must act."""
+    """What `gpusetup doctor --apply` does, in this order; empty if a person must act."""
     commands: tuple[str, ...] = ()
 
 
 class Recovered(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of one host's recovery."""
+    """The result of one host's recovery."""
 
     state: Literal[
         "nothing-to-do", "by-hand", "planned", "refused", "unreachable", "failed", "pending-reboot", "done", "not-gone",
     ]  # fmt: skip
-    """`planned`: only shown; `by-hand`: none of it is ours to do; `not-gone`: done, and the finding is still there."""
+    """`planned`: only shown; `by-hand`: gpusetup can do none of it; `not-gone`: done, but the finding remains."""
     recovery: Recovery | None = None
     did: tuple[str, ...] = ()
     reference: str = ""
@@ -139,23 +139,23 @@ Area = Literal[
 
 
 class Fix(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way out: what it does and the commands to copy, in order."""
+    """One fix: what it does, and its commands in order."""
 
     text: str
     commands: tuple[str, ...] = ()
 
 
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a message is recognised: one of the `find` texts, and around it the expression when one is given.
+    """How a message is recognised: by one of the `find` texts, and by the expression around it if there is one.
 
-    The expression is tried on the lines around the find, first as they are, then joined to one line without the
-    prefixes that logs add; its named groups are decoded for the reader.
+    The expression is tried on the lines around the find, first as they are, then joined to one line without log
+    prefixes; its named groups are decoded for the reader.
     """
 
     find: Annotated[tuple[Annotated[str, Meta(min_length=5)], ...], Meta(min_length=1)]
     regex: str = ""
     own_line: bool = False
-    """The expression looks at the find's own line only; what it names there is looked up in a table."""
+    """The expression is tried on the find's own line only."""
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,16 +166,16 @@ class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     area: Area
     kind: Kind = "root"
     patterns: tuple[Pattern, ...] = ()
-    """Empty for a cause that only a look at the machine finds, or that the CUDA error table recognises."""
+    """Empty for a cause that only the diagnosis of a machine finds, or that the CUDA error table recognises."""
     explanation: str
     checks: tuple[str, ...] = ()
     """Commands whose output confirms it."""
     fixes: tuple[Fix, ...]
     sources: tuple[str, ...]
     hides: tuple[CauseId, ...] = ()
-    """Causes that this one explains when both are found."""
+    """Causes that are consequences of this one when both are found."""
     xids: tuple[int, ...] = ()
-    """Numbers of Xids that mean this cause."""
+    """Xid numbers that mean this cause."""
 
 
 class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,25 +187,25 @@ class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Outside(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kind of trouble that is none of the GPU installation's, and how a line shows it."""
+    """A kind of trouble outside the GPU installation, and how to recognise its lines."""
 
     id: CauseId
     title: str
     advice: str
     always: bool
-    """A line shows it even with a word of NVIDIA's stack in it."""
+    """It applies to a line even near words of NVIDIA's stack."""
     regex: str
 
 
 class OutsideFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kinds, in the order in which a line is asked."""
+    """The kinds, in the order to try them."""
 
     sources: tuple[str, ...]
     kinds: tuple[Outside, ...]
 
 
 class Companion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A package that is compiled against PyTorch, and the extension modules that its build makes."""
+    """A package that is compiled against PyTorch, and its extension modules."""
 
     package: str
     modules: tuple[str, ...]
@@ -220,7 +220,7 @@ class CompanionFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CudaError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error number of CUDA with its names in both APIs, its text, and the cause it stands for when it has one."""
+    """A CUDA error number with its names in both APIs, its text, and its cause if there is one."""
 
     number: int
     runtime: str = ""
@@ -241,9 +241,9 @@ class CudaErrorFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer of a library: its name (and the one that Python gives it), number, text, and the cause behind it.
+    """A library's status code: its name (and its name in Python), number, text and cause.
 
-    An empty cause stands for an answer that is no error.
+    An empty cause means that the status is not an error.
     """
 
     name: str
@@ -254,7 +254,7 @@ class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StatusFamily(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The answers of one library."""
+    """The status codes of one library."""
 
     family: str
     source: str
@@ -270,9 +270,9 @@ class StatusFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sxid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
-    """An NVSwitch error with the class that the vendor gives it.
+    """An NVSwitch error with the vendor's class.
 
-    `stalls`: listed as not fatal to the fabric, but the GPU's traffic stops; `notable`: only announces others.
+    `stalls`: not fatal to the fabric, but the GPU's traffic stops; `notable`: only announces other errors.
     """
 
     class_: Literal["non-fatal", "stalls", "notable", "fatal", "always-fatal"]
@@ -290,7 +290,7 @@ class SxidFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Reference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one of gpusetup's own error references (GS-324) stands for."""
+    """The meaning of one of gpusetup's own error references (GS-324)."""
 
     title: str
     meaning: str = ""
@@ -298,7 +298,7 @@ class Reference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause found in a text or on a machine, ready to be told."""
+    """A cause found in a text or on a machine, ready to be printed."""
 
     cause: str
     title: str
@@ -309,17 +309,17 @@ class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     line: int | None = None
     count: int = 1
     details: tuple[str, ...] = ()
-    """What the numbers in it mean, and what follows for this driver or GPU."""
+    """What its numbers mean, and what follows for this driver or GPU."""
     checks: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     recovery: Recovery | None = None
-    """What it needs, where the driver, NVIDIA's catalogue or our table says so."""
+    """The recovery that the driver, NVIDIA's catalogue or gpusetup's table names, if any."""
     page: str = ""
     """Its page in the built documentation; `gpusetup doctor --explain CAUSE` prints the same."""
 
 
 class Ruled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question that was answered: what was looked at and what it showed."""
+    """One check of a diagnosis and its result."""
 
     step: str
     text: str
@@ -327,14 +327,14 @@ class Ruled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the doctor says about one machine: healthy, or the first cause, and everything it ruled out on the way."""
+    """The diagnosis of one machine: healthy, or the first cause found, and everything ruled out before."""
 
     healthy: bool
     cause: Finding | None
     ruled: tuple[Ruled, ...]
     notices: tuple[Finding, ...] = ()
     recovery: Recovery | None = None
-    """The gravest need of what was found and of what the driver asks for; None: nothing needs anything."""
+    """The most severe recovery that the findings or the driver require; None: nothing is needed."""
     root_would_add: tuple[str, ...] = ()
     simulated: bool = False
     seconds: float = 0.0

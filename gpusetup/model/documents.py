@@ -1,4 +1,4 @@
-"""Every document that another program may rely on: the table of all, and the small ones about what commands write."""
+"""The table of all documents that other programs may rely on, and the small documents about commands' output."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", 
 
 
 class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a setting of the environment replaces."""
+    """Data replaced through an environment variable."""
 
     setting: str
     place: str
     files: tuple[str, ...] = ()
-    """The files of the matrix that stand there."""
+    """The matrix files in that place."""
 
 
 class MatrixInForce(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The matrix that answers; `place` is empty for the one that came along."""
+    """The matrix in force; `place` is empty for the shipped one."""
 
     date: str
     digest: str
@@ -34,7 +34,7 @@ class MatrixInForce(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class About(Document, frozen=True, kw_only=True, tag="gpusetup/version/1"):
-    """All that decides what this gpusetup answers and does."""
+    """Everything that determines this gpusetup's answers and actions."""
 
     ok: Literal[True] = True
     version: str
@@ -49,11 +49,11 @@ class About(Document, frozen=True, kw_only=True, tag="gpusetup/version/1"):
     interpreter: str
     platform: str
     libraries: dict[str, str | None]
-    """Each library's version; null where it is not installed."""
+    """Library → version; null if it is not installed."""
 
 
 class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error in words."""
+    """An error message and its parts."""
 
     reference: str
     message: str
@@ -65,7 +65,7 @@ class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ErrorDocument(Document, frozen=True, kw_only=True, tag="gpusetup/error/1"):
-    """Any command that failed, and nothing more precise can be said."""
+    """The error of a command that has no more specific document for it."""
 
     ok: Literal[False] = False
     error: Told
@@ -88,7 +88,7 @@ class ContentPlace(Document, frozen=True, kw_only=True, tag="gpusetup/content/1"
 
 
 class MonitoringFiles(Document, frozen=True, kw_only=True, tag="gpusetup/monitoring/1"):
-    """What was written for Prometheus and Grafana."""
+    """The files written for Prometheus and Grafana."""
 
     ok: Literal[True] = True
     folder: str
@@ -96,13 +96,13 @@ class MonitoringFiles(Document, frozen=True, kw_only=True, tag="gpusetup/monitor
 
 
 class HandoverFiles(Document, frozen=True, kw_only=True, tag="gpusetup/handover/1"):
-    """What was written for another engine."""
+    """The files written for another engine."""
 
     ok: Literal[True] = True
     folder: str
     files: tuple[str, ...]
     twice: tuple[str, ...]
-    """What host and engine would both do, and how it is kept from happening."""
+    """What host and engine would both do, and how that is prevented."""
     warnings: tuple[str, ...]
 
 
@@ -127,7 +127,7 @@ class Carried(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SystemWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a release needs in a bundle."""
+    """What a distribution release needs in a bundle."""
 
     system: str
     stacks: int
@@ -145,7 +145,7 @@ class BundleWanted(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-wan
 
 
 class BundleDiff(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1"):
-    """What an older bundle lacks of a newer one; its manifest is carried too."""
+    """The files of a newer bundle that an older one lacks, and the newer manifest."""
 
     ok: Literal[True] = True
     path: str
@@ -155,7 +155,7 @@ class BundleDiff(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/
 
 
 class BundlePacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-packed/1"):
-    """A bundle as one file, or as several."""
+    """A bundle packed into one or several files."""
 
     ok: Literal[True] = True
     parts: tuple[str, ...]
@@ -163,7 +163,7 @@ class BundlePacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-pac
 
 
 class BundleUnpacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-unpacked/1"):
-    """A bundle's folder that was made of a packed one."""
+    """A bundle folder unpacked from packed files."""
 
     ok: Literal[True] = True
     path: str
@@ -173,7 +173,7 @@ class BundleUnpacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-u
 
 
 class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a mirror has of a repository; `new` and `gone` are null where nothing was published."""
+    """A repository's contents in a mirror; `new` and `gone` are null if nothing was published."""
 
     place: str
     packages: int
@@ -183,7 +183,7 @@ class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Mirror(Document, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
-    """A mirror, and what hosts are told to use it; empty where it was only looked at."""
+    """A mirror, and the settings for hosts that use it; these are empty if it was only inspected."""
 
     ok: Literal[True] = True
     repositories: tuple[Mirrored, ...]
@@ -192,7 +192,7 @@ class Mirror(Document, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
 
 
 class Timer(Document, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
-    """A systemd timer of gpusetup's; `when` and `runs` are empty where there is none."""
+    """One of gpusetup's systemd timers; `when` and `runs` are empty if there is none."""
 
     ok: Literal[True] = True
     timer: str
@@ -211,14 +211,14 @@ class Explained(Document, frozen=True, kw_only=True, tag="gpusetup/explained/1")
 
 
 class Documents(Document, frozen=True, kw_only=True, tag="gpusetup/documents/1"):
-    """The documents that have a schema, and what each is from."""
+    """The documents that have a schema, and where each comes from."""
 
     ok: Literal[True] = True
     documents: dict[str, str]
 
 
 class MatrixExported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-exported/1"):
-    """A matrix that was written into one file."""
+    """A matrix that was exported to a file."""
 
     ok: Literal[True] = True
     path: str
@@ -228,7 +228,7 @@ class MatrixExported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-e
 
 
 class MatrixImported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-imported/1"):
-    """A release of the matrix that was taken in; `place` is empty where it was only examined."""
+    """An imported release of the matrix; `place` is empty if it was only examined."""
 
     ok: Literal[True] = True
     date: str
@@ -239,7 +239,7 @@ class MatrixImported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-i
 
 
 class MatrixDiff(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/1"):
-    """What two matrices say differently."""
+    """The differences between two matrices."""
 
     ok: Literal[True] = True
     before: str
@@ -248,7 +248,7 @@ class MatrixDiff(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/
 
 
 class MatrixHistory(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-history/1"):
-    """What each release on this machine brought for a component."""
+    """The changes to a component in each release on this machine."""
 
     ok: Literal[True] = True
     component: str
@@ -259,7 +259,7 @@ State = Literal["supported", "ends soon", "ended", "unknown"]
 
 
 class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver that hosts run, and the last day or month of its branch; `until` is empty where nobody published it."""
+    """A driver on hosts, and the last day or month of its branch's support; `until` is empty if unpublished."""
 
     driver: str
     branch: str
@@ -267,13 +267,13 @@ class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: State
     hosts: tuple[str, ...]
     cves: tuple[str, ...] = ()
-    """Known vulnerabilities, the gravest first."""
+    """Known vulnerabilities, worst first."""
     fixed: str = ""
-    """The release of the branch that has none of them."""
+    """The release of the branch that fixes all of them."""
 
 
 class DriverEnds(Document, frozen=True, kw_only=True, tag="gpusetup/driver-ends/1"):
-    """Until when the drivers of hosts are supported."""
+    """When support ends for the drivers of hosts."""
 
     ok: Literal[True] = True
     date: str
@@ -283,12 +283,12 @@ class DriverEnds(Document, frozen=True, kw_only=True, tag="gpusetup/driver-ends/
 
 
 def documents() -> dict[str, str]:
-    """Return where each document comes from, by its name."""
+    """Return document name → where it comes from."""
     return {name: row["from"] for name, row in _table().items()}
 
 
 def forms_of(name: str) -> tuple[type[Struct], ...]:
-    """Return the forms of a document: the answer, then what is printed when the answer is no."""
+    """Return a document's types: that of the answer, then those printed when the answer is no."""
     found = (form.partition(".") for form in _table()[name]["forms"])
     return tuple(getattr(import_module(f"gpusetup.model.{module}"), struct) for module, _, struct in found)
 

@@ -1,4 +1,4 @@
-"""What `verify` and the doctor answer with `--format json`."""
+"""The answers of `verify` and the doctor with `--format json`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusetup.model.verdict import Result, Verdict
 
 
 class VerifySummary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A host in short."""
+    """A summary of one host."""
 
     verdict: Verdict
     counts: dict[Verdict, int]
@@ -24,7 +24,7 @@ class VerifySummary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class VerifyReport(Document, frozen=True, kw_only=True, tag="gpusetup/verify/1"):
-    """Per host what was proven."""
+    """The results of verification per host."""
 
     ok: bool
     level: str
@@ -36,7 +36,7 @@ class VerifyReport(Document, frozen=True, kw_only=True, tag="gpusetup/verify/1")
 
 
 class OutsideTold(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a text is about where it is no fault of the GPU's installation, and the first line that shows it."""
+    """Trouble in a text that is not the GPU installation's, and the first line that shows it."""
 
     id: str
     title: str
@@ -56,7 +56,7 @@ class DoctorText(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
 
 
 class DoctorReference(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
-    """What one of gpusetup's own references stands for."""
+    """The meaning of one of gpusetup's own error references."""
 
     ok: Literal[True] = True
     reference: str
@@ -77,21 +77,21 @@ class DoctorAlert(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
 
 
 class DoctorVulnerability(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
-    """What NVIDIA's bulletins say of a known vulnerability."""
+    """NVIDIA's bulletins about a known vulnerability."""
 
     ok: Literal[True] = True
     cve: str
     rows: tuple[dict[str, Any], ...]
-    """As `matrix cve` has them: the component, the releases that end it, the bulletin."""
+    """The rows of `matrix cve`: the component, the fixed releases, the bulletin."""
     page: str
 
 
 class DoctorHosts(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
-    """What ails machines."""
+    """The diagnoses of machines."""
 
     ok: bool
     healthy: bool
     hosts: dict[str, Diagnosis]
     failures: dict[str, str]
     recovered: dict[str, Recovered] | UnsetType = UNSET
-    """What became of each host's recovery, where it was asked for."""
+    """The result of each host's recovery, if one was requested."""

@@ -1,7 +1,7 @@
-"""What hosts are: the document gpusetup/facts/1.
+"""Facts about hosts: the document gpusetup/facts/1.
 
-The host probe writes these fields; name, architecture and compute capability of a GPU are added on the controller
-from the matrix. None means "could not be told"; `unreadable` then says why.
+The probe on the host writes these fields; the controller adds a GPU's name, architecture and compute capability from
+the matrix. None means unknown; `unreadable` then has the reason.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     firmware: Firmware
     virtualisation: Virtualisation
     settings: Settings | None = None
-    """None from what was captured before this was looked at."""
+    """None in captures from before this was probed."""
     rdma: Rdma | None = None
-    """None without an adapter that has RDMA."""
+    """None without an RDMA adapter."""
     storage: Storage | None = None
-    """None where nothing of GPUDirect Storage is installed."""
+    """None if no part of GPUDirect Storage is installed."""
     modules: tuple[str, ...] = ()
     module_users: dict[str, ModuleUse] = {}
     dkms: tuple[DkmsModule, ...] = ()
@@ -80,23 +80,23 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     display: Display
     processes: tuple[Process, ...] = ()
     work: tuple[Work, ...] = ()
-    """Where a plan is made: what the host's scheduler runs there."""
+    """The scheduler's jobs on the host; only when making a plan."""
     packages: Packages
     pythons: tuple[Python, ...] = ()
     interpreter: Interpreter | None = None
     disks: dict[str, Disk] = {}
     state: HostRecord | None = None
-    """What gpusetup did here before, None when it did nothing or its record cannot be read."""
+    """gpusetup's record on the host; None if there is none or it cannot be read."""
     unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def vgpu_guest(self) -> bool:
-        """A guest that was given a slice of a GPU: it needs the vendor's guest driver."""
+        """Whether the host is a guest with a vGPU, which needs NVIDIA's guest driver."""
         return any(gpu.vgpu for gpu in self.gpus)
 
 
 class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A host that could not be looked at."""
+    """A host whose facts could not be read."""
 
     reference: str
     message: str
@@ -104,12 +104,12 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exit: int
 
     def __str__(self) -> str:
-        """Return what happened, and what to do about it."""
+        """Return the message with the hint."""
         return f"{self.message} [{self.reference}]" + (f"; {self.hint}" if self.hint else "")
 
 
 class Facts(Document, frozen=True, kw_only=True, tag="gpusetup/facts/1"):
-    """The document: hosts that were looked at, and those that could not be."""
+    """The document: the facts of hosts, and the hosts whose facts could not be read."""
 
     ok: bool = True
     hosts: dict[str, HostFacts]

@@ -29,15 +29,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Way(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lies between the processor and a GPU."""
+    """The path between the processor and a device."""
 
     iommu: str | None = None
-    """How its IOMMU group translates: identity (not at all), DMA, DMA-FQ."""
+    """The type of its IOMMU group: identity (no translation), DMA, DMA-FQ."""
     bridges: int = 0
     above: tuple[str, ...] = ()
-    """These bridges, the nearest first; empty too where it was captured before this was looked at."""
+    """The bridges above it, nearest first; also empty in captures from before this was probed."""
     acs_redirect: tuple[str, ...] | None = None
-    """Bridges above it whose ACS sends traffic between GPUs up to the root; None: only root reads that."""
+    """Bridges above it whose ACS redirects traffic between GPUs to the root; None: only root can read it."""
     max_payload: int | None = None
     max_read_request: int | None = None
     bar_mib: int | None = None
@@ -45,7 +45,7 @@ class Way(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NvLinks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVLinks of a GPU: how many are up and down, and the slowest of those that are up, GB/s each way."""
+    """NVLinks of a GPU: how many are up and down, and the speed of the slowest that is up, GB/s each way."""
 
     up: int
     down: int
@@ -59,17 +59,17 @@ class Port(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     layer: str | None = None
     """InfiniBand or Ethernet."""
     state: str | None = None
-    """ACTIVE; INIT before a subnet manager has set it up; DOWN."""
+    """ACTIVE; INIT before a subnet manager has configured it; DOWN."""
     physical: str | None = None
     rate: float | None = None
     fastest: float | None = None
-    """The highest rate that the port says it can have; None where nothing tells."""
+    """The port's highest supported rate; None: unknown."""
     subnet_manager: bool | None = None
     interface: str | None = None
 
 
 class Hca(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An adapter with RDMA (`mlx5_0`): one function of a card."""
+    """An RDMA adapter (`mlx5_0`): one function of a card."""
 
     name: str
     address: str | None = None
@@ -83,37 +83,37 @@ class Hca(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Memlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much memory programs may lock, which RDMA does with every buffer."""
+    """How much memory programs may lock; RDMA locks every buffer."""
 
     kib: int | None = None
-    """Of the session that looked."""
+    """The limit of the probe's session."""
     unlimited: bool = False
     lifted: bool = False
-    """The files of limits lift it for everyone who logs in."""
+    """The limits files remove the limit for everyone who logs in."""
 
 
 class Rdma(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The adapters, and what they need of the system."""
+    """The RDMA adapters, and what they need from the system."""
 
     hcas: tuple[Hca, ...] = ()
     peer_memory: bool | None = None
-    """Whether the RDMA stack takes nvidia_peermem; None where the kernel's symbols are not to be read."""
+    """Whether the RDMA stack supports nvidia_peermem; None if the kernel's symbols cannot be read."""
     memlock: Memlock = Memlock()
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What cuFile can use to read files straight into GPU memory."""
+    """What cuFile can use to read files directly into GPU memory."""
 
     nvidia_fs: str | None = None
-    """The version of the module that is loaded."""
+    """The version of the loaded module."""
     p2pdma: bool | None = None
     """Whether the running kernel has PCI peer-to-peer DMA."""
     multipath: bool | None = None
-    """NVMe multipath of the loaded module."""
+    """Whether the loaded NVMe module uses multipath."""
     registry: str = ""
     """RegistryDwords of the loaded driver."""
     use_pci_p2pdma: bool | None = None
-    """As cufile.json has it."""
+    """The setting in cufile.json."""
     drives: int = 0
 
 
@@ -134,7 +134,7 @@ class OperatingSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def label(self) -> str:
-        """The id as `--os` takes it: ubuntu24.04, debian12, rocky9."""
+        """The id for `--os`: ubuntu24.04, debian12, rocky9."""
         version = self.version_id if self.id == "ubuntu" else self.version_id.split(".")[0]
         return ("amzn" if self.id == "amzn" else self.id) + version
 
@@ -149,11 +149,11 @@ class ModuleFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """None: the file could not be read."""
     signer: str | None = None
     key: str | None = None
-    """The number of the signer's certificate, or the identifier of its key."""
+    """The serial number of the signer's certificate, or the identifier of its key."""
 
 
 class InstalledKernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel that the host has: its image, its headers, its initramfs, its NVIDIA module."""
+    """An installed kernel: its image, headers, initramfs and NVIDIA module."""
 
     release: str
     image: bool
@@ -164,7 +164,7 @@ class InstalledKernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Kernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernel that runs, the one that boots next (modules are built for it), and all that are installed."""
+    """The running kernel, the one that boots next (modules are built for it), and all installed ones."""
 
     running: str
     next: str
@@ -178,21 +178,21 @@ class Kernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def target(self) -> InstalledKernel | None:
-        """The installed kernel that boots next, None when its files are not on the host."""
+        """The installed kernel that boots next; None if its files are not on the host."""
         return next((kernel for kernel in self.installed if kernel.release == self.next), None)
 
 
 class Boot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What tells one boot from the next, and one machine from another."""
+    """What identifies a boot and a machine."""
 
     id: str | None
     time: int | None
     machine: str | None = None
-    """A digest of the machine's id: two names of one machine have the same, and the same boot."""
+    """A digest of the machine id: equal for two names of one machine."""
 
 
 class PciLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The PCI Express link: now, at best, and what the slot can do."""
+    """The PCI Express link: its current and maximum state, and the slot's maximum."""
 
     width: int | None = None
     speed: str | None = None
@@ -203,23 +203,23 @@ class PciLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fabric(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU's place in the NVLink fabric; the status counts once the state is Completed."""
+    """A GPU's registration in the NVLink fabric; the status is valid once the state is Completed."""
 
     state: str | None
     status: str | None
 
 
 class Slices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU's MIG instances and what programs see of them, and the profiles that it can be cut into."""
+    """A GPU's MIG instances, the devices that programs see, and the available profiles."""
 
     instances: tuple[MigInstance, ...] | None = ()
-    """None: only root may read them."""
+    """None: only root can read them."""
     devices: tuple[MigDevice, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
 
 
 class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One NVIDIA GPU: what PCI says, what the matrix knows of it, what nvidia-smi adds when it works."""
+    """One NVIDIA GPU: facts from PCI, from the matrix, and from nvidia-smi when it works."""
 
     address: str
     pci_id: str
@@ -229,7 +229,7 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arch: str | None = None
     compute_capability: str | None = None
     bound: str | None
-    """The kernel driver that holds it."""
+    """The kernel driver that it is bound to."""
     numa_node: int | None = None
     boot_display: bool = False
     link: PciLink = PciLink()
@@ -243,17 +243,17 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mig: str | None = None
     mig_pending: str | None = None
     slices: Slices | None = None
-    """How MIG cuts it; None on a GPU without MIG, and where nobody could ask."""
+    """Its MIG partitions; None on a GPU without MIG, or if unknown."""
     fabric: Fabric | None = None
     vbios: str | None = None
     inforom: str | None = None
-    """Version of what the board says of itself."""
+    """Version of the board's InfoROM."""
     ecc: bool | None = None
     power_limit: float | None = None
     """Watts."""
     way: Way | None = None
     nvlinks: NvLinks | None = None
-    """None where the GPU is the only one: nothing is at the other end."""
+    """None on a host with one GPU: its links have no other end."""
 
 
 class SwitchDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -264,7 +264,7 @@ class SwitchDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NvSwitch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVSwitches that this machine itself runs: on PCI, or (fourth generation) through ConnectX managers."""
+    """NVSwitches that this machine manages: on PCI, or (fourth generation) through ConnectX managers."""
 
     kind: Literal["pci", "nvlink5"]
     pci: tuple[SwitchDevice, ...] = ()
@@ -273,7 +273,7 @@ class NvSwitch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose a certificate is; the kernel tells of those that it has loaded only the name and the key's identifier."""
+    """A certificate's owner; for loaded ones the kernel shows only the name and the key's identifier."""
 
     name: str | None = None
     issuer: str | None = None
@@ -282,7 +282,7 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class SigningKey(Certificate, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The certificate that DKMS signs modules with."""
+    """A certificate with which DKMS signs modules."""
 
     path: str
     sha256: str
@@ -298,24 +298,24 @@ class Firmware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signatures_enforced: bool
     enrolled_keys: tuple[str, ...] = ()
     trusted_keys: tuple[Certificate, ...] = ()
-    """By which the kernel takes modules, as far as it and the firmware show them."""
+    """The keys that the kernel trusts for modules, as far as it and the firmware show them."""
     signing_keys: tuple[SigningKey, ...] = ()
     password: str | None = None
-    """The file with the one-time password of an enrolment that waits for somebody at the console."""
+    """The file with the one-time password of a key enrolment that waits for confirmation at the console."""
 
 
 class CloudEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a cloud is about to do to a machine, in its words; `at`: not before, empty where that is any moment."""
+    """What a cloud is about to do to a machine, in its words; `at` is the earliest time, empty for any moment."""
 
     what: str
     at: str = ""
 
     def __str__(self) -> str:
-        """Return what and when."""
+        """Return the event and its time."""
         return f"{self.what} " + (f"from {self.at}" if self.at else "at any moment")
 
     def near(self, now: datetime) -> bool:
-        """Whether it may begin within the hour."""
+        """Return whether it may begin within the hour; also if its time cannot be read."""
         for read in (datetime.fromisoformat, parsedate_to_datetime):
             with suppress(ValueError, TypeError):
                 begins = read(self.at.replace("Z", "+00:00"))
@@ -324,12 +324,12 @@ class CloudEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What kind of machine this is; `driver_refused` says why no driver may be installed."""
+    """The kind of machine; `driver_refused` is why no driver may be installed."""
 
     kind: str
     cloud: str | None
     machine_type: str | None = None
-    """As the cloud's metadata service has it."""
+    """From the cloud's metadata service."""
     events: tuple[CloudEvent, ...] = ()
     vendor: str | None
     product: str | None
@@ -340,7 +340,7 @@ class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody at a screen: a user, or the greeter that waits for one."""
+    """A graphical session: of a user, or the login greeter's."""
 
     type: str
     kind: str = field(name="class")
@@ -354,7 +354,7 @@ class OtherDisplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Display(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sessions on a screen, and other GPUs that share the work."""
+    """Graphical sessions, and display adapters of other vendors."""
 
     sessions: tuple[Session, ...] = ()
     manager: str | None = None
@@ -364,7 +364,7 @@ class Display(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Disk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Room at a place that an install writes to; `same_as` names an earlier place on the same file system."""
+    """Disk space at a path that an install writes to; `same_as` names an earlier path on the same file system."""
 
     total: int
     free: int

@@ -11,21 +11,21 @@ from gpusetup.model.package import Manager
 
 
 class LoadedModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The NVIDIA module that the kernel has loaded."""
+    """The loaded NVIDIA kernel module."""
 
     version: str | None
     flavour: Flavour | None
 
 
 class ModuleUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who uses a loaded module: how many in all, and which other modules."""
+    """The users of a loaded module: how many in total, and which other modules."""
 
     references: int
     holders: tuple[str, ...] = ()
 
 
 class DriverInstall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One driver on the host by who made it: distribution, nvidia, rpmfusion, other, runfile."""
+    """One driver on the host by its origin."""
 
     origin: Literal["distribution", "nvidia", "rpmfusion", "other", "runfile"]
     version: str | None
@@ -41,9 +41,9 @@ class Driver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     loaded: LoadedModule | None
     library: str | None
     libraries: dict[str, tuple[str, ...]] = {}
-    """By name the versions that the dynamic loader could take; more than one is a mixture."""
+    """Library name → the versions that the dynamic loader could take; more than one is a mixture."""
     library_files: dict[str, str] = {}
-    """The files that these are, with their versions."""
+    """The files of these libraries → their versions."""
     module: str | None
     """Version of the module on disk for the kernel that boots next."""
     mismatch: bool
@@ -52,7 +52,7 @@ class Driver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Initramfs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One initramfs: does it carry nouveau, does it blacklist it, and if that is unknown, why."""
+    """One initramfs: whether it contains nouveau and blacklists it, and if unknown, why."""
 
     path: str
     kernel: str
@@ -62,7 +62,7 @@ class Initramfs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Nouveau(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """nouveau: loaded now, kept out, and whether the next boot would load it."""
+    """nouveau: whether it is loaded, blacklisted, and would be loaded by the next boot."""
 
     loaded: bool
     blacklisted: bool
@@ -75,7 +75,7 @@ class Nouveau(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DkmsModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A module in DKMS's tree; without a kernel it was never built there."""
+    """A module in DKMS's tree; without a kernel it was never built."""
 
     module: str
     version: str
@@ -93,14 +93,14 @@ class Toolkit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cuda(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """CUDA toolkits side by side, and where /usr/local/cuda leads."""
+    """The installed CUDA toolkits, and the target of /usr/local/cuda."""
 
     toolkits: tuple[Toolkit, ...] = ()
     default: str | None = None
 
 
 class Library(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cuDNN or NCCL install: the package or header that says so."""
+    """An installed cuDNN or NCCL; `source` is the package or header that shows it."""
 
     version: str
     source: str
@@ -108,29 +108,29 @@ class Library(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Container runtimes and how they are told of the GPU."""
+    """Container runtimes and their GPU configuration."""
 
     runtimes: tuple[str, ...] = ()
     toolkit: str | None = None
     configured: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
     cdi_drivers: tuple[str, ...] = ()
-    """The drivers whose libraries those files name: of another one, containers do not start."""
+    """The driver versions in the CDI files: with another driver, containers do not start."""
 
 
 class Licence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a vGPU guest is licensed with."""
+    """The licence settings of a vGPU guest."""
 
     feature: int | None = None
-    """FeatureType of the daemon's settings."""
+    """FeatureType in the daemon's settings."""
     server: bool = False
-    """Whether they name a legacy licence server."""
+    """Whether the settings name a legacy licence server."""
     tokens: dict[str, str | None] = {}
-    """Names of the tokens, with their SHA-256 where they could be read."""
+    """Token name → SHA-256; null if it cannot be read."""
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A unit as systemd sees it."""
+    """A systemd unit."""
 
     unit: str
     active: str | None
@@ -145,14 +145,14 @@ class Process(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Python(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An interpreter and the GPU frameworks that it has."""
+    """A Python interpreter and its GPU frameworks."""
 
     path: str
     version: str
     ensurepip: bool
     packages: dict[str, str] = {}
     changeable: str = ""
-    """What of it somebody other than root can change: then it was named, and not started."""
+    """The part of it that users other than root can change; if there is one, the probe did not run it."""
 
 
 class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,27 +171,27 @@ class Smi(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CandidateVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A version that a repository offers."""
+    """A version offered by repositories."""
 
     version: str
     sources: tuple[str, ...] = ()
 
 
 class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A package that the configured repositories offer."""
+    """A package offered by the configured repositories."""
 
     candidate: str | None
     installed: str | None = None
     versions: tuple[CandidateVersion, ...] = ()
     size: int | None = None
-    """Bytes to download for the candidate itself, without what it needs."""
+    """Bytes to download for the candidate itself, without its dependencies."""
     transitional: bool = False
-    """A stub that only leads to another package."""
+    """An empty package that only depends on another one."""
     needs: tuple[str, ...] = ()
 
 
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who works on packages at this moment."""
+    """A process that holds the package manager's lock."""
 
     file: str
     pid: int
@@ -199,7 +199,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AutomaticUpgrades(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether the host upgrades itself, and whether it leaves NVIDIA packages alone then."""
+    """Whether the host upgrades packages automatically, and whether it then skips NVIDIA's."""
 
     enabled: bool
     excludes_nvidia: bool
@@ -217,7 +217,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Packages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Packages that matter to a GPU stack, and the state of the package database."""
+    """Packages relevant to a GPU stack, and the state of the package database."""
 
     manager: Manager | None
     installed: dict[str, str] = {}

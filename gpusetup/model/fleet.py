@@ -1,4 +1,4 @@
-"""Documents about many hosts: who changed what, host keys, verifications over time, how hosts differ."""
+"""Documents about many hosts: the audit log, SSH host keys, verifications over time, comparisons of hosts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class AuditWho(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """Who did it, and from where."""
 
     user: str
-    """Whose process it was."""
+    """The user of the process."""
     login: str = ""
-    """Who logged in, as the kernel's own record of it says (`loginuid`); it stays through su and sudo."""
+    """The user who logged in, from the kernel's `loginuid`, which su and sudo do not change."""
     sudo: str = ""
-    """Who called sudo, as sudo says."""
+    """The user who called sudo, according to sudo."""
     machine: str
     came_from: str = ""
-    """The address of the SSH session."""
+    """The client address of the SSH session."""
 
 
 class AuditGroup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hosts that were treated alike."""
+    """Hosts with the same outcome."""
 
     hosts: str
-    """Their names, runs of numbers as `gpu-[001-400]`."""
+    """Their names, with ranges such as `gpu-[001-400]`."""
     number: int
     what: str
 
 
 class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One line. Each holds the digest of the line before."""
+    """One line of the log, with the digest of the previous line."""
 
     number: int
     time: str
@@ -49,7 +49,7 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     groups: tuple[AuditGroup, ...] = ()
     note: str = ""
     before: str = ""
-    """SHA-256 of the line before; empty in the first."""
+    """SHA-256 of the previous line; empty in the first."""
 
 
 class Audit(Document, frozen=True, kw_only=True, tag="gpusetup/audit/1"):
@@ -58,12 +58,12 @@ class Audit(Document, frozen=True, kw_only=True, tag="gpusetup/audit/1"):
     ok: bool
     path: str
     head: str
-    """Number and digest of the last line, `12:6f1d…`: kept elsewhere, it proves all lines before it."""
+    """Number and digest of the last line, `12:6f1d…`: a copy kept elsewhere proves all lines up to it."""
     lines: tuple[AuditLine, ...]
     troubles: tuple[str, ...]
-    """What was changed or taken away since it was written."""
+    """Signs that lines were changed or removed."""
     notes: tuple[str, ...]
-    """What is odd and no forgery: a line that was cut by a crash."""
+    """Irregularities that are not tampering, such as a line cut by a crash."""
 
 
 KeyState = Literal["known", "confirmed", "replaced", "accepted", "unconfirmed", "changed", "another-key", "unreachable"]
@@ -74,7 +74,7 @@ class HostKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     state: KeyState
     address: str
-    """As ssh names it in its files."""
+    """The host's name in ssh's known_hosts files."""
     fingerprints: tuple[str, ...] = ()
     message: str = ""
 
@@ -88,7 +88,7 @@ class KnownHosts(Document, frozen=True, kw_only=True, tag="gpusetup/known-hosts/
 
 
 class PastFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What failed or warned."""
+    """A check that failed or warned."""
 
     id: str
     verdict: Verdict
@@ -96,7 +96,7 @@ class PastFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class PastRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One verification of the past."""
+    """One past verification."""
 
     time: str
     level: Level
@@ -108,7 +108,7 @@ class PastRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One figure of one part, its runs oldest first."""
+    """One figure of one subject over time, oldest first."""
 
     check: str
     subject: str
@@ -117,7 +117,7 @@ class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fallen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A figure that fell steadily."""
+    """A figure that keeps falling."""
 
     check: str
     subject: str
@@ -129,12 +129,12 @@ class Fallen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machine left service, returned, or a job was refused."""
+    """The machine left service or returned, or a job was refused."""
 
     time: str
     place: Literal["slurm", "kubernetes", "commands"]
     event: Literal["left", "returned", "by hand", "refused", "forgotten"]
-    """`by hand`: somebody returned it or took it over; `forgotten`: the kernel log up to then counts no more."""
+    """`by hand`: somebody returned it or took it over; `forgotten`: the kernel log up to then is ignored."""
     reason: str
 
 
@@ -142,7 +142,7 @@ class Verifications(Document, frozen=True, kw_only=True, tag="gpusetup/verificat
     """The history of a host's verifications, oldest first."""
 
     ok: bool
-    """No figure falls."""
+    """No figure keeps falling."""
     host: str
     file: str
     runs: tuple[PastRun, ...]
@@ -156,7 +156,7 @@ Standing = Literal["usual", "outlier", "unknown"]
 
 
 class Outlier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One value that most others do not have."""
+    """One value that differs from the others."""
 
     host: str
     subject: str
@@ -164,17 +164,17 @@ class Outlier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     column: str
     value: str | float
     usual: str | float | None
-    """What more than half have, or the median; None: no value has a majority."""
+    """The majority's value, or the median; None: no value has a majority."""
     deviation: float | None = None
-    """Of a figure, percent from the median."""
+    """For a figure, its deviation from the median in percent."""
     alike: int
-    """So many have the usual value, or are near the median …"""
+    """How many have the usual value or are near the median."""
     compared: int
-    """… of so many that were compared."""
+    """How many were compared."""
 
 
 class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a host has in a column; of several GPUs their values, or the one furthest off."""
+    """A host's value in a column; for several GPUs their values, or the one furthest from the usual."""
 
     text: str
     standing: Standing
@@ -193,7 +193,7 @@ class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CompareGroup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hosts with the same GPUs, which can be compared."""
+    """Comparable hosts: they have the same GPUs."""
 
     name: str
     hosts: tuple[str, ...]
@@ -202,7 +202,7 @@ class CompareGroup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Comparison(Document, frozen=True, kw_only=True, tag="gpusetup/compare/1"):
-    """All of them; `ok`: every host answered."""
+    """A comparison of hosts; `ok`: every host answered."""
 
     ok: bool
     groups: tuple[CompareGroup, ...]
@@ -210,5 +210,5 @@ class Comparison(Document, frozen=True, kw_only=True, tag="gpusetup/compare/1"):
 
     @property
     def outliers(self) -> int:
-        """How many values stand out."""
+        """The number of outliers in all groups."""
         return sum(len(group.outliers) for group in self.groups)

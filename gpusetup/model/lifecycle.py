@@ -1,4 +1,4 @@
-"""What became of applied hosts: the documents gpusetup/drift/1, gpusetup/remove/1 and gpusetup/history/1."""
+"""Hosts after an apply: the documents gpusetup/drift/1, gpusetup/remove/1 and gpusetup/history/1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mend = Literal["apply", "reboot", "hand"]
 
 
 class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that is no longer as the last apply left it, and what mends it."""
+    """One thing that differs from the state that the last apply left, and what repairs it."""
 
     id: str
     what: str
@@ -23,7 +23,7 @@ class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     now: str
     mend: Mend
     hint: str = ""
-    """What a person does about what no apply touches."""
+    """What to do about something that no apply changes."""
 
 
 class HostDrift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class HostDrift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: Literal["same", "drifted", "not-applied", "nothing-to-do", "unreachable", "failed"]
     simulated: bool = False
     applied: str = ""
-    """The apply that is compared with, by its id, which begins with its time."""
+    """The id of the apply compared with; it begins with the apply's time."""
     stack: str = ""
     differences: tuple[Difference, ...] = ()
     mend: str = ""
@@ -48,12 +48,12 @@ class Drift(Document, frozen=True, kw_only=True, tag="gpusetup/drift/1"):
 
 
 class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that brings a host back to what it was before the first apply."""
+    """Everything that returns a host to its state before the first apply."""
 
     packages: tuple[str, ...] = ()
-    """Packages that go: gpusetup brought them."""
+    """Packages to remove, which gpusetup installed."""
     restored: tuple[str, ...] = ()
-    """Packages that come back or move back, as name=version."""
+    """Packages to reinstall or move back, as name=version."""
     files_deleted: tuple[str, ...] = ()
     files_restored: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     services: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     mig: tuple[str, ...] = ()
-    """GPUs, by PCI address, whose MIG layout becomes what it was."""
+    """PCI addresses of GPUs whose MIG layout is restored."""
     initramfs: bool = False
     python: str = ""
     environments: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host: what removal would do or did."""
+    """What removal would do or did on one host."""
 
     state: Literal[
         "planned", "done", "unchanged", "pending-reboot", "refused", "unreachable", "failed", "interrupted", "left-over"
@@ -81,13 +81,13 @@ class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pending: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     ours: dict[str, tuple[str, ...]] = {}
-    """What gpusetup did that could not be undone; the record stays until it is."""
+    """gpusetup's changes that could not be undone; the record stays until they are."""
     saved: dict[str, str] = {}
-    """Files that somebody else changed since gpusetup wrote them, each with where that is kept."""
+    """Files that somebody else changed after gpusetup wrote them → where the changed file was saved."""
     kept: tuple[str, ...] = ()
-    """Files that have nothing of gpusetup in them any more: they stay as they are."""
+    """Files that no longer contain anything of gpusetup's: they stay as they are."""
     left_over: PackageChanges = PackageChanges()
-    """Packages that differ from those before the first apply, although nothing of ours is left."""
+    """Packages that differ from those before the first apply, although all of gpusetup's changes are undone."""
     failed_at: str | None = None
     failure: Trouble | None = None
     refusals: tuple[Refusal, ...] = ()
@@ -98,26 +98,26 @@ class Removed(Document, frozen=True, kw_only=True, tag="gpusetup/remove/1"):
 
     ok: bool
     done: bool
-    """False: nothing was changed, this is what removal would do."""
+    """False: nothing was changed; this is what removal would do."""
     run: str
     log: str
     hosts: dict[str, HostRemoval]
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """One apply in a host's history, as the host tells it; fields of other versions are left alone."""
+    """One apply in a host's history; unknown fields of other versions are ignored."""
 
     id: str
     finished: str = ""
     lock: Applied = NO_LOCK
     packages: dict[str, str] = {}
-    """The wanted packages in the versions that this apply left."""
+    """The requested packages in the versions that this apply left."""
     verified: Verified | None = None
     simulated: bool = False
 
 
 class Listed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One apply as the list shows it."""
+    """One apply in the list."""
 
     id: str
     finished: str
@@ -128,7 +128,7 @@ class Listed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class HostHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host: its applies, oldest first, and which one it stands on."""
+    """One host's applies, oldest first, and the current one."""
 
     current: str = ""
     applies: tuple[Listed, ...] = ()

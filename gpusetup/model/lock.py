@@ -1,4 +1,4 @@
-"""A resolved stack to keep: the document gpusetup/lock/1. Two machines with one lock get one stack."""
+"""A lock, the document gpusetup/lock/1: a resolved stack to keep. Machines with the same lock get the same stack."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SCHEMA = "gpusetup/lock/1"
 
 
 class PipRequirements(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The Python side as requirements files: on a system toolkit, and with the CUDA libraries as wheels."""
+    """The Python part as requirements files: for a system toolkit, and with the CUDA libraries as wheels."""
 
     system: tuple[str, ...]
     wheels: tuple[str, ...]
 
 
 class PipHashes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same, complete: everything that those lines need in turn, each with the SHA-256 of its wheel."""
+    """The complete requirements files: also all dependencies, each with the SHA-256 of its wheel."""
 
     python: str
     arch: str
@@ -37,6 +37,6 @@ class Lock(Document, frozen=True, kw_only=True, tag="gpusetup/lock/1"):
     pip: PipRequirements
     hashes: PipHashes | None = None
     without_hashes: str = ""
-    """Why hashes that were asked for are not here: the index could not be asked, and only the direct pins are known."""
+    """Why requested hashes are missing: the index could not be reached, so only the direct pins are known."""
     digest: str
-    """SHA-256 over stack and pip lines: what two locks have in common when they mean the same."""
+    """SHA-256 over stack and pip lines; equal for equivalent locks."""

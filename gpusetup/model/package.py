@@ -1,4 +1,4 @@
-"""Packages as their manager is told of them."""
+"""Packages, repositories and keys as passed to the package managers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec import UNSET, Struct, UnsetType
 Texts = tuple[str, ...]
 
 Built = Literal["prebuilt", "dkms"]
-"""How kernel modules come to be: elsewhere, by whoever made the package, or on the host."""
+"""How kernel modules are built: before packaging, or on the host by DKMS."""
 
 Manager = Literal["apt", "dnf", "zypper"]
-"""The package managers that are driven."""
+"""The supported package managers."""
 
 
 class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A package and the version it must have: its manager's own full version, or a prefix that ends in `*`."""
+    """A package and its required version: the manager's full version, or a prefix that ends in `*`."""
 
     name: str
     version: str = ""
@@ -27,7 +27,7 @@ class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class KeyPackage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keyring package that holds a key of which nobody published a fingerprint."""
+    """The keyring package of a key without a published fingerprint."""
 
     url: str
     sha256: str
@@ -35,7 +35,7 @@ class KeyPackage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Key(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What vouches for a repository: full fingerprints, and where the key is; or a keyring package by its digest."""
+    """How to trust a repository: full fingerprints and the key's place, or a keyring package with its digest."""
 
     fingerprints: Texts | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -44,18 +44,18 @@ class Key(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def at(cls, place: str, fingerprints: Texts) -> Key:
-        """Return the key with these fingerprints that is at a URL, or at a path on the host."""
+        """Return the key with these fingerprints at a URL or at a path on the host."""
         if "://" in place:
             return cls(fingerprints=fingerprints, url=place)
         return cls(fingerprints=fingerprints, file=place)
 
 
 UNPROVEN = Key()
-"""Nothing vouches for it."""
+"""No key: the repository cannot be trusted."""
 
 
 class Installer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The package on a host that a local repository of NVIDIA's comes in; its digest or its key vouches for it."""
+    """An NVIDIA local repository package on a host; it is trusted by its digest or its key."""
 
     path: str
     directory: str
@@ -64,13 +64,13 @@ class Installer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A repository as the roles are told of it; what is not set is left to them."""
+    """A repository as passed to the roles; they fill in what is not set."""
 
     name: str
     kind: Manager | UnsetType = UNSET
     description: str | UnsetType = UNSET
     like_suite: str | UnsetType = UNSET
-    """The host's own entry for this suite says where it is and who vouches for it."""
+    """Take address and key from the host's own entry for this suite."""
     uris: Texts | UnsetType = UNSET
     suites: Texts | UnsetType = UNSET
     components: Texts | UnsetType = UNSET
@@ -85,17 +85,17 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Origins(Struct, frozen=True, kw_only=True):
-    """Where packages come from."""
+    """The repositories of packages."""
 
     sources: tuple[Source, ...] = ()
     enable: Texts = ()
-    """Repositories that are configured on the host and off."""
+    """Repositories to enable that are configured on the host and disabled."""
     replace: Texts = ()
-    """Addresses whose other entries are switched off."""
+    """Addresses whose other entries are disabled."""
 
 
 class Pin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What apt is to prefer."""
+    """A preference of apt."""
 
     packages: Texts
     origin: str = ""
@@ -105,21 +105,21 @@ class Pin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stream of a module of dnf."""
+    """A stream of a dnf module."""
 
     module: str
     stream: str
 
 
 class CudaRoot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a toolkit is."""
+    """The folder of a toolkit."""
 
     version: str
     path: str
 
 
 class Libraries(Struct, frozen=True, kw_only=True):
-    """Toolkit, cuDNN and NCCL as packages; what is not among them comes as a wheel."""
+    """Toolkit, cuDNN and NCCL as packages; those without packages come as wheels."""
 
     cuda: tuple[Package, ...] = ()
     cudnn: tuple[Package, ...] = ()
@@ -132,7 +132,7 @@ class Libraries(Struct, frozen=True, kw_only=True):
 
 
 class Runfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVIDIA's `.run` installer on a host; without a digest only its owner and its own check vouch for it."""
+    """NVIDIA's `.run` installer on a host; without a digest, only its owner and its own checksum are checked."""
 
     path: str
     version: str
@@ -140,7 +140,7 @@ class Runfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that package managers are told about one host."""
+    """Everything that the package manager of one host is to do."""
 
     manager: Manager
     sources: tuple[Source, ...] = ()
@@ -159,26 +159,26 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     monitoring: tuple[Package, ...] = ()
     desktops: tuple[Package, ...] = ()
     python: tuple[Package, ...] = ()
-    """What an environment is made with: venv, or a newer Python than the distribution's own."""
+    """Packages for creating an environment: venv, or a newer Python than the distribution's own."""
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     cuda_roots: tuple[CudaRoot, ...] = ()
     cuda_default: str = ""
     built: Built | None = None
-    """How the driver's modules come; records of earlier versions do not say it."""
+    """How the driver's modules are built; None in records of earlier versions."""
     runfile: Runfile | None = None
-    """Where the driver comes from, when it comes from no package."""
+    """The driver's installer, when it comes from no package."""
     keeps_kernel: bool = False
-    """The kernel is held, because no package would bring modules for the next one."""
+    """The kernel is held because no package would provide modules for the next one."""
 
     def wanted(self) -> tuple[Package, ...]:
-        """Return every package by name."""
+        """Return every package to install."""
         return (
             *self.prerequisites, *self.driver, *self.fabric, *self.libraries(), *self.containers, *self.rdma,
             *self.monitoring, *self.desktops, *self.python,
         )  # fmt: skip
 
     def libraries(self) -> tuple[Package, ...]:
-        """Return toolkit, cuDNN and NCCL."""
+        """Return the packages of toolkit, cuDNN and NCCL."""
         return (*self.cuda, *self.cudnn, *self.nccl)

@@ -1,4 +1,4 @@
-"""What apply would do, per host: the document gpusetup/plan/1; and what a host answers between two looks."""
+"""What apply would do per host: the document gpusetup/plan/1; and a host's preview of a transaction."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class Refusal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class Away(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a change keeps a host from its work, as earlier ones took."""
+    """How long a change will keep a host from its work, estimated from earlier changes."""
 
     seconds: float
-    """The whole change, its reboot too; downloads as they were then."""
+    """The whole change, including its reboot and the downloads of that time."""
     reboot_seconds: float
     source: Literal["host", "fleet", "bench"]
-    """Who was measured: this host, other hosts of this machine's runs, or stand-ins without firmware and downloads."""
+    """What was measured: this host, other hosts of this controller, or test hosts without firmware and downloads."""
     runs: int
-    """How many changes the figures are the median of."""
+    """The number of changes; the figures are their median."""
 
 
 class Work(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job of Slurm that runs on the host, or a pod there that has a GPU."""
+    """A Slurm job on the host, or a pod there that has a GPU."""
 
     scheduler: Literal["slurm", "kubernetes"]
     id: str
@@ -64,21 +64,21 @@ class Work(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user: str = ""
     name: str = ""
     left: str = ""
-    """How long it may still run, as Slurm says it."""
+    """How long it may still run, in Slurm's format."""
 
     def __str__(self) -> str:
-        """Return what people call it."""
+        """Return its kind, id, and for a job its user, name and time left."""
         if self.scheduler == "kubernetes":
             return f"pod {self.id}"
         return f"job {self.id} of {self.user} ({self.name}, {self.left} left)"
 
 
 class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host: now, then, and every step between."""
+    """One host: its state now, the target, and every step between."""
 
     state: Literal["change", "unchanged", "nothing-to-do", "refused", "unreachable", "failed"]
     now: str = ""
-    """One line: what the host is and has."""
+    """The host's current state on one line."""
     stack: Stack | None = None
     reasons: tuple[Reason, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -90,20 +90,20 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     away: Away | None = None
     """None: nothing changes."""
     jobs: dict[int, str] = {}
-    """Programs on the GPUs by process id, which must end before the change; apply waits for them and stops none."""
+    """Process id → program on the GPUs that must end before the change; apply waits for them and stops none."""
     work: tuple[Work, ...] = ()
-    """What a scheduler runs on the host, under which it would change: apply waits for it only with `--drain`."""
+    """The scheduler's jobs on the host, which the change would affect: apply waits for them only with `--drain`."""
     download_bytes: int | None = None
-    """Packages and wheels; null when a part of it is not known."""
+    """Packages and wheels; null if any part is unknown."""
     package_bytes: int | None = None
     wheel_bytes: int | None = 0
     kind: str = field(default="", name="class")
     refusals: tuple[Refusal, ...] = ()
     simulated: bool = False
     variables: RoleVariables = NOTHING
-    """What the roles are told; empty when there is nothing to do."""
+    """The variables for the roles; empty if there is nothing to do."""
     lock: Applied = NO_LOCK
-    """What the host will record of this apply; empty where nothing is planned."""
+    """What the host will record of this apply; empty if nothing is planned."""
 
 
 class Plan(Document, frozen=True, kw_only=True, tag="gpusetup/plan/1"):
@@ -113,7 +113,7 @@ class Plan(Document, frozen=True, kw_only=True, tag="gpusetup/plan/1"):
     matrix: MatrixStamp
     hosts: dict[str, HostPlan]
     batches: tuple[tuple[str, ...], ...] = ()
-    """Who would change together, one batch after the other; empty where nobody asked."""
+    """Hosts that would change together, one batch after the other; empty if batches were not requested."""
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class PreviewFinding(Struct, frozen=True, kw_only=True):
-    """What stands in the way, or is worth a word."""
+    """A problem or remark found by the preview."""
 
     level: Literal["refuse", "warn", "info"]
     id: str = ""
@@ -141,11 +141,11 @@ class PreviewTransaction(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The answer; hosts tell more than is asked for here."""
+    """A host's preview; hosts return more fields than these."""
 
     findings: tuple[PreviewFinding, ...] = ()
     candidates: dict[str, tuple[Offer, ...]] = {}
-    """Versions by package name, newest first."""
+    """Package name → versions, newest first."""
     transaction: PreviewTransaction | None = None
     fetched: str = ""
-    """Where the host keeps the package lists for what follows; nothing when they are gone."""
+    """The host's folder with the fetched package lists; empty if they were deleted."""

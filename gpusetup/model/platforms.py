@@ -1,6 +1,6 @@
-"""What stacks stand on: GPUs, systems with a fabric, distributions, vGPU releases; one file Struct each."""
+"""Matrix records of GPUs, distributions and vGPU releases; one file Struct each."""
 
-# Annotations are not postponed here: as text, every one would be compiled again at every start.
+# No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -15,16 +15,16 @@ class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     aliases: tuple[str, ...] = ()
     ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$")], ...] = ()
     subsystems: tuple[str, ...] = ()
-    """Subsystem ids (vendor:device) that tell it from another product with the same id."""
+    """Subsystem ids (vendor:device) that distinguish it from another product with the same id."""
     arch: str
     cc: Capability
     kind: Literal["datacenter", "rtx-pro", "geforce", "laptop", "embedded", "jetson", "workstation-soc", "vgpu"]
     only_cpu: Arch | None = None
     nvswitch_baseboard: bool = False
     open_required: bool = False
-    """Takes the open modules only although its architecture takes both (Grace Hopper)."""
+    """Needs the open modules although its architecture supports both flavours (Grace Hopper)."""
     min_driver: Version | None = None
-    """First driver that names the product: a floor when we choose, a warning for a driver that is already there."""
+    """First driver that lists the product: a lower bound for a chosen driver, a warning for an installed one."""
     mig_min_driver: Version | None = None
     last_branch: int | None = None
 
@@ -34,24 +34,24 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     gpus: tuple[Gpu, ...]
     other_makers: dict[str, str] = field(default_factory=dict)
-    """Maker → what its devices are called, as a pattern."""
+    """Maker → a pattern for the names of its devices."""
 
 
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A Python that a distribution packages beside its own: enough to make an environment with pip in it."""
+    """A Python that a distribution packages besides its own, sufficient to create an environment with pip."""
 
     version: Annotated[str, Meta(pattern=r"^3\.[0-9]+$")]
     packages: tuple[str, ...]
     path: str
-    """Where they put the interpreter."""
+    """The path of the interpreter."""
     since: str = ""
-    """First minor release of the distribution that has it; empty: every one, or nobody says."""
+    """First minor release of the distribution that has it; empty: all, or unknown."""
     prerelease: bool = False
-    """What is packaged is no final release: taken only where it is asked for."""
+    """The packaged version is a pre-release: used only on request."""
 
 
 class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A distribution release we can set up or look up."""
+    """A distribution release that gpusetup can set up or look up."""
 
     id: str
     name: str
@@ -65,12 +65,12 @@ class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Version, or "unknown"."""
     cuda_min: Version | None = None
     cuda_max: Version | None = None
-    """The CUDA releases that NVIDIA's directory for it is known to hold; None: open."""
+    """The range of CUDA releases in NVIDIA's directory for it; None: no known limit."""
     pythons: tuple[PackagedPython, ...] = ()
     """Packages of other Pythons, the preferred one first."""
 
     def packaged(self, version: str) -> PackagedPython | None:
-        """Return the package of a Python that is not the distribution's own."""
+        """Return the package of a Python other than the distribution's own, if there is one."""
         return next((row for row in self.pythons if row.version == version), None)
 
 
@@ -79,11 +79,11 @@ class OsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     systems: tuple[OsRelease, ...]
     said_as: dict[str, str] = field(default_factory=dict)
-    """What people write → the name in an id."""
+    """Other name → the name in an id."""
     elsewhere: dict[str, str] = field(default_factory=dict)
-    """Systems that get nothing from here → what to do there."""
+    """Unsupported system → what to do there."""
     bases: dict[str, str] = field(default_factory=dict)
-    """Derivatives → the distribution whose packages they take."""
+    """Derivative → the distribution whose packages it uses."""
 
 
 class VgpuBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +94,7 @@ class VgpuBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VgpuRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vGPU software release: the driver of the guest, and of the KVM host, whose number differs."""
+    """A vGPU software release: the driver version of guests, and that of KVM hosts, which differs."""
 
     vgpu: Version
     guest: Version
@@ -106,7 +106,7 @@ Cloud = Literal["azure", "google", "aws", "alibaba"]
 
 
 class CloudFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a cloud keeps the guest driver of one release."""
+    """A cloud's file with the guest driver of one release."""
 
     vgpu: Version
     url: str
@@ -114,18 +114,18 @@ class CloudFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VgpuCloud(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cloud that offers its guests the driver, and licenses it for them: each release's address, or their pattern."""
+    """A cloud that offers its guests a licensed driver: the address of each release, or a pattern for them."""
 
     cloud: Cloud
     name: str
     default: Version | None = None
-    """What the cloud itself installs, where that is not the newest."""
+    """The release that the cloud itself installs, if it is not the newest."""
     files: tuple[CloudFile, ...] = ()
     pattern: str = ""
     releases: tuple[Version, ...] = ()
-    """The releases for which the pattern holds."""
+    """The releases available under the pattern."""
     installed_by: str = ""
-    """What installs the driver where the cloud gives no file of it away."""
+    """What installs the driver, if the cloud publishes no file."""
 
 
 class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,4 +135,4 @@ class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
     releases: tuple[VgpuRelease, ...]
     clouds: tuple[VgpuCloud, ...] = ()
     guest_subsystems: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """PCI id → the subsystems under which it is a vGPU in a guest: for who may not read a device's capabilities."""
+    """PCI id → the subsystems that a vGPU has in a guest, to detect one without reading its PCI capabilities."""

@@ -1,4 +1,4 @@
-"""What passes between hosts that pull and their collector: signed offers one way, reports the other way."""
+"""Documents between hosts that pull and their collector: signed offers to hosts, reports to the collector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpusetup.model import Document
 from gpusetup.model.lock import Lock
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)]
-"""A host, a class, a failure domain: part of a path here and of a key in the lease store."""
+"""The name of a host, class or failure domain; used in file paths and in keys of the lease store."""
 Text = Annotated[str, Meta(max_length=4000)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Digest = Annotated[str, Meta(max_length=64)]
@@ -21,29 +21,29 @@ PullState = Literal[
 
 
 class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many hosts may change at the same moment."""
+    """How many hosts may change at the same time."""
 
     leases: str = ""
-    """Addresses of the etcd that holds the leases, with commas; empty: every host changes when it likes."""
+    """Comma-separated addresses of the etcd that holds the leases; empty: no limit on concurrent changes."""
     at_a_time: Number = 0
-    """In the whole fleet; 0: any number."""
+    """Limit for the whole fleet; 0: none."""
     of_a_domain: Number = 0
-    """Of one failure domain; 0: any number."""
+    """Limit for each failure domain; 0: none."""
     failures: Number = 0
-    """After so many hosts on which a lock failed no other host begins it; 0: however many fail."""
+    """After a lock failed on this many hosts, no other host starts it; 0: no limit."""
     reboot_hours: Number = 0
-    """So long at most a host keeps its place while it waits for its reboot; 0: it gives it back."""
+    """How long a host keeps its lease while it waits for its reboot; 0: it releases it."""
 
 
 class Offer(Document, frozen=True, kw_only=True, tag="gpusetup/offer/1"):
-    """What the hosts of a class are to have; the part that is signed."""
+    """The lock for the hosts of a class; this is the part that is signed."""
 
     kind: Name
     serial: Number
-    """Grows with each offer of the class: a host refuses one that is older than what it has seen."""
+    """Increases with each offer of the class: a host refuses one older than the newest it has seen."""
     made: str
     expires: str = ""
-    """From then on no host changes by it; empty: never."""
+    """After this time no host applies it; empty: never."""
     wave: Number = 0
     """Hosts up to this wave may change; 0: all."""
     budget: Budget = Budget()
@@ -51,47 +51,47 @@ class Offer(Document, frozen=True, kw_only=True, tag="gpusetup/offer/1"):
 
 
 class SignedOffer(Document, frozen=True, kw_only=True, tag="gpusetup/signed-offer/1"):
-    """An offer as it is fetched: its exact text, and what `ssh-keygen -Y sign` said about that text."""
+    """An offer as hosts fetch it: its exact text, and the signature of that text by `ssh-keygen -Y sign`."""
 
     offer: str
     signature: str
 
 
 class PullReport(Document, frozen=True, kw_only=True, tag="gpusetup/pull-report/1"):
-    """How a pull of one host went."""
+    """The result of one host's pull."""
 
     host: Name
     number: Number
-    """Grows with each report of the host; the same one twice is a replay."""
+    """Increases with each report of the host; a repeated number is a replay."""
     time: Annotated[str, Meta(max_length=40)]
     kind: Name
     domain: Name | Literal[""] = ""
     wave: Number = 1
     state: PullState
     serial: Number = 0
-    """Of the offer that the host goes by; 0: it has none."""
+    """Serial of the host's current offer; 0: it has none."""
     wanted: Digest = ""
     """Digest of that offer's lock."""
     lock: Digest = ""
-    """Digest of the lock that is applied."""
+    """Digest of the applied lock."""
     stack: Annotated[str, Meta(max_length=1000)] = ""
-    """What that lock brought, in a line."""
+    """The applied stack on one line."""
     reference: Annotated[str, Meta(max_length=20)] = ""
     message: Text = ""
-    """Why it is not done."""
+    """Why the offer is not applied."""
     hint: Text = ""
     notes: tuple[Text, ...] = ()
-    """What else to know: no lease was asked for, the collector was away."""
+    """Other remarks: no lease was requested, the collector was unreachable."""
     changed: Number = 0
     seconds: float = 0.0
     gpusetup: Annotated[str, Meta(max_length=60)] = ""
 
 
 class FleetHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host as the collector knows it."""
+    """The collector's state of one host."""
 
     received: str
-    """When its newest report came; empty: it has a token and never reported."""
+    """When its newest report arrived; empty: it has a token and never reported."""
     report: PullReport | None = None
 
 
@@ -104,7 +104,7 @@ class FleetState(Document, frozen=True, kw_only=True, tag="gpusetup/fleet/1"):
 
 
 class OfferMade(Document, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"):
-    """An offer that was put into a collector's folder."""
+    """An offer that was written to a collector's folder."""
 
     ok: Literal[True] = True
     path: str
@@ -116,16 +116,16 @@ class OfferMade(Document, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"
 
 
 class HostForgotten(Document, frozen=True, kw_only=True, tag="gpusetup/host-forgotten/1"):
-    """A host of which a collector knows nothing any more."""
+    """A host that was removed from a collector."""
 
     ok: Literal[True] = True
     name: str
     token: bool
-    """Its token was taken back too."""
+    """Its token was revoked too."""
 
 
 class TokenMade(Document, frozen=True, kw_only=True, tag="gpusetup/token-made/1"):
-    """A token that was written to a file, or taken back where `path` is empty."""
+    """A token that was written to a file, or revoked if `path` is empty."""
 
     ok: Literal[True] = True
     name: str

@@ -1,11 +1,11 @@
-"""What every record of the matrix carries, and the head of every file.
+"""The fields of every matrix record and of every matrix file.
 
-`confidence` says who stands behind a record: `vendor` (the publisher's own document or package), `observed`
-(measured, or read in a third party's copy of the vendor's data), `inferred` (derived, or from secondary sources only).
+`confidence` is the quality of a record's source: `vendor` (the publisher's own document or package), `observed`
+(measured, or from a third party's copy of the vendor's data), `inferred` (derived, or from secondary sources only).
 `sources` are keys into the file's `sources`. Versions are text as published; compute capabilities are text like "9.0".
 """
 
-# Annotations are not postponed here: as text, every one would be compiled again at every start.
+# No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -19,11 +19,11 @@ Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
 
 
 CANDIDATE = "read by a program on"
-"""How the note of a record begins that no person has checked: `python -m tools.refresh` read it."""
+"""The beginning of the note of a record that `python -m tools.refresh` read and no person has checked."""
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A document somebody can look up."""
+    """A document to look up."""
 
     title: str
     publisher: str = ""
@@ -33,7 +33,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What every record carries."""
+    """The fields of every record."""
 
     sources: tuple[str, ...]
     confidence: Confidence
@@ -41,12 +41,12 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
     @property
     def candidate(self) -> bool:
-        """Whether a program alone has read it."""
+        """Whether no person has checked it yet."""
         return self.note.startswith(CANDIDATE)
 
 
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named rule that explanations, documentation and lints cite; `value` when it is a number or a list."""
+    """A named rule that explanations, documentation and lints cite; `value` is its number or list, if it has one."""
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
     text: str
@@ -54,7 +54,7 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The head of every file."""
+    """The fields of every file."""
 
     schema: str
     date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]

@@ -1,6 +1,6 @@
-"""Releases in the matrix: drivers, CUDA, libraries, frameworks, compatibility packages; one file Struct each."""
+"""Matrix records of releases: drivers, CUDA, libraries, frameworks, compatibility packages; one file Struct each."""
 
-# Annotations are not postponed here: as text, every one would be compiled again at every start.
+# No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -11,21 +11,21 @@ from gpusetup.model.record import Arch, Capability, Confidence, Day, MatrixFile,
 
 
 class DriverBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver branch and how long NVIDIA looks after it."""
+    """A driver branch and the end of its support."""
 
     branch: int
     kind: Literal["LTSB", "PB", "NFB", "evaluation", "unknown"]
     cuda: Version | None
-    """The CUDA version whose own driver this branch is; None when nobody published one."""
+    """The CUDA version that shipped with this branch; None if none was published."""
     eol: Day
     ended: bool = False
-    """Known to be past its end of life, also when nobody published the day."""
+    """Known to be past its end of life, even if the day is unknown."""
     architectures: tuple[str, ...]
     latest: Version | None = None
 
 
 class DriverVersion(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver release; `windows` ones are kept only to say so when somebody asks for them."""
+    """A driver release; `windows` ones are kept only to recognise their numbers."""
 
     version: Version
     branch: int
@@ -35,7 +35,7 @@ class DriverVersion(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Architecture(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU architecture: its driver and toolkit window, and which kernel module flavours can drive it."""
+    """A GPU architecture: its driver and toolkit range, and the kernel module flavours that support it."""
 
     name: str
     capabilities: tuple[Capability, ...]
@@ -55,21 +55,21 @@ class DriverFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     windows_numbers: dict[Version, Version]
     """Linux version → the number of the same release on Windows."""
     never_released: tuple[Version, ...]
-    """Numbers that circulate in tutorials and that nobody published."""
+    """Numbers in tutorials that NVIDIA never published."""
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------
 
 
 class CudaRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A CUDA toolkit release and the driver it was built with."""
+    """A CUDA toolkit release and the driver that shipped with it."""
 
     version: Version
     minor: Version
     label: str
     driver_branch: int
     driver: Version | None = None
-    """The driver that the release notes list, else the installer's; None when only a branch is known."""
+    """The driver in the release notes, else the installer's; None if only a branch is known."""
     installer_driver: Version | None = None
     wheel: str = ""
     """Version of the `cuda-toolkit` wheel metapackage."""
@@ -78,20 +78,20 @@ class CudaRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CudaMajor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The lowest driver of minor-version compatibility."""
+    """The lowest driver for a CUDA major by minor-version compatibility."""
 
     major: int
     min_driver: Version
 
 
 class Toolchain(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a toolkit's compiler targets and which host compilers it takes."""
+    """The capabilities that a toolkit's compiler targets, and the host compilers it supports."""
 
     minor: Version
     cc_min: Capability
     cc_max: Capability | None = None
     targets: tuple[Capability, ...] = ()
-    """Measured SASS targets; empty where nobody measured and the range is all there is."""
+    """Measured SASS targets; empty if only the range is known."""
     ptx: str = ""
     """PTX version of this toolkit, such as "9.0"; empty when unknown."""
     gcc_max: int | None = None
@@ -99,7 +99,7 @@ class Toolchain(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WheelPins(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The component wheels behind one version of the `cuda-toolkit` metapackage."""
+    """The component wheels that one version of the `cuda-toolkit` metapackage pins."""
 
     wheel: str
     pins: dict[str, str]
@@ -126,7 +126,7 @@ class CudnnSupport(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     cc_max: Capability | None = None
     min_driver: Version | None = None
     general: bool = True
-    """False for a row that speaks of one new platform only: other versions never lean on it."""
+    """False for a row about one new platform only: it is never used for other versions."""
 
 
 class CudnnRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,7 +135,7 @@ class CudnnRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     version: Version
     cuda_majors: tuple[int, ...]
     wheels: tuple[int, ...] = ()
-    """CUDA majors with a wheel; the others exist as system packages only."""
+    """CUDA majors with a wheel; the others have only system packages."""
 
 
 class CudnnFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,10 +149,10 @@ class NcclBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """One build of NCCL: a wheel for a CUDA major or a package for a CUDA minor."""
 
     cuda: Version
-    """CUDA it was built with."""
+    """The CUDA version it was built with."""
     kind: Literal["wheel", "package"]
     version: str
-    """The version as its package manager prints it: 2.26.2.post1, 2.30.7-1+cuda13.3."""
+    """The version in the package manager's format: 2.26.2.post1, 2.30.7-1+cuda13.3."""
     targets: tuple[Capability, ...] = ()
     ptx: tuple[Capability, ...] = ()
 
@@ -193,13 +193,13 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether PyPI serves this build on Linux x86_64."""
     status: Literal["stable", "experimental", "legacy", "lts", "unlisted"]
     code: dict[Arch, ArchCode] | None
-    """None: nobody knows what it was built for, so it is never chosen."""
+    """None: unknown, so the build is never chosen."""
     cudnn: Version | None = None
     nccl: Version | None = None
     libs_confidence: Confidence = "vendor"
 
     def code_on(self, arch: str) -> ArchCode | None:
-        """Return what the build has for a processor; None when that is not known, or it is not made for it."""
+        """Return the build's GPU code for a CPU; None if unknown or if there is no build for that CPU."""
         return next((code for name, code in (self.code or {}).items() if name == arch), None)
 
 
@@ -213,7 +213,7 @@ class TorchRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     aarch64_default: str = ""
     """Variant that PyPI serves on aarch64; empty: a CPU build or none."""
     companions: dict[str, str]
-    """torchvision, torchaudio, triton versions that belong to it."""
+    """The versions of torchvision, torchaudio and triton released with it."""
     pins: dict[str, str]
     """Requirements of the PyPI build (name → specifier or version)."""
 
@@ -226,20 +226,20 @@ class TorchFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CupyRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One CuPy wheel: a package name carries the CUDA it is for."""
+    """One CuPy wheel; its package name contains the CUDA it is for."""
 
     package: str
     version: PackageVersion
     date: str = ""
     cuda: tuple[Version, ...]
-    """CUDA minors it was tested with."""
+    """CUDA minors that it was tested with."""
     pythons: dict[Arch, tuple[str, ...]]
     cc_min: Capability
     cc_max: Capability | None = None
     nccl: str = ""
     numpy: str = ""
     ctk_extra: bool = False
-    """Whether `[ctk]` brings the CUDA runtime as wheels."""
+    """Whether its extra `[ctk]` installs the CUDA runtime as wheels."""
     excluded: str = ""
     """Why this release is never chosen."""
 
@@ -251,7 +251,7 @@ class CupyFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class TensorflowRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A TensorFlow release and the CUDA stack it was tested with."""
+    """A TensorFlow release and the CUDA and cuDNN it was tested with."""
 
     version: PackageVersion
     date: str = ""
@@ -264,7 +264,7 @@ class TensorflowRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields
     glibc: Version = "2.17"
     excluded: str = ""
     fails_on: tuple[Capability, ...] = ()
-    """GPUs (and the later minors of their major) on which it fails, although its PTX would reach them."""
+    """Capabilities (with later minors of the same major) on which it fails, although its PTX covers them."""
 
 
 class TensorflowFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -296,7 +296,7 @@ class JaxFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CompatPackage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cuda-compat package and the driver branches it may stand on."""
+    """A cuda-compat package and the driver branches it works on."""
 
     cuda: Version
     base_branches: tuple[int, ...]

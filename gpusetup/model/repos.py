@@ -1,6 +1,6 @@
-"""Where packages come from and what they are called: repositories, keys and package names by family and driver branch.
+"""Matrix records of repositories, keys and package names, by distribution family and driver branch.
 
-Texts may hold placeholders that a plan fills in: {directory}, {arch}, {deb_arch}, {branch}, {version}, {major},
+Texts may contain placeholders that a plan fills in: {directory}, {arch}, {deb_arch}, {branch}, {version}, {major},
 {minor} (CUDA as `12-8`), {dotted} (CUDA as `12.8`), {kernel}, {flavour} (of the kernel), {os} (the distribution's
 number).
 """
@@ -14,24 +14,24 @@ from msgspec import Meta, field
 from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
 Family = Literal["ubuntu", "debian", "el-modular", "el-plain", "suse"]
-"""How a distribution's packages behave: `el-modular` has DNF module streams, `el-plain` has none."""
+"""The kind of a distribution's packaging: `el-modular` has DNF module streams, `el-plain` has none."""
 Format = Literal["deb", "rpm"]
 Fingerprint = Annotated[str, Meta(pattern=r"^([0-9A-F]{40})?$")]
 Sha256 = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
 
 
 class Key(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signing key: trusted by its fingerprint."""
+    """A signing key, trusted by its fingerprint."""
 
     id: str
     file: str
-    """Its name beside the packages (`3bf863cc.pub`)."""
+    """Its file name next to the packages (`3bf863cc.pub`)."""
     fingerprint: Fingerprint = ""
-    """Empty when nobody published it: then a site must name one, or a keyring package's digest vouches."""
+    """Empty if unpublished: then a site must give one, or the keyring package's digest is checked instead."""
 
 
 class Repository(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVIDIA's package repository: how its addresses and files are formed."""
+    """NVIDIA's package repository: its addresses and file names."""
 
     url: str
     mirrors: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Repository(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One directory of it: a distribution release (and its rebuilds)."""
+    """One directory of the repository: for a distribution release and its rebuilds."""
 
     directory: str
     systems: tuple[str, ...]
@@ -51,42 +51,42 @@ class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     family: Family
     arches: tuple[Arch, ...]
     key: str = ""
-    """Id of the signing key; empty: unknown, so only the keyring package's digest can vouch."""
+    """Id of the signing key; empty: unknown, so only the keyring package's digest can be checked."""
     keyring_sha256: Sha256 = ""
     arch_directories: dict[Arch, str] = field(default_factory=dict)
-    """CPU directories that are not named as everywhere else."""
+    """CPU directories with unusual names."""
 
 
 class DriverPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the driver is called in NVIDIA's repository, for one family, branch range and kernel module flavour."""
+    """The driver's packages in NVIDIA's repository, for one family, branch range and kernel module flavour."""
 
     family: Family
     min_branch: int | None = None
     max_branch: int | None = None
     module: Literal["open", "proprietary"]
     packages: tuple[str, ...]
-    """A machine with desktop libraries too: for where nobody could look what else is there."""
+    """The packages including desktop libraries, used if the other offered packages are unknown."""
     compute_only: tuple[str, ...] = ()
-    """The kernel module's package, then what a machine without a screen needs at least."""
+    """The kernel module's package, then the minimum for a machine without a screen."""
     optional: tuple[str, ...] = ()
-    """More for a machine without a screen, where it is offered."""
+    """Further packages for a machine without a screen, installed if offered."""
     persistence: str = ""
-    """The package of the persistence daemon, where nothing else brings it."""
+    """The package of the persistence daemon, if no other package contains it."""
     flavoured: tuple[str, ...] = ()
-    """What else is of this module flavour alone: it goes when the other one comes."""
+    """Other packages of this module flavour, removed when switching to the other one."""
     foreign: tuple[str, ...] = ()
-    """Names of another origin that stand in the way."""
+    """Conflicting packages of another origin."""
     pinning: tuple[str, ...] = ()
-    """Packages that choose the version, the best first."""
+    """Packages that select the version, in order of preference."""
     stream: str = ""
-    """The stream of the module nvidia-driver that chooses the branch."""
+    """The stream of the module nvidia-driver that selects the branch."""
 
 
 class PrebuiltModules(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Kernel modules that come built, for where NVIDIA's repository has the rest of the driver."""
+    """Prebuilt kernel modules, used with the rest of the driver from NVIDIA's repository."""
 
     systems: tuple[str, ...]
-    """Ids of os.json whose kernels they are made for."""
+    """Ids of os.json whose kernels they are built for."""
     arch: Arch | None = None
     min_branch: int | None = None
     max_branch: int | None = None
@@ -94,24 +94,24 @@ class PrebuiltModules(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
     release: str
     """A regular expression for the whole kernel release; its named groups fill the texts below."""
     package: str
-    """What holds the modules of this very kernel, or of all kernels that keep its interface."""
+    """The package with the modules for exactly this kernel, or for all kernels with its interface."""
     built: str = ""
-    """Its full version as a pattern, where the version says what kernel it was built with; empty: the name does."""
+    """A pattern for its full version, if the version names the kernel it was built for; empty: the name does."""
     stream: str = ""
-    """The stream of the module nvidia-driver that has it."""
+    """The stream of the module nvidia-driver that contains it."""
     enable: str = ""
-    """The distribution's own repository that has it, which is off at first."""
+    """The distribution's own repository that contains it, disabled by default."""
     next: str = ""
-    """The package that brings the modules of later kernels, or keeps a kernel without modules away."""
+    """The package that installs the modules of later kernels, or blocks kernels without modules."""
     lasting: bool = False
-    """It holds for later kernels too: the distribution keeps their interface."""
+    """It also works with later kernels, because the distribution keeps their interface."""
     signer: str
     trusted: bool = False
-    """Whether Secure Boot takes the signature as a machine is delivered."""
+    """Whether Secure Boot accepts the signature on a machine as delivered."""
 
 
 class StackNames(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Globs of everything that moves with the driver and of nothing else: what is held, and what may go."""
+    """Globs for exactly the packages that move with the driver: those that are held and may be removed."""
 
     source: Literal["nvidia", "distro"]
     families: tuple[Family, ...]
@@ -129,12 +129,12 @@ class FabricPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     imex: str
     nvsdm: str = ""
     nvlink5: tuple[str, ...] = ()
-    """Packages with numbers of their own that fourth-generation NVSwitch needs."""
+    """Packages with other version numbers that fourth-generation NVSwitch needs."""
     service: str
 
 
 class LibraryPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of a toolkit or library package and the text that pins its version."""
+    """The packages of a toolkit or library, and the text that pins their version."""
 
     component: Literal["cuda", "cudnn", "nccl"]
     format: Format
@@ -142,39 +142,39 @@ class LibraryPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_version: Version | None = None
     packages: tuple[str, ...]
     dev_packages: tuple[str, ...] = ()
-    """They move with it where they are installed."""
+    """Development packages, kept at the same version where they are installed."""
     pin: str = ""
-    """The version as the package manager wants it: `{version}-1+cuda{dotted}`."""
+    """The version in the package manager's format: `{version}-1+cuda{dotted}`."""
 
 
 class DistroDriver(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The driver as a distribution's own archive packages it."""
+    """The driver in a distribution's own archive."""
 
     systems: tuple[str, ...]
     module: Literal["open", "proprietary"]
     series: str = ""
-    """What names hold of an older series that lies beside the suite's own."""
+    """The part of the package names that marks an older series, next to the suite's own."""
     modules: tuple[str, ...]
-    """Packages of the kernel module, the best first; one for {kernel} is built and signed."""
+    """Packages of the kernel module, in order of preference; one for {kernel} is built and signed."""
     next_kernel: str = ""
-    """The package that brings the module of every later kernel."""
+    """The package that installs the module for every later kernel."""
     signer: str = ""
-    """Who signed the prebuilt modules; Secure Boot takes a distribution's own signature."""
+    """The signer of the prebuilt modules; Secure Boot accepts a distribution's own signature."""
     packages: tuple[str, ...]
-    """User space; the first tells which versions there are."""
+    """User space packages; the versions of the first are the available ones."""
     optional: tuple[str, ...] = ()
     persistence: str = ""
     roots: tuple[str, ...] = ()
-    """What else must go for another series to take its place."""
+    """Other packages to remove when switching to another series."""
     components: tuple[str, ...] = ()
-    """Archive components that must be switched on (`contrib`, `non-free`)."""
+    """Archive components that must be enabled (`contrib`, `non-free`)."""
     version: str = ""
     """Package version last seen; empty: there is one series per branch."""
     max_branch: int | None = None
 
 
 class KernelPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What building modules for a kernel needs; the first row that fits a kernel is the answer."""
+    """The packages for building modules for a kernel; the first matching row counts."""
 
     systems: tuple[str, ...]
     """The `ID` of os-release."""
@@ -182,13 +182,13 @@ class KernelPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     release: str
     """A regular expression for the whole kernel release; its named groups fill the texts below."""
     package: str
-    """The headers of this very kernel."""
+    """The headers of exactly this kernel."""
     version: str = ""
-    """Its version; empty: the name says it."""
+    """Its version; empty: the name contains it."""
     beside: tuple[str, ...] = ()
-    """More of the same version."""
+    """Further packages of the same version."""
     next: tuple[str, ...] = ()
-    """Packages that bring the headers of the next kernel with it; one that is offered is taken."""
+    """Packages that install the headers together with each new kernel; the first offered one is used."""
 
 
 class ContainerToolkit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -201,22 +201,22 @@ class ContainerToolkit(Record, frozen=True, kw_only=True, forbid_unknown_fields=
     """Id of the signing key."""
     packages: tuple[str, ...]
     version: Version
-    """The oldest that fits the roles; newer ones are taken as they come."""
+    """The oldest version that the roles support; newer ones are installed as they appear."""
 
 
 class DesktopPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What draws desktops and shows them."""
+    """The packages that draw and show desktops."""
 
     manager: Literal["apt"]
     packages: tuple[str, ...]
     servers: tuple[tuple[str, ...], ...]
-    """Packages of each VNC server, the best first; the last is the distribution's own."""
+    """Packages of each VNC server, in order of preference; the last is the distribution's own."""
     session: tuple[str, ...]
-    """What draws the desktop of those who named nothing."""
+    """The default desktop session."""
     x_server: tuple[str, ...]
-    """What an X server on a GPU needs besides."""
+    """Further packages for an X server on a GPU."""
     graphics: tuple[str, ...]
-    """The half of the driver that draws, as families name it: each is taken where it is offered."""
+    """The driver's graphics packages under the names of each family; each is installed if offered."""
 
 
 class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):

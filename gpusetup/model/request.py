@@ -1,4 +1,4 @@
-"""What somebody asks for: components with specifiers, and the machine it is for."""
+"""Requests to the resolver: components with specifiers, and the machine they are for."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
 
 _NAMES = msgspec.json.decode((Path(__file__).parent / "data/packages.json").read_bytes(), type=_Names)
 PACKAGES = _NAMES.packages
-"""Packages above the frameworks, named as on the Python index; what asks most of the others comes first."""
+"""Packages above the frameworks by their names on PyPI; those with the most requirements come first."""
 SAID_AS = _NAMES.said_as
 """Other names of components."""
 OF_VENDORS = _NAMES.of_vendors
-"""Packages of distributions, NVIDIA and conda, by pattern: the component that they are; a group names its series."""
+"""(pattern, component) for package names of distributions, NVIDIA and conda; a group captures the series."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
-"""Everything that can be asked for, in the order in which preferences look at it."""
+"""Every component, in the order in which preferences apply to them."""
 
 SITE_FILE = "gpusetup.toml"
-"""What a site says, beside its inventory or in the current folder."""
+"""A site's settings file, next to its inventory or in the current folder."""
 
 DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
-"""What nothing-asked-for means."""
+"""The components of an empty request."""
 
 
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A component and what its version must be; `variant` names one build of torch (cu128).
+    """A component and its version specifier; `variant` names one build of torch (cu128).
 
-    `latest` asks for the newest release there is, whatever is installed or on record. `beside` are further toolkits
-    of CUDA, each a specifier of its own: the first one is the default.
+    `latest` requests the newest release, whatever is installed or on record. `beside` has the specifiers of further
+    CUDA toolkits; the first one, in `specifier`, is the default.
     """
 
     component: str
@@ -56,71 +56,71 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class DriverCandidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver that a host's configured repositories really offer, and its module flavours there."""
+    """A driver that a host's configured repositories offer, with its module flavours."""
 
     version: str
     modules: tuple[ModuleFlavour, ...]
 
 
 class LibraryCandidates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a host's repositories really offer of a library that is to come from there."""
+    """The builds of a library that a host's repositories offer, if the library is to come from there."""
 
     component: Literal["cuda", "cudnn", "nccl"]
     builds: tuple[tuple[str, str], ...]
-    """Version and the CUDA major that it was built for; of CUDA itself, its own."""
+    """(version, CUDA major it was built for); for CUDA its own major."""
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a site or a project forbids, whatever else is asked for: `[policy]`, `[tool.gpusetup.policy]`."""
+    """What a site or project forbids, whatever is requested: `[policy]`, `[tool.gpusetup.policy]`."""
 
     newest_driver_branch: Annotated[int, Meta(ge=100, le=9999)] | None = None
     oldest_driver: Annotated[str, Meta(pattern=r"^[0-9]{3,4}(\.[0-9]{1,3}){0,2}$")] | None = None
     forbid_end_of_life: tuple[Literal["driver", "cuda"], ...] = ()
-    """Driver branches that have ended, and toolkits whose own branch has."""
+    """Drivers whose branch is past its end of life, and toolkits that shipped with such a branch."""
     forbid_cvss_from: Annotated[float, Meta(gt=0, le=10)] | None = None
     """Releases with a known vulnerability of this score or more."""
     places: tuple[tuple[str, str], ...] = ()
-    """Each key with its file and line."""
+    """(key, its file and line)."""
 
     def quoted(self, key: str) -> str:
-        """Return a key as the file has it, and where."""
+        """Return a key with its value and its place in the file."""
         value = getattr(self, key)
         shown = ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
         return f"{key} = {shown} in {dict(self.places)[key]}"
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to the resolver: complete, so that two equal requests have equal answers."""
+    """A complete question to the resolver: equal requests have equal answers."""
 
     requirements: tuple[Requirement, ...] = ()
     gpus: tuple[str, ...] = ()
-    """Names as people write them, PCI ids or sm_NN; empty: the GPU is left open."""
+    """Product names, PCI ids or sm_NN; empty: any GPU."""
     gpu_count: int = 0
-    """How many GPUs one host has, when known; more than one makes NCCL's GPU code a must."""
+    """The number of GPUs per host, if known; with more than one, NCCL must have code for them."""
     os: str | None = None
     arch: Literal["x86_64", "aarch64"] | None = None
     driver: str | None = None
-    """This driver is installed and stays."""
+    """The installed driver, which must stay."""
     installed_driver: str | None = None
-    """This driver is installed and works: kept when it satisfies, replaced when not."""
+    """The installed, working driver: kept if it meets the request, else replaced."""
     installed_module: ModuleFlavour | None = None
     recorded: tuple[Requirement, ...] = ()
-    """What was applied last: each stays as long as it satisfies."""
+    """The versions of the last apply: each stays if it meets the request."""
     driver_candidates: tuple[DriverCandidate, ...] | None = None
-    """The only drivers that can be had; None: whatever NVIDIA published."""
+    """The only available drivers; None: every driver that NVIDIA published."""
     library_candidates: tuple[LibraryCandidates, ...] = ()
-    """The only releases of these libraries that can be had; others are whatever NVIDIA published."""
+    """The only available releases of these libraries; others: every release that NVIDIA published."""
     wheels_only: bool = False
-    """CUDA libraries come as wheels: which toolkits NVIDIA's repository has for the distribution is no limit."""
+    """CUDA libraries come as wheels, so the toolkits in NVIDIA's repository for the distribution do not matter."""
     pythons: tuple[str, ...] | None = None
-    """The Pythons that the host has or can get, its own first; None: whatever the matrix says of the distribution."""
+    """The Pythons that the host has or can install, its own first; None: those of the distribution in the matrix."""
     vgpu_guest: bool = False
     driver_elsewhere: Literal["wsl", "container"] | None = None
-    """The host borrows its driver: none is installed there."""
+    """The host uses the driver of another system: none is installed on it."""
     allow_builds: bool = False
     """Packages without a wheel may be built on the host."""
     allow_vulnerable: bool = False
-    """A driver with a known vulnerability is as good as one without."""
+    """Do not prefer drivers without known vulnerabilities."""
     policy: Policy | None = None
     native: bool = False
     forward: bool = False

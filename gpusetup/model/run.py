@@ -1,4 +1,4 @@
-"""What apply did, per host: the document gpusetup/apply/1, a plan with an outcome."""
+"""What apply did per host: the document gpusetup/apply/1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusetup.model.stack import MatrixStamp, Stack
 from gpusetup.model.verdict import Result
 
 VERIFICATION = "verification"
-"""Where a host was that a person stopped after its changes were made: its `failed_at`."""
+"""`failed_at` of a host whose run was interrupted after its changes were made."""
 
 State = Literal[
     "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed",
@@ -21,7 +21,7 @@ State = Literal[
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """Why a host stopped: in its module's own words where it gave any, else what Ansible said."""
+    """Why a host stopped: the module's own error, else Ansible's message."""
 
     reference: str | UnsetType = UNSET
     message: str | UnsetType = UNSET
@@ -31,12 +31,12 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class PackageChanges(Struct, frozen=True, kw_only=True):
-    """What differs between two looks at a host's packages; nothing is said where nobody compared."""
+    """The differences between two states of a host's packages; unset if they were not compared."""
 
     installed: dict[str, str] | UnsetType = UNSET
     removed: dict[str, str] | UnsetType = UNSET
     moved: dict[str, tuple[str, str]] | UnsetType = UNSET
-    """From which version to which."""
+    """Package → (old version, new version)."""
 
 
 class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,20 +56,20 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     changed: int = 0
     seconds: float = 0.0
     phases: dict[str, float] = {}
-    """Seconds by role."""
+    """Role → seconds."""
     reboot_seconds: float = 0.0
-    """From its reboot until it answered again; 0: it did not reboot."""
+    """From the reboot until the host answered again; 0: it did not reboot."""
     failed_at: str | None = None
     failure: Trouble | None = None
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
-    """What is installed and not in effect yet, each with what it waits for."""
+    """What is installed but not yet in effect, each with what it waits for."""
     packages: PackageChanges = PackageChanges()
     history_id: str = ""
     checks: tuple[Result, ...] = ()
-    """Verdicts of the verification; empty when it was not run."""
+    """Results of the verification; empty if it was not run."""
     verified: str = ""
     """When the verification passed, or why it was not run."""
 

@@ -1,4 +1,4 @@
-"""What is wanted of one host: wishes for each component, all settings, and what of them the host keeps on record."""
+"""The settings of one host: requests for each component, all options, and the part that the host records."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from gpusetup.model.stack import Stack
 
 
 class ImexWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machines of a domain, all of them on each, and how many channels programs may use."""
+    """The machines of an IMEX domain, and the number of channels for programs."""
 
     nodes: tuple[str, ...]
     channels: int = 1
 
 
 BackEnd = Literal["egl", "x"]
-"""How VirtualGL reaches a GPU: by EGL without any X server there, or through an X server without a screen."""
+"""How VirtualGL reaches a GPU: through EGL without an X server, or through an X server without a screen."""
 
 
 class DesktopsWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who gets a desktop, and where it is reached."""
+    """The users of remote desktops, and their addresses."""
 
     users: tuple[str, ...]
-    """The order counts: the first one's page is at the first port."""
+    """In the order of their ports: the first user's page is at the first port."""
     size: str = "1920x1080"
     session: str = ""
-    """The program that draws the desktop; empty: a small window manager that comes along."""
+    """The program that draws the desktop; empty: a small window manager that is installed for it."""
     listen: str = "127.0.0.1"
     port: int = 6080
     certificate: str = ""
     key: str = ""
     group: str = ""
-    """Who alone may use the GPUs; empty: as the driver and the distribution have it."""
+    """The only group that may use the GPUs; empty: the default of driver and distribution."""
     backend: BackEnd = "egl"
 
 
 class EnvironmentWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One environment as it is asked for."""
+    """One requested Python environment."""
 
     name: str
     requirements: tuple[Requirement, ...]
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One environment as a host is to have it."""
+    """One resolved Python environment of a host."""
 
     name: str
     path: str
-    """The link that names it."""
+    """The link to it."""
     stack: Stack
-    """With the driver that all environments of the host share."""
+    """Its stack; all environments of the host share the driver."""
     requirements: tuple[str, ...]
     interpreter: str = ""
-    """What it is made with; empty: the system's own Python."""
+    """The Python that creates it; empty: the system's own."""
 
 
 class RoleEnvironment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same as the role takes it."""
+    """One environment as passed to the role."""
 
     name: str
     path: str
@@ -69,26 +69,26 @@ class RoleEnvironment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class MigInstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPU instances of one profile; a count of 0 is as many as there can be."""
+    """GPU instances of one profile; a count of 0 means as many as possible."""
 
     profile: str
     count: int = 1
     compute: tuple[str, ...] = ()
-    """Compute instances in each; empty: one that has all of it."""
+    """Compute instances in each; empty: one with everything."""
 
 
 class MigWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a GPU is to be cut; `gpu` is `all`, a number or a UUID."""
+    """The requested partitioning of a GPU; `gpu` is `all`, a number or a UUID."""
 
     gpu: str
     enabled: bool
     instances: tuple[MigInstances, ...] = ()
     layout: str = ""
-    """A name that stands for instances which differ by product (all-balanced)."""
+    """A named layout whose instances depend on the product (all-balanced)."""
 
 
 class MigLayout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one GPU is to have; `gpu` is its PCI address."""
+    """The resolved partitioning of one GPU; `gpu` is its PCI address."""
 
     gpu: str
     enabled: bool
@@ -96,7 +96,7 @@ class MigLayout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 
 class MigInstance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU instance that is there, and its compute instances."""
+    """An existing GPU instance and its compute instances."""
 
     profile: str
     start: int
@@ -104,7 +104,7 @@ class MigInstance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RecordedInstance(Struct, frozen=True, kw_only=True):
-    """An instance on record; one that waits for a boot may have a count, and has no place."""
+    """A recorded instance; one that waits for a reboot has no start and may have a count."""
 
     profile: str
     compute: tuple[str, ...]
@@ -113,61 +113,57 @@ class RecordedInstance(Struct, frozen=True, kw_only=True):
 
 
 class MigCut(Struct, frozen=True, kw_only=True):
-    """A GPU as it was found, or was left."""
+    """The MIG state of a GPU before or after an apply."""
 
     enabled: bool
     instances: tuple[RecordedInstance, ...]
 
 
 class MigDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What programs see of it: a name and a UUID."""
+    """A MIG device as programs see it."""
 
     profile: str
     uuid: str
 
 
 RdmaStack = Literal["none", "inbox", "doca"]
-"""The distribution's own rdma-core, or NVIDIA's DOCA-OFED."""
-
-
+"""`inbox`: the distribution's own rdma-core; `doca`: NVIDIA's DOCA-OFED."""
 DirectMemory = Literal["auto", "dma-buf", "nvidia-peermem"]
-"""How an adapter reaches GPU memory."""
-
-
+"""How an adapter accesses GPU memory."""
 StorageMode = Literal["none", "auto", "p2pdma", "nvidia-fs"]
-"""How files come into GPU memory without a copy through the host."""
+"""How files are read into GPU memory without a copy in host memory."""
 
 
 class GpuDirect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What of RDMA and GPUDirect a host has."""
+    """The RDMA and GPUDirect features of a host."""
 
     stack: RdmaStack = "none"
     memory: Literal["", "dma-buf", "nvidia-peermem"] = ""
-    """Empty: nothing reaches GPU memory but through the host's own."""
+    """Empty: adapters access GPU memory only through host memory."""
     storage: Literal["none", "p2pdma", "nvidia-fs"] = "none"
     modules: tuple[str, ...] = ()
-    """Loaded at every boot."""
+    """Modules to load at every boot."""
 
 
 ExporterKind = Literal["dcgm", "nvidia_gpu_exporter", "textfile"]
 
 
 class Exporter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What exports the figures of one host, and where."""
+    """The exporter of one host's figures, and its address."""
 
     kind: ExporterKind
     listen: str = ""
-    """Address and port; empty: a node_exporter that is somebody else's, whose address is theirs."""
+    """Address and port; empty: the host's existing node_exporter serves the figures at its own address."""
     folder: str = ""
-    """Where the textfile goes."""
+    """The folder of the textfile."""
     dcgm: str = ""
-    """The version of DCGM: it decides what the counters are called."""
+    """The version of DCGM, which decides the names of the counters."""
     certificate: str = ""
     key: str = ""
     passwords: str = ""
-    """Paths on the host, of what anybody needs who asks from elsewhere."""
+    """Paths on the host of the files for access from other machines."""
     why: str = ""
-    """Why this one."""
+    """Why this exporter was chosen."""
 
 
 ReloadPolicy = Literal["idle", "never"]
@@ -180,7 +176,7 @@ DriverOptions = dict[str, str | int | float | bool]
 
 
 class HashedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lines of a requirements file, and the complete set with hashes that a lock has for them."""
+    """Lines of a requirements file, and a lock's complete set with hashes for them."""
 
     lines: tuple[str, ...]
     hashed: tuple[str, ...]
@@ -189,43 +185,44 @@ class HashedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host's wishes, after command line, gpusetup.toml and inventory have been laid over each other."""
+    """The settings of one host, merged from command line, gpusetup.toml and inventory."""
 
     requirements: tuple[Requirement, ...] = ()
     source: str = "nvidia"
-    """`nvidia`, `distro`, the URL of a mirror of NVIDIA's repositories, the path of a bundle, or of a file that NVIDIA
-    publishes: a local repository's package, a `.run` installer.
+    """`nvidia`, `distro`, the URL of a mirror of NVIDIA's repositories, the path of a bundle, or of a file from NVIDIA:
+    a local repository package or a `.run` installer.
     """
     source_sha256: str = ""
-    """The digest of the file that is the source."""
+    """The digest of a source that is a file."""
     source_fingerprints: tuple[str, ...] = ()
-    """Full fingerprints of the key that signs a mirror's repositories, when it is not NVIDIA's."""
+    """Full fingerprints of the key that signs a mirror's repositories, if it is not NVIDIA's."""
     source_key: str = ""
-    """Where that key is: a URL, or a path on the host."""
+    """The place of that key: a URL, or a path on the host."""
     extra_sources: tuple[Source, ...] = ()
-    """Repositories that are needed beside, such as a mirror of EPEL."""
+    """Further repositories, such as a mirror of EPEL."""
     reboot: RebootPolicy | None = None
     """None: when needed on other machines, never on this one."""
     reload: ReloadPolicy = "idle"
-    """When a module that is loaded is replaced without a reboot: idle is while nothing uses the GPU."""
+    """When to replace a loaded module without a reboot; `idle`: while nothing uses the GPU."""
     native: bool = False
     forward: bool = False
     allow_vulnerable: bool = False
     policy: Policy | None = None
-    """What the site forbids: no variable of a host and no option changes it."""
+    """What the site forbids; no host variable or option overrides it."""
     replace: bool = False
-    """Remove a driver of another origin, a `.run` installation included."""
+    """Remove a driver of another origin, including a `.run` installation."""
     no_way_back: bool = False
-    """Change a host whose installed packages can no longer be had, should the transaction fail."""
+    """Change a host even if its installed packages are no longer available should the transaction fail."""
     older_source: bool = False
+    """Accept repositories whose package lists are older than those that the host has used."""
     despite_maintenance: bool = False
-    """Take repositories whose package lists are older than those that the host has used."""
+    """Change a host although its cloud announced maintenance."""
     module: ModuleWay = "auto"
-    """Kernel modules that come built, or that DKMS builds on the host; auto: whatever fits the host."""
+    """Use prebuilt kernel modules, or build them on the host with DKMS; auto: whatever fits the host."""
     secure_boot: Literal["refuse", "enroll"] = "refuse"
-    """What to do where the firmware does not know the key that signs modules built there."""
+    """What to do if the firmware does not trust the key that signs modules built on the host."""
     signing_key: str = ""
-    """A site's own key on the host; empty: the one that DKMS makes."""
+    """A site's own key on the host; empty: the one that DKMS creates."""
     signing_certificate: str = ""
     cuda_from: Literal["auto", "packages", "wheels"] = "auto"
     python_adopt: str = ""
@@ -234,36 +231,36 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python_links: str = ""
     """Wheels instead of an index: a folder on the host, or the address of a page with links."""
     environments: tuple[EnvironmentWish, ...] = ()
-    """Named environments beside the default one."""
+    """Named environments besides the default one."""
     hashed: tuple[HashedLines, ...] = ()
     """From a lock with hashes: nothing else is installed."""
     containers: tuple[str, ...] = ()
     containers_restart: RestartPolicy = "idle"
-    """When a runtime whose settings changed is restarted: idle is while no container runs in it."""
+    """When to restart a runtime with changed settings; `idle`: while it runs no container."""
     mig: tuple[MigWish, ...] = ()
     vgpu_host: str = ""
-    """The release of the vGPU software on the machine that lends a vGPU: it decides which guest drivers work."""
+    """The vGPU software release of the host that provides a vGPU; it decides which guest drivers work."""
     vgpu_token: str = ""
     """A vGPU guest's client configuration token, a file on the controller."""
     vgpu_token_sha256: str = ""
-    """Of its content; the content itself goes to the host and nowhere else."""
+    """The digest of its content; the content itself is sent only to the host."""
     vgpu_feature: VgpuFeature = "vgpu"
     imex: ImexWish | None = None
     rdma: RdmaStack = "none"
-    """What drives adapters with RDMA."""
+    """The software for RDMA adapters."""
     gpudirect: DirectMemory = "auto"
     ipoib: bool = False
     """IP over InfiniBand: an interface for each port."""
     gdrcopy: bool = False
     gds: StorageMode = "none"
-    """How files come into GPU memory."""
+    """How files are read into GPU memory."""
     desktops: DesktopsWish | None = None
     monitoring: Monitoring = "none"
-    """What exports the figures of the GPUs; auto: by what they are."""
+    """The exporter of the GPUs' figures; auto: chosen by the kind of GPUs."""
     monitoring_listen: str = ""
-    """Address and port; empty: the exporter's own port, for this host alone."""
+    """Address and port; empty: the exporter's default port, on this host only."""
     monitoring_textfile: str = ""
-    """The folder in which a node_exporter of the host's owner reads textfiles."""
+    """The folder from which the host's existing node_exporter reads textfiles."""
     monitoring_certificate: str = ""
     monitoring_key: str = ""
     monitoring_passwords: str = ""
@@ -271,16 +268,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False
-    """Headers and static libraries of cuDNN and NCCL too; the toolkit has its own."""
+    """Also install headers and static libraries of cuDNN and NCCL; the toolkit includes its own."""
     upgrade: bool = False
-    """Choose anew: what is on record counts no more."""
+    """Choose versions again, ignoring those on record."""
     driver_options: DriverOptions = {}
     proxy: bool = False
-    """A proxy is set in the inventory; its address stays there."""
+    """A proxy is set in the inventory, and its address stays there."""
 
 
 class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Settings that go to the host as they were given, by the names of `Settings`."""
+    """Settings passed to the host unchanged, by their names in `Settings`."""
 
     containers: tuple[str, ...] = ()
     driver_options: DriverOptions = {}
@@ -289,28 +286,25 @@ class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     python_adopt: str = ""
     vgpu_token: str = ""
     vgpu_token_sha256: str = ""
-    """The token itself is on no record."""
+    """The digest of the token, which is itself never recorded."""
     vgpu_feature: VgpuFeature = "vgpu"
 
 
 class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What brought the stack to a host: enough to bring it again without asking a repository what it has today."""
+    """What installed the stack on a host: enough to install it again without querying repositories."""
 
     packages: PackageSet | None
     manage_driver: bool
     requirements: tuple[str, ...]
     interpreter: str = ""
-    """With what the environment is made."""
+    """The Python that creates the environment."""
     adopted: tuple[str, ...]
     services: tuple[str, ...]
     mig: tuple[MigLayout, ...] | UnsetType = UNSET
-    """How GPUs are cut."""
     imex: ImexWish | UnsetType | None = UNSET
     gpudirect: GpuDirect | UnsetType = UNSET
-    """RDMA and ways to GPU memory."""
     desktops: DesktopsWish | UnsetType | None = UNSET
     monitoring: Exporter | UnsetType = UNSET
-    """What exports the host's figures."""
     environments: tuple[Environment, ...] | UnsetType = UNSET
     """Named environments."""
     settings: AppliedSettings = AppliedSettings()

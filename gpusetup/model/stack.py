@@ -1,4 +1,4 @@
-"""The resolver's answer: one stack, why each part was chosen, what to keep in mind, and the lines that install it."""
+"""The resolver's answer: one stack, the reason for each part, warnings, and the lines that install it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Way = Literal["apply", "pip", "uv", "conda", "docker"]
 
 
 class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shell lines for each way, a Dockerfile for docker; empty where a way does not install this stack."""
+    """Shell lines for each way, a Dockerfile for docker; empty if a way cannot install this stack."""
 
     apply: tuple[str, ...]
     pip: tuple[str, ...]
@@ -20,9 +20,9 @@ class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     conda: tuple[str, ...]
     docker: tuple[str, ...]
     companions: dict[str, str]
-    """Packages that belong to the chosen torch (torchvision, torchaudio, triton) and their versions."""
+    """Packages released with the chosen torch (torchvision, torchaudio, triton) → their versions."""
     notes: dict[Way, str]
-    """What one should know about a way, or why it has no lines."""
+    """Remarks about a way, or why it has no lines."""
 
     def lines(self, way: Way) -> tuple[str, ...]:
         """Return the lines of one way."""
@@ -34,14 +34,14 @@ Relation = Literal["native", "backward", "minor-version", "forward"]
 
 
 class MatrixStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which matrix gave the answer."""
+    """The matrix that gave the answer."""
 
     date: str
     digest: str
 
 
 class DriverChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The driver; `relation` is the weakest among the CUDA runtimes that stand on it."""
+    """The driver; `relation` is the weakest among the stack's CUDA runtimes."""
 
     version: str
     branch: str
@@ -51,7 +51,7 @@ class DriverChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CudaChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The toolkit on the system; `compat` names the cuda-compat package of forward compatibility."""
+    """The toolkit on the system; `compat` names the cuda-compat package for forward compatibility."""
 
     version: str
     relation: Relation
@@ -75,7 +75,7 @@ class TorchChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     relation: Relation
     index_url: str
     on_pypi: bool = False
-    """Whether the package index's default serves this very build."""
+    """Whether PyPI serves exactly this build."""
     cudnn: str | None = None
     nccl: str | None = None
 
@@ -89,7 +89,7 @@ class TensorflowChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     relation: Relation
     extra: str | None = None
     limits: tuple[str, ...] = ()
-    """Requirements that keep its libraries within what the GPUs can use: `nvidia-cudnn-cu12<9.11`."""
+    """Requirements that keep its libraries at releases that support the GPUs: `nvidia-cudnn-cu12<9.11`."""
 
 
 class JaxChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,11 +100,11 @@ class JaxChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     relation: Relation
     extra: str
     limits: tuple[str, ...] = ()
-    """As TensorFlow's."""
+    """Like TensorFlow's `limits`."""
 
 
 class CupyChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A CuPy wheel; `ctk`: its `[ctk]` extra can bring the CUDA runtime."""
+    """A CuPy wheel; `ctk`: its `[ctk]` extra can install the CUDA runtime."""
 
     version: str
     package: str
@@ -117,24 +117,24 @@ class PackageChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     version: str
     kind: Literal["wheel", "source"] = "wheel"
     cuda: str | None = None
-    """CUDA inside the wheel, as far as it is known: 13.0, or 13."""
+    """CUDA inside the wheel, if known: 13.0, or 13."""
     relation: Relation | None = None
     extras: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
-    """What it opens at run time and does not ask for."""
+    """Packages that it loads at run time without requiring them."""
     build: str = ""
     """What building it needs."""
 
 
 class PythonChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The interpreters that every chosen framework has wheels for; `version` when one was asked for."""
+    """The Pythons that every chosen package has wheels for; `version` if the request or the host decides it."""
 
     requires: str
     version: str | None = None
 
 
 class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="kebab"):
-    """The components; only those asked for and what they need."""
+    """The requested components and those that they need."""
 
     driver: DriverChoice | None = None
     cuda: CudaChoice | None = None
@@ -146,7 +146,7 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     cupy: CupyChoice | None = None
     python: PythonChoice | None = None
     cudas: tuple[CudaChoice, ...] = ()
-    """Toolkits beside `cuda`, which is the default."""
+    """Toolkits besides `cuda`, which is the default."""
     vllm: PackageChoice | None = None
     sglang: PackageChoice | None = None
     tensorrt_llm: PackageChoice | None = None
@@ -191,7 +191,7 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     triton: PackageChoice | None = None
 
     def part(self, component: str) -> Any:
-        """Return what was chosen of a component, by its own name."""
+        """Return the choice for a component, by the component's name."""
         return getattr(self, component.replace("-", "_"))
 
     def packages(self) -> dict[str, PackageChoice]:
@@ -200,7 +200,7 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a component is what it is; `source` is a document somebody can look up."""
+    """A reason for the choice of a component; `source` is a document to look up."""
 
     component: str
     rule: str
@@ -209,7 +209,7 @@ class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TakenFor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a GPU's name was taken for."""
+    """How a GPU's name was understood."""
 
     asked: str
     architecture: str
@@ -228,9 +228,9 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasons: tuple[Reason, ...]
     warnings: tuple[str, ...] = ()
     install: Install | None = None
-    """What installs it; filled in where somebody reads the answer."""
+    """The lines that install it; set only in printed answers."""
     gpus: tuple[TakenFor, ...] | UnsetType = UNSET
-    """The same, for the GPUs that were asked about."""
+    """How the GPUs' names were understood; set only in printed answers."""
 
     def to_document(self) -> dict[str, Any]:
         """Return the answer as plain JSON types."""

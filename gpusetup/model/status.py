@@ -1,4 +1,4 @@
-"""How far a bootstrap is: the document gpusetup/status/1, kept in /var/lib/gpusetup/status.json. It holds no secret."""
+"""The progress of a bootstrap: the document gpusetup/status/1 in /var/lib/gpusetup/status.json; it has no secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINAL = frozenset({"done", "sealed", "nothing-to-do", "pending-reboot", "failed"
 
 
 class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What went wrong last."""
+    """The last error."""
 
     reference: str
     message: str
@@ -28,35 +28,35 @@ class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Reboot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A reboot that the bootstrap decided on."""
+    """A reboot by the bootstrap."""
 
     time: str
     reason: str
     boot: str
-    """The boot that it ended."""
+    """The id of the boot that it ended."""
 
 
 class Recheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the last look at a finished machine found."""
+    """The result of the last check of a finished machine."""
 
     time: str
     state: str
-    """As `gpusetup drift` calls it: same, drifted, …"""
+    """The state of `gpusetup drift`: same, drifted, …"""
     differences: tuple[str, ...] = ()
     mend: str = ""
 
 
 class Status(Document, frozen=True, kw_only=True, tag="gpusetup/status/1"):
-    """The document; also all that the state machine remembers from one boot to the next."""
+    """The document; also everything that the state machine keeps between boots."""
 
     ok: bool = True
     state: State
     step: int = 0
     of: int = 0
     doing: str = ""
-    """What happens now, in words."""
+    """The current step in words."""
     next: str = ""
-    """What happens after that, or what a person should do."""
+    """The next step, or what a person should do."""
     started: str
     since: str
     """When this state began."""
@@ -67,7 +67,7 @@ class Status(Document, frozen=True, kw_only=True, tag="gpusetup/status/1"):
     verified: str = ""
     simulated: bool = False
     lock: str = ""
-    """SHA-256 of the lock that was applied."""
+    """SHA-256 of the applied lock."""
     recheck: Recheck | None = None
     log: str = ""
     gpusetup: str = ""

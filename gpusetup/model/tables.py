@@ -1,26 +1,26 @@
-"""The smaller tables of the matrix: GPU figures, container images, drivers that fail with kernels, sizes of wheels."""
+"""Smaller matrix tables: GPU figures, container images, drivers that fail with certain kernels, sizes of wheels."""
 
-# Annotations are not postponed here: as text, every one would be compiled again at every start.
+# No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Literal, NamedTuple
 
 from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
 
 class GpuFigures(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The figures of one or several products that share them; None: nobody was found who states it."""
+    """The figures of one or several products that share them; None: no source found."""
 
     names: tuple[str, ...]
     """Names in gpus.json."""
     memory_gb: int | float | None = None
     memory_type: str | None = None
     bandwidth_gbs: int | float | None = None
-    """Of its memory, GB/s."""
+    """Memory bandwidth, GB/s."""
     power_w: int | float | None = None
-    """The highest, in watts."""
+    """Maximum power, watts."""
     nvlink_gbs: int | float | None = None
     """All links of one GPU, both directions together, GB/s; 0: it has none."""
     fp16: int | float | None = None
-    """Matrix rates in TFLOP/s, dense (without sparsity), sums kept in FP32."""
+    """Matrix rates in TFLOP/s, dense (without sparsity), with FP32 accumulation."""
     bf16: int | float | None = None
     fp8: int | float | None = None
 
@@ -36,31 +36,31 @@ class CudaImage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     cuda: Version
     systems: dict[Arch, tuple[str, ...]]
-    """Processor → the distributions, by their ids in os.json."""
+    """CPU → distribution ids in os.json."""
 
 
 class ImagesFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """images.json."""
 
     tags: dict[str, str]
-    """Distribution → the word in the tag, where the two differ."""
+    """Distribution → its name in the tag, if that differs."""
     images: tuple[CudaImage, ...]
 
 
 class KernelPair(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver and the kernels that it fails with. Driver packages from `fixed_package` on (Debian order) are sound."""
+    """A driver and the kernels that it fails with."""
 
     driver: str
-    """Driver version, or its beginning by whole numbers."""
+    """Driver version, or a prefix of whole numbers."""
     module: Literal["open", "proprietary", "any"]
     kernel_from: str
     """The first kernel (upstream version) that fails."""
     kernel_below: str = ""
     """The first kernel that works again; empty: none known."""
     systems: tuple[str, ...] = ()
-    """Only on these distributions; empty: everywhere."""
+    """Only on these distributions; empty: on all."""
     package: str = ""
-    """Only this version of the distribution's package; later packagings of the same driver are patched."""
+    """Only this version of the distribution's package; later packages of the same driver are patched."""
     symptom: str
     way_out: str
 
@@ -72,19 +72,19 @@ class KernelPairsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Size(NamedTuple):
-    """Bytes of one wheel; those for another Python differ by a few."""
+    """Bytes of one wheel; wheels for other Pythons differ slightly."""
 
     download: int
     installed: int
 
 
 class Closure(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that comes with one line of a requirements file."""
+    """Everything that one line of a requirements file installs."""
 
     pin: str
     arch: Arch
     python: str
-    """For which it was resolved."""
+    """The Python for which it was resolved."""
     wheels: tuple[str, ...]
     """As name==version."""
 
@@ -94,4 +94,4 @@ class WheelsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     closures: tuple[Closure, ...]
     sizes: dict[Arch, dict[str, Size]]
-    """By CPU and name==version."""
+    """CPU → name==version → sizes."""

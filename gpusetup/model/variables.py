@@ -1,6 +1,6 @@
-"""Every variable that a play is given, by name and type; each role's README.md says what it means.
+"""Every variable passed to a play, with its type; each role's README.md explains them.
 
-What is not set is left to the role's default, or to the inventory.
+The role's default or the inventory decides what is not set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Packages = tuple[Package, ...]
 
 
 class Owner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who changes a host: which run, of whom, and which other runs of the same home go on."""
+    """The run that changes a host: its user, and the other active runs of the same home."""
 
     controller: str
     user: str
@@ -35,11 +35,11 @@ class Owner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     home: str
     alive: tuple[str, ...]
     turns: int
-    """In how many the run goes through its hosts: with few forks each of them hears from it seldom."""
+    """The number of turns in which the run reaches all its hosts: with few forks, each waits long between two."""
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One host's part in a measurement over several: where all meet, and which of the world's GPUs are here."""
+    """One host's part in a measurement over several hosts: the meeting address, and its GPUs' ranks in the world."""
 
     address: str
     port: int
@@ -52,7 +52,7 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one host's plays are told."""
+    """The variables of one host's plays."""
 
     gpu_package_manager: Manager | UnsetType = UNSET
 

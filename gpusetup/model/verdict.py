@@ -1,4 +1,4 @@
-"""What a check says of a host: one verdict, what was measured against what was expected, and the figures behind it."""
+"""The result of a check on a host: a verdict, measured and expected values, and the figures behind them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]
 Blame = Literal["", "gpu", "driver", "host", "stack", "environment", "job"]
-"""Whose fault a failure or a warning is: the device's, the driver's, the machine's around it, what gpusetup installed,
-somebody's own environment, or a running job's."""
+"""What is to blame for a failure or warning: the device, the driver, the machine around it, what gpusetup installed,
+the user's own environment, or a running job."""
 Figure = float | int | str | None
 
 _LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
@@ -21,12 +21,12 @@ _GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
 
 
 def levels_up_to(level: Level) -> tuple[Level, ...]:
-    """Return this level and those that it includes."""
+    """Return this level and the levels that it includes."""
     return _LEVELS[: _LEVELS.index(level) + 1]
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the gravest verdict; nothing looked at is a skip, never a pass."""
+    """Return the most severe verdict; no verdicts at all is a skip, never a pass."""
     return min(verdicts, key=_GRAVITY.index, default="skip")
 
 
@@ -43,7 +43,7 @@ class Item(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Grid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="grid"):
-    """A matrix of figures, drawn as a heat map: rows to columns."""
+    """A matrix of figures, drawn as a heat map."""
 
     title: str
     unit: str
@@ -51,7 +51,7 @@ class Grid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="g
     columns: tuple[str, ...]
     values: tuple[tuple[float | None, ...], ...]
     notes: tuple[tuple[str, ...], ...] = ()
-    """What stands beside each value, such as the kind of link."""
+    """A note for each value, such as the kind of link."""
     expected: float | None = None
     limit: float | None = None
 
@@ -62,7 +62,7 @@ class Curve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     points: tuple[tuple[float, float], ...]
     expected: bool = False
-    """Drawn as a guide: what was expected, not what was measured."""
+    """Expected rather than measured values; drawn as a guide."""
 
 
 class Curves(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="curves"):
@@ -78,7 +78,7 @@ class Curves(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 
 
 class Finding(Struct, frozen=True):
-    """What a check concludes."""
+    """The conclusion of a check."""
 
     verdict: Verdict
     text: str
@@ -89,11 +89,11 @@ class Finding(Struct, frozen=True):
     items: tuple[Item, ...] = ()
     figures: tuple[Grid | Curves, ...] = ()
     blame: Blame = ""
-    """Empty: that of the check's family."""
+    """Empty: the one of the check's family."""
 
 
 class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one check found on one host."""
+    """The result of one check on one host."""
 
     id: str
     level: Level

@@ -1,4 +1,4 @@
-"""What a watched host tells at each look, one line of JSON; rates are bytes a second, memory is bytes."""
+"""The samples of a watched host, one line of JSON each; rates are in bytes per second, memory in bytes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import UNSET, Struct, UnsetType, field
 from gpusetup.model import Document
 
 State = Literal["waiting", "connecting", "live", "stuck", "silent", "down", "refused"]
-"""`stuck`: the host answers, its driver does not. `silent`: connected, and no line comes."""
+"""`stuck`: the host answers, its driver does not. `silent`: connected, but no line arrives."""
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A program on a GPU; None: it cannot be told, such as of a process that is not visible on the host."""
+    """A program on a GPU; None: unknown, such as for a process that is not visible on the host."""
 
     pid: int
     kind: str = ""
-    """C computes, G draws."""
+    """C: compute, G: graphics."""
     memory: int | None = None
     utilization: int | None = None
     user: str | None = None
@@ -26,14 +26,14 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class GpuNow(Struct, frozen=True, kw_only=True):
-    """A GPU at one moment; None: it does not tell."""
+    """A GPU at one moment; None: it does not report the value."""
 
     index: int
     uuid: str | None = None
     address: str | None = None
     name: str | None = None
     error: str = ""
-    """Why it does not answer: it is lost, it needs a reset."""
+    """Why it does not answer: for example it is lost, or needs a reset."""
     utilization: int | None = None
     memory_utilization: int | None = None
     memory_used: int | None = None
@@ -56,14 +56,14 @@ class GpuNow(Struct, frozen=True, kw_only=True):
 
     @property
     def memory_share(self) -> float | None:
-        """How full its memory is, in percent."""
+        """The used share of its memory, in percent."""
         if self.memory_used is None or not self.memory_total:
             return None
         return 100.0 * self.memory_used / self.memory_total
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One line: the GPUs, or for how long the driver has not answered."""
+    """One line: the GPUs, or how long the driver has not answered."""
 
     watch: Literal[1]
     time: float
@@ -76,14 +76,14 @@ class Look(Struct, frozen=True, kw_only=True):
 
 
 class Stuck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver that does not answer: for how long, and what it was asked."""
+    """A driver that does not answer: for how long, and to which query."""
 
     seconds: float
     asked: str
 
 
 class WatchedHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A host at one moment; `age` is in seconds since its last look, whose figures these are."""
+    """A host at one moment; `age` is the seconds since its last sample, which has the figures."""
 
     state: State
     age: float | None
