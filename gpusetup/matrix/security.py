@@ -65,7 +65,10 @@ def rows(matrix: Matrix, wanted: str) -> Iterator[dict[str, Any]]:
     """Yield the vulnerabilities that a text names, newest first: one by its id, a component's, or a release's."""
     component, _, version = re.sub(r"[=\s]+", " ", wanted.strip()).partition(" ")
     named = CVE.fullmatch(wanted.strip())
-    carried = vulnerable(matrix, component.lower(), version) if version and version[0].isdigit() else None
+    try:
+        carried = vulnerable(matrix, component.lower(), version.removesuffix(".*"))
+    except ValueError:  # not a version
+        carried = None
     shown = dict(carried.cves) if carried else {}
     for item in sorted(matrix.security.bulletins, key=lambda item: item.date, reverse=True):
         for cve, score in item.cves.items():

@@ -40,6 +40,11 @@ def test_what_ends_a_releases_vulnerabilities_has_none_of_them() -> None:
             assert [score for _, score in found.cves] == sorted((score for _, score in found.cves), reverse=True)
 
 
+def test_a_release_is_named_by_its_version_and_other_words_name_none() -> None:
+    assert list(rows(MATRIX, "driver 580.*")) == list(rows(MATRIX, "driver=580")) != []
+    assert not list(rows(MATRIX, "driver 58x"))
+
+
 def test_a_score_below_the_least_counts_as_nothing() -> None:
     assert vulnerable(MATRIX, "cuda", "12.4.0", floor(MATRIX)) is not None
     assert vulnerable(MATRIX, "cuda", "13.1.0") is None
