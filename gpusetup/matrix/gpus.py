@@ -183,7 +183,8 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
     text = text.strip()
     pci, capability = _PCI_ID.fullmatch(text), _CAPABILITY.fullmatch(text)
     if capability is not None:
-        found = [gpu for gpu in matrix.gpus.gpus if gpu.cc == f"{capability[1]}.{capability[2]}"]
+        cc = _by_capability(matrix, f"{capability[1]}.{capability[2]}", text).cc  # raises for one that no GPU has
+        found = [gpu for gpu in matrix.gpus.gpus if gpu.cc == cc]
     elif pci is not None:
         found = list(gpu_by_id(matrix, f"10de:{pci[1].lower()}"))
     else:

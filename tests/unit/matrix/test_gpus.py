@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.gpus import find_gpu
+from gpusetup.matrix.gpus import find_gpu, gpus_named
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
@@ -51,6 +51,12 @@ def test_a_name_that_fits_too_much_lists_candidates(shipped: Matrix, text: str) 
 def test_what_is_no_gpu(shipped: Matrix, text: str) -> None:
     with pytest.raises(BadInputError):
         find_gpu(shipped, text)
+
+
+def test_a_capability_that_no_gpu_has_gets_one_answer(shipped: Matrix) -> None:
+    for ask in (find_gpu, gpus_named):
+        with pytest.raises(BadInputError, match=r"capability 9\.9"):
+            ask(shipped, "sm_99")
 
 
 def test_every_pci_id_is_answered(shipped: Matrix) -> None:
