@@ -39,8 +39,9 @@ def branch_of(cuda: str) -> int | None:
 
 
 def cuda_of_driver(driver: str) -> str | None:
-    """Return the CUDA version of a driver's branch."""
-    return next((row.cuda for row in _matrix().driver.branches if row.branch == nv(driver).major), None)
+    """Return the CUDA version of a driver's branch, or of the newest older branch if the matrix lacks the driver's."""
+    older = [row for row in _matrix().driver.branches if row.cuda and row.branch <= nv(driver).major]
+    return max(older, key=lambda row: row.branch).cuda if older else None
 
 
 def needs_driver(cuda: str) -> str | None:
@@ -67,9 +68,11 @@ def _last(branch: int) -> str:
     return max(shown, key=nv) if shown else str(branch)
 
 
-def torch_build(version: str) -> TorchBuild | None:
-    """Return the record of an installed torch (2.7.1+cu126); a version without a suffix is PyPI's build."""
+def torch_build(version: str, arch: str) -> TorchBuild | None:
+    """Return the record of an installed torch (2.7.1+cu126); without a suffix it is PyPI's build for the CPU."""
     public, _, variant = version.partition("+")
+    if not variant and arch != "x86_64":
+        variant = next((row.aarch64_default for row in _matrix().torch.releases if row.version == public), "") or "cpu"
     for build in _matrix().torch.builds:
         if build.version == public and (build.variant == variant or (not variant and build.default)):
             return build

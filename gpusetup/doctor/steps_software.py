@@ -144,7 +144,7 @@ def _torch(look: Look, environment: Environment) -> Outcome | None:
         return cause(
             "torch-cpu-build", f"torch {version} has no CUDA", f"{environment.path}: torch {version}", torch=version
         )
-    build = builds.torch_build(version)
+    build = builds.torch_build(version, look.facts.arch)
     if build is None:
         return fine(f"torch {version} is not in the matrix")
     shown = f"torch {build.version}+{build.variant}"

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from gpusetup.doctor.advice import api_version, bare_numbers, capability
-from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs
+from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs, torch_build
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces
 from gpusetup.doctor.patterns import one_line
@@ -56,6 +56,20 @@ def test_what_runs_on_a_driver():
     assert not compiles("12.8", "525.60.13"), "runs, but its PTX is newer than the driver"
     assert compiles("13.0", "580.159.04")
     assert not compiles("13.3", "580.159.04")
+    assert compiles("13.0", "999.10"), "a driver newer than the matrix is at least as new as its newest branch"
+
+
+def test_torch_without_a_suffix_is_the_build_that_pypi_has_for_the_processor():
+    assert [getattr(torch_build("2.14.0", arch), "variant", "") for arch in ("x86_64", "aarch64")] == ["cu130"] * 2
+    assert torch_build("2.10.0", "x86_64") is not None
+    assert torch_build("2.10.0", "aarch64") is None, "PyPI has one without CUDA there"
+    assert torch_build("2.10.0+cu128", "aarch64") is not None
+
+
+def test_pytorchs_warning_is_known_without_its_beginning():
+    (found,) = diagnose_text("sm_120 is not compatible with the current PyTorch installation")
+    assert found.cause == "no-kernel-image"
+    assert any("12.0 is Blackwell" in line for line in found.details)
 
 
 def test_the_root_hides_what_it_explains():
