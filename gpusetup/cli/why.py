@@ -24,7 +24,6 @@ from gpusetup.resolve.requests import joined_words, parse_requirement
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
 
 
@@ -51,6 +50,7 @@ def split_subject(arguments: argparse.Namespace) -> Requirement:
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the reasons for a choice."""
     from gpusetup.resolve.api import resolve
+    from gpusetup.resolve.naming import typed
 
     matrix = load_matrix()
     wish = split_subject(arguments)
@@ -81,26 +81,13 @@ def run(arguments: argparse.Namespace) -> Exit:
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
             document = msgspec.structs.replace(document, asked=Asked(version=str(wish), fits=True))
-            text += f"\n{wish} fits too; to choose it:\n  {_ask_for(asked)}\n"
+            text += f"\n{wish} fits too; to choose it:\n  gpusetup resolve {typed(asked)}\n"
     text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     age = age_warning(matrix)
     if age:
         warn(age)
     write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
     return Exit.DONE
-
-
-def _ask_for(request: Request) -> str:
-    """Return the command for this request."""
-    import shlex
-
-    words = ["gpusetup", "resolve", *map(str, request.requirements)]
-    for name, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
-        words += [name, value] if value is not None else []
-    words += [word for gpu in request.gpus for word in ("--gpu", gpu)]
-    chosen = [name for name in ("native", "forward", "allow_vulnerable") if getattr(request, name)]
-    words += [f"--{name.replace('_', '-')}" for name in chosen]
-    return shlex.join(words)
 
 
 def _is_chosen(chosen: Any, wish: Requirement) -> bool:

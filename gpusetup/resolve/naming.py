@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import MatrixFile, Record, Rule
+    from gpusetup.model.request import Request
     from gpusetup.resolve.space import Space
 
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "tensorflow": "TensorFlow", "jax": "JAX"}
@@ -72,10 +73,24 @@ def last_before(published: list[str], component: str, wanted: list[Version]) -> 
 
 
 def nearest(published: list[str], wanted: str) -> list[str]:
-    """Return up to three versions around the wanted one: two older and one newer, or three older."""
+    """Return up to three versions around the wanted one: two older and one equal or newer, or three older."""
     below = [text for text in published if parsed(text) < parsed(wanted)]
-    above = [text for text in published if parsed(text) > parsed(wanted)]
+    above = [text for text in published if parsed(text) >= parsed(wanted)]
     return [*below[-2:], *above[:1]] if above else below[-3:]
+
+
+def typed(request: Request) -> str:
+    """Return a request as command-line words; a bare `driver` is left out when there are other requirements."""
+    import shlex
+
+    words = [text for item in request.requirements if (text := str(item)) != "driver"]
+    words = words or [str(item) for item in request.requirements]
+    words += [word for name in request.gpus for word in ("--gpu", name)]
+    for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
+        words += [option, value] if value else []
+    for name in ("native", "forward", "allow_builds", "allow_vulnerable"):
+        words += [f"--{name.replace('_', '-')}"] if getattr(request, name) else []
+    return shlex.join(words)
 
 
 _FILE_OF_COMPONENT = {"python": "os", "gpu": "gpus"}

@@ -11,7 +11,7 @@ from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.lookup import fitting
-from gpusetup.resolve.naming import nearest, published_versions
+from gpusetup.resolve.naming import nearest, published_versions, typed
 from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import OTHERS
@@ -81,7 +81,7 @@ def _packages(space: Space) -> Iterator[str]:
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, allow_builds=True):
-        yield f"gpusetup resolve {_typed(request)} --allow-builds has the lines that build what has no wheel"
+        yield f"gpusetup resolve {typed(request)} --allow-builds has the lines that build what has no wheel"
     if len(packages) < 2:
         return
     for apart in packages:
@@ -90,7 +90,7 @@ def _packages(space: Space) -> Iterator[str]:
         both = [msgspec.structs.replace(request, requirements=some) for some in (rest, alone)]
         if all(_fits(space, part) for part in both):
             yield (
-                f"use two environments: gpusetup resolve {_typed(both[0])}; and gpusetup resolve {_typed(both[1])} "
+                f"use two environments: gpusetup resolve {typed(both[0])}; and gpusetup resolve {typed(both[1])} "
                 "(on hosts: gpusetup_environments)"
             )
             return
@@ -117,7 +117,7 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
             more = _with(kept, name, value)
             kept, left_out = (more, left_out) if _fits(space, more) else (kept, _with(left_out, name, value))
         if any(item in kept.requirements for _, item in (*wishes, *instead)):
-            yield f"without {_typed(left_out)}: gpusetup resolve {_typed(kept)}"
+            yield f"without {typed(left_out)}: gpusetup resolve {typed(kept)}"
 
 
 def _with(request: Request, name: str, value: Any) -> Request:
@@ -129,24 +129,13 @@ def _with(request: Request, name: str, value: Any) -> Request:
     return msgspec.structs.replace(request, **{name: value})
 
 
-def _typed(request: Request) -> str:
-    """Return a request as command-line words; a bare `driver` is left out when there are other requirements."""
-    wishes = [item for item in request.requirements if str(item) != "driver"] or request.requirements
-    words = [f"'{item}'" if item.specifier else str(item) for item in wishes]
-    words += [f"--gpu '{name}'" if " " in name else f"--gpu {name}" for name in request.gpus]
-    for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
-        words += [f"{option} {value}"] if value else []
-    words += [f"--{name.replace('_', '-')}" for name in ("native", "allow_builds") if getattr(request, name)]
-    return " ".join(words)
-
-
 def left_open(space: Space) -> Iterator[str]:
     """Yield the command that leaves driver and toolkit open, if that fits."""
     bare = {name: Requirement(component=name) for name in ("driver", "cuda")}
     wishes = tuple(bare.get(item.component, item) for item in space.request.requirements)
     asked = msgspec.structs.replace(space.request, requirements=wishes, driver=None)
     if _fits(space, asked):
-        yield f"see what the policy allows: gpusetup resolve {_typed(asked)}"
+        yield f"see what the policy allows: gpusetup resolve {typed(asked)}"
 
 
 def _other_releases(space: Space) -> Iterator[str]:

@@ -267,7 +267,7 @@ def test_why_ends_in_a_command_that_asks_for_the_same_machine() -> None:
     _, out, _ = run(["why", "torch=2.6", "--gpu", "h100", "--os", "ubuntu22.04", "--python", "3.11"])
     *_, command, day = filter(None, map(str.strip, out.splitlines()))
     assert day.startswith("matrix of ")
-    assert command == "gpusetup resolve python==3.11 'torch==2.6.*' --os ubuntu22.04 --gpu h100"
+    assert command == "gpusetup resolve python==3.11 'torch==2.6.*' --gpu h100 --os ubuntu22.04"
     code, out, _ = run(shlex.split(command)[1:])
     assert code == 0
     assert "2.6.0+cu" in out

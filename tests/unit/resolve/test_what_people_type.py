@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
 from gpusetup.resolve.requests import joined_words, parse_requirement, parse_requirements
+from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
 if TYPE_CHECKING:
@@ -37,6 +40,15 @@ def test_a_build_without_cuda_is_named_as_such(refused: Any) -> None:
     told = refused("torch==2.6.0+cpu")
     assert "a build without code for GPUs" in told["conflict"][0]["text"]
     assert told["suggestions"] == ["torch==2.6.0 exists and would fit"]
+    assert refused("torch===2.6")["suggestions"] == ["torch==2.6.0 exists and would fit"]
+
+
+def test_a_suggested_command_has_every_option_that_was_given() -> None:
+    words = ["vllm==0.33.0", "sglang", "--gpu", "h100", "--driver", "535.154.05", "--forward"]
+    commands = re.findall(r"gpusetup resolve ([^;(]+)", run(["resolve", *words])[2])
+    assert [run(["resolve", *shlex.split(command)])[0] for command in commands] == [0, 0]
+    _, told, _ = run(["why", "flash-attn==2.7.4", "--allow-builds", "--gpu", "h100"])
+    assert run(shlex.split(told.partition("  gpusetup ")[2].splitlines()[0]))[0] == 0
 
 
 def test_a_release_that_is_near_is_one_of_the_same_series(refused: Any) -> None:
