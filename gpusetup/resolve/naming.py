@@ -80,11 +80,11 @@ def nearest(published: list[str], wanted: str) -> list[str]:
 
 
 def typed(request: Request) -> str:
-    """Return a request as command-line words; a bare `driver` is left out when there are other requirements."""
+    """Return a request as command-line words; a bare `driver` is left out if another component implies it."""
     import shlex
 
-    words = [text for item in request.requirements if (text := str(item)) != "driver"]
-    words = words or [str(item) for item in request.requirements]
+    implied = any(item.component not in ("driver", "python") for item in request.requirements)
+    words = [text for item in request.requirements if (text := str(item)) != "driver" or not implied]
     words += [word for name in request.gpus for word in ("--gpu", name)]
     for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
         words += [option, value] if value else []

@@ -58,11 +58,7 @@ def test_a_named_build_of_torch_may_stand_beside(matrix: Matrix) -> None:
 
 @pytest.mark.parametrize(
     ("words", "about"),
-    [
-        (("torch-tensorrt==2.9.0",), {}),
-        (("tensorrt-llm==1.2.1",), {"allow_builds": True}),
-        (("xformers==0.0.33",), {}),
-    ],
+    [(("torch-tensorrt==2.9.0",), {}), (("tensorrt-llm==1.2.1",), {"allow_builds": True}), (("xformers==0.0.33",), {})],
 )
 def test_what_the_index_s_torch_cannot_be_linked_with_gets_the_build_that_can(
     matrix: Matrix, words: tuple, about: dict

@@ -38,11 +38,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.parametrize(("commands", "shown"), BLOCKS, ids=[commands.splitlines()[-1][2:] for commands, _ in BLOCKS])
 def test_the_answer_is_today_s(
-    commands: str,
-    shown: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    commands: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     *before, command = commands.splitlines()
     if command.startswith("$ gpusetup verify") and HAS_GPU:

@@ -169,8 +169,7 @@ def test_every_name_of_a_cuda_error_is_recognised(text, cause):
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
-    [(status.name, status.cause) for family in statuses().families for status in family.statuses],
+    ("name", "cause"), [(status.name, status.cause) for family in statuses().families for status in family.statuses]
 )
 def test_every_status_name_is_recognised(name, cause):
     assert [found.cause for found in diagnose_text(f"it failed with {name} at x.cu:3")][:1] == (

@@ -71,7 +71,6 @@ def test_every_wheel_that_is_named_is_one_of_the_matrix():
 
 
 def test_a_machine_names_its_own_manager(monkeypatch):
-    """A captured machine is not this one: its packages decide."""
     monkeypatch.setattr(library_packages, "manager_here", lambda: pytest.fail("this machine was asked"))
 
     missing = cause("cudnn-library-missing", "cuDNN is missing", library="libcudnn.so.8")

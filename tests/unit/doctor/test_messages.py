@@ -61,15 +61,11 @@ def test_what_runs_on_a_driver():
 
 def test_torch_without_a_suffix_is_the_build_that_pypi_has_for_the_processor():
     assert [getattr(torch_build("2.14.0", arch), "variant", "") for arch in ("x86_64", "aarch64")] == ["cu130"] * 2
-    assert torch_build("2.10.0", "x86_64") is not None
-    assert torch_build("2.10.0", "aarch64") is None, "PyPI has one without CUDA there"
-    assert torch_build("2.10.0+cu128", "aarch64") is not None
+    assert [torch_build(text, "aarch64") is None for text in ("2.10.0", "2.10.0+cu128")] == [True, False]
 
 
 def test_pytorchs_warning_is_known_without_its_beginning():
-    (found,) = diagnose_text("sm_120 is not compatible with the current PyTorch installation")
-    assert found.cause == "no-kernel-image"
-    assert any("12.0 is Blackwell" in line for line in found.details)
+    assert "12.0 is Blackwell" in str(diagnose_text("sm_120 is not compatible with the current PyTorch installation"))
 
 
 def test_the_root_hides_what_it_explains():

@@ -26,7 +26,6 @@ def test_names(shipped: Matrix, text: str, cc: str) -> None:
 
 
 def test_whole_tokens_only(shipped: Matrix) -> None:
-    """a100 is not A1000, exact comes first."""
     names = find_gpu(shipped, "a100").names
     assert names
     assert not any("A1000" in name for name in names)
@@ -60,7 +59,6 @@ def test_a_capability_that_no_gpu_has_gets_one_answer(shipped: Matrix) -> None:
 
 
 def test_every_pci_id_is_answered(shipped: Matrix) -> None:
-    """A host reports ids: each must lead to one kind of GPU, or the host could not be resolved."""
     for pci_id in sorted({pci_id for gpu in shipped.gpus.gpus for pci_id in gpu.ids}):
         assert find_gpu(shipped, pci_id).cc
 

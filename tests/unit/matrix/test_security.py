@@ -22,7 +22,6 @@ ENDS = [
 
 @pytest.mark.parametrize(("item", "branch", "first", "cve"), ENDS, ids=[f"{row[3]}-{row[1]}" for row in ENDS])
 def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, branch, first, cve) -> None:
-    """Of the branch's releases in the matrix, those before have it and those from there on do not."""
     known = {item.version for item in MATRIX.driver.versions} if item.component == "driver" else set()
     versions = {first, *(version for version in known if str(nv(version).major) == branch)}
     for version in versions:

@@ -75,10 +75,7 @@ def test_volta_beside_hopper_takes_what_both_take(ask: Any) -> None:
     assert nv(stack.cuda.version).major == 12
 
 
-@pytest.mark.parametrize(
-    ("targets", "ptx", "cc", "way"),
-    stored_rows("code-for-gpus.json"),
-)
+@pytest.mark.parametrize(("targets", "ptx", "cc", "way"), stored_rows("code-for-gpus.json"))
 def test_a_cubin_runs_upwards_within_its_major_and_ptx_upwards(
     targets: Any, ptx: Any, cc: str, way: str | None
 ) -> None:
@@ -97,7 +94,6 @@ def test_no_code_runs_nowhere(shipped: Matrix) -> None:
 
 
 def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped: Matrix, refused: Any) -> None:
-    """A build that reaches a GPU through PTX alone needs a driver as new as its CUDA."""
     ptx_only = [
         (build.version, build.variant, build.cuda)
         for build in shipped.torch.builds

@@ -34,7 +34,6 @@ def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any)
 
 
 def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask: Any, shipped: Matrix) -> None:
-    """It is told to whoever asks why; a person who only wants torch can do nothing with it."""
     build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
     resolution = ask(f"torch=={build.version}+{build.variant}")
     assert any("secondary sources only" in text for text in provenance(resolution))

@@ -51,7 +51,6 @@ def test_each_toolkit_is_what_it_is_alone_on_that_driver():
 
 
 def test_the_driver_is_one_that_the_most_demanding_toolkit_runs_on():
-    """By itself the first one would be content with what is there."""
     alone = asked("cuda==12.4.*", gpus=("h100",), os="ubuntu22.04", installed_driver="550.163.01")
     both = asked("cuda==12.4.*", "cuda==13.0.*", gpus=("h100",), os="ubuntu22.04", installed_driver="550.163.01")
     assert alone.stack.driver.version == "550.163.01"

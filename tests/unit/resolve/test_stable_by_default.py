@@ -64,7 +64,6 @@ def test_tensorflow_is_refused_where_it_is_known_to_fail(refused: Any, gpu: str)
 
 
 def test_jax_keeps_to_the_gpus_that_it_supports(ask: Any, refused: Any) -> None:
-    """Its wheel for CUDA 12 holds code for 5.0; its authors support 5.2 and newer."""
     _, item = refused("jax==0.12.*", gpu=["quadro k2200"])["conflict"]
     assert item["rule"] == "jax-gpu-floor"
     assert "compute capability 5.2 or newer" in item["text"]
