@@ -1,1 +1,1 @@
-"""Health over time: what was found before, leaving service and coming back, and what a finding needs."""
+"""Health over time: the history of verifications, and taking hosts out of service and back."""

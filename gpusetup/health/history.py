@@ -1,11 +1,10 @@
-"""Every verification of a host, in one SQLite file per host.
+"""The history of a host: every verification, in one SQLite file per host.
 
-The file belongs to whoever judged: root's own verifications of a machine are kept on that machine, those of a fleet
-beside the other state of the person who verifies it. So each file has one writer's view, nobody needs a second way into
-a host to write what the controller concluded, and a host that is gone keeps its history.
+Root's verifications of its own machine are kept on that machine, those of a fleet in the state folder of the user who
+verifies it. So a controller need not write to the hosts, and a host that is gone keeps its history.
 
-SQLite's transactions make a cut while writing harmless; the file stays bounded: the first runs stay, for they are what
-later ones are compared with, the oldest of the others go.
+SQLite's transactions survive an interrupted write. The file stays bounded: the first runs stay, because later ones are
+compared with them; of the others the oldest are deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
-"""Runs of a level that are kept, how many of them are the first ones, and bytes of the whole file."""
+"""The most runs of a level, how many of them are the first ones, and the most bytes of the file."""
 _WAIT = 10.0
 
 
@@ -48,21 +47,21 @@ class Run:
     program: str
     driver: str
     findings: tuple[tuple[str, str, str], ...]
-    """Check, verdict and text of what failed or warned."""
+    """Check, verdict and text of each failure and warning."""
 
     @property
     def time(self) -> str:
-        """When it began, in UTC."""
+        """The start, in UTC."""
         return iso(self.started)
 
 
 def iso(seconds: float) -> str:
-    """Return a moment, in UTC."""
+    """Return a time as text, in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def file_of(host: str, environment: Mapping[str, str], *, here: bool) -> Path:
-    """Return where the history of a host is; `here`: this machine verified itself."""
+    """Return the path of a host's history; `here`: this machine verifies itself."""
     if here and os.geteuid() == 0 and not environment.get("GPUSETUP_STATE"):
         return MACHINE / "verifications.sqlite3"
     return state_home(environment) / "verifications" / f"{quote(host, safe='')}.sqlite3"
@@ -75,7 +74,7 @@ def known(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def append(path: Path, host: HostReport, report: Report, gpus: str) -> str:
-    """Keep a verification; return what is to be said: a damaged file was set aside. `gpus` names the boards."""
+    """Add a verification of the boards `gpus`; return a message if the file was damaged and set aside, else nothing."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     try:
         _append(path, host, report, gpus)
@@ -110,7 +109,7 @@ def _append(path: Path, host: HostReport, report: Report, gpus: str) -> None:
 
 
 def _figures(host: HostReport) -> Iterator[tuple[str, str, str, float]]:
-    """Yield the figures that were judged: what was measured beside somebody's work says nothing about the machine."""
+    """Yield the figures that were judged; those measured beside a job say nothing about the machine."""
     for result in host.results:
         if not result.unit or result.level == "quick":
             continue
@@ -122,7 +121,7 @@ def _figures(host: HostReport) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _bound(database: sqlite3.Connection, level: str) -> None:
-    """Let the oldest go, but for the first: by number, and by the size of the file."""
+    """Delete the oldest runs except the first ones, by number and by the size of the file."""
     surplus = (
         "DELETE FROM run WHERE id IN (SELECT id FROM run WHERE level = ? AND id NOT IN"
         " (SELECT id FROM run WHERE level = ? ORDER BY id LIMIT ?) ORDER BY id DESC LIMIT -1 OFFSET ?)"
@@ -138,7 +137,7 @@ def _bound(database: sqlite3.Connection, level: str) -> None:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Open the file; one that is not there is made."""
+    """Open the file; create it if it is missing."""
     fresh = not path.exists()
     database = sqlite3.connect(path, timeout=_WAIT)
     try:
@@ -187,7 +186,7 @@ def _run(cells: list[object], findings: tuple[tuple[str, str, str], ...]) -> Run
 
 
 def series(path: Path) -> tuple[Series, ...]:
-    """Return every figure over time, of the boards that the newest run with figures saw."""
+    """Return every figure over time, from the runs on the same boards as the newest run with figures."""
     points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     with _reading(path) as database:
         rows = database.execute(
@@ -209,7 +208,7 @@ _DAY = 86400.0
 
 
 def pictures(series: Sequence[Series]) -> tuple[Curves, ...]:
-    """Return a diagram for each check with at least three runs: days against the figure, a line for each part."""
+    """Return a diagram for each check with at least three runs: figure over days, one line for each part."""
     found = []
     for check in dict.fromkeys(one.check for one in series):
         mine = [one for one in series if one.check == check and len(one.points) >= _FEWEST]

@@ -1,4 +1,4 @@
-"""The files by which Slurm and Kubernetes act on a machine's health."""
+"""The scripts and manifests with which Slurm and Kubernetes act on a machine's health."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER = "/etc/gpusetup/hooks"
-# slurmd does not register while its health program fails: a bad node would be down, not drained.
+# While its health program fails, slurmd does not register: a bad node would be down, not drained.
 _ALWAYS = "exit 0"
-# 8 alone says that the machine is bad; a look that could not be made keeps no job away.
+# Only 8 means a bad machine; a verification that could not run must not keep jobs away.
 _IF_BAD = '[ "$code" -ne 8 ]'
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
 def files(kind: str, words: Sequence[str]) -> dict[str, str]:
-    """Return the text of each file; `words` are options of the verification."""
+    """Return the text of each file by its name; `words` are options of the verification."""
     if kind == "kubernetes":
         patches = {"unhealthy": "gpu.recovery: GPU 0: asks for: Reset", "healthy": ""}
         day = "2026-01-01T00:00:00Z"
-        # The account lets a timer set a node's taint and condition; a kubelet's own access may set no taint.
+        # With this account a timer may set a node's taint and condition; a kubelet's own may set no taint.
         return {"kubernetes.json": _template("kubernetes.json")} | {
             f"kubernetes-{name}.json": _json(condition_patch(reason, day, day)) for name, reason in patches.items()
         }

@@ -1,6 +1,6 @@
-"""Where a machine leaves service: Slurm, Kubernetes.
+"""Take a machine out of service and back, in Slurm or Kubernetes.
 
-A place is asked what is there, told what should be, and does what is missing. What somebody else did stays.
+A place reads the machine's state and changes it where needed. It does not undo what somebody else did.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ _NODES = (
 )
 _LONGEST = 200
 _SECONDS = 12.0
-"""For one command of a scheduler, of which there are two: Slurm ends its health program after 60 s."""
+"""The deadline of one scheduler command; there are two, and Slurm ends its health program after 60 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a place has of the machine."""
+    """The state of the machine in a place."""
 
     ours: bool = False
-    """It is out of service by our mark."""
+    """It is out of service with our mark."""
     theirs: str = ""
-    """It is out of service by somebody else, who said this."""
+    """The reason that somebody else gave, who took it out of service."""
     refused: bool = False
-    """The scheduler took it because a prolog or an epilog failed; that may have been ours."""
+    """The scheduler drained it after a failed prolog or epilog, which may have been ours."""
     reason: str = ""
 
 
 class Place(Protocol):
-    """One kind of place."""
+    """A scheduler that can take machines out of service."""
 
     def seen(self) -> Seen:
-        """Look what is there."""
+        """Read the machine's state."""
 
     def others_out(self) -> tuple[int, int]:
-        """Return how many other machines with GPUs are out of service by our mark, and how many machines there are."""
+        """Return how many other machines are out of service with our mark, and the number of machines with GPUs."""
 
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
-        """Bring about what should be: out of service with a reason, in service without one.
+        """Take the machine out of service with a reason, or put it back without one.
 
-        `since`: when that changed, empty when it never did.
+        `since`: the time of the last such change, empty if there was none.
         """
 
     def give_back(self, seen: Seen) -> None:
-        """Put the machine back in service, whatever its health."""
+        """Put the machine back in service if it is out with our mark, whatever its health."""
 
 
 def limit_of(text: str, machines: int) -> int:
-    """Return how many machines may be out at once: a number, or a share of all, but one at least."""
+    """Return how many machines may be out at once: a number, or a percentage of all and at least one."""
     number = int(text.removesuffix("%"))
     return max(1, machines * number // 100) if text.endswith("%") else number
 
 
 def agreed(kept: Standing, seen: Seen, now: float) -> tuple[Standing, bool]:
-    """Return the standing that a place shows, and whether somebody took the machine out of our hands."""
+    """Return the standing, corrected by the place's state, and whether somebody returned or took over the machine."""
     refused = seen.refused and bool(kept.refused)
     if kept.out and not seen.ours and not refused:
         return Standing(told=kept.told, since=now, forgotten=now), True
@@ -76,13 +76,13 @@ def agreed(kept: Standing, seen: Seen, now: float) -> tuple[Standing, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm:
-    """scontrol: a drain with our mark and the reason."""
+    """Slurm by scontrol: a drain with our mark and the reason."""
 
     node: str
     call: Caller = field(default_factory=Caller)
 
     def seen(self) -> Seen:
-        """Read the node's state and whose reason it carries."""
+        """Read the node's state, and from its reason who drained it."""
         node = parse_node(self._output_of("--oneliner", "show", "node", check_node(self.node)))
         if not node.drained:
             return Seen()
@@ -91,7 +91,7 @@ class Slurm:
         return Seen(theirs=node.reason or "no reason given", refused=node.reason.startswith(_BY_SLURM))
 
     def others_out(self) -> tuple[int, int]:
-        """Count in Slurm's own list; a cluster that names no GPUs in it is counted whole."""
+        """Count Slurm's nodes with GPUs; all nodes if Slurm lists no GPUs."""
         lines = self._output_of("--oneliner", "show", "node").splitlines()
         lines = [line for line in lines if re.search(r"\bGres=\S*gpu", line)] or lines
         others = [line for line in lines if not line.startswith(f"NodeName={self.node} ")]
@@ -99,7 +99,7 @@ class Slurm:
         return len(marked), len(lines)
 
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
-        """Drain, correct the reason, or resume."""
+        """Drain the node, correct its reason, or resume it."""
         del since, now
         text = f"{HEALTH_MARK}: {plain(reason)}"
         if reason and seen.reason != text:
@@ -108,7 +108,7 @@ class Slurm:
             self.give_back(seen)
 
     def give_back(self, seen: Seen) -> None:
-        """Resume a node that we drained."""
+        """Resume the node if we drained it."""
         if seen.ours:
             self._output_of("update", f"NodeName={self.node}", "State=RESUME")
 
@@ -118,7 +118,7 @@ class Slurm:
 
 @dataclass(frozen=True, kw_only=True)
 class Kubernetes:
-    """kubectl: a taint keeps pods away, a condition says why. A cordon is somebody else's and has no part in it."""
+    """Kubernetes by kubectl: a taint keeps pods away, a condition shows why. Cordons of others stay as they are."""
 
     node: str
     call: Caller = field(default_factory=Caller)
@@ -129,7 +129,7 @@ class Kubernetes:
         return Seen(ours=any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ()))
 
     def others_out(self) -> tuple[int, int]:
-        """Count the taints of the nodes that have, or had, GPUs to give."""
+        """Count our taints on nodes with GPUs in their capacity; on all nodes if none has any."""
         nodes = [
             line.split("\t") for line in self._output_of("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()
         ]
@@ -138,7 +138,7 @@ class Kubernetes:
         return sum(TAINT in taints.split() for taints in others), len(with_gpus)
 
     def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
-        """Set or take the taint, then say the condition, which each look confirms."""
+        """Set or remove the taint; then write the condition, whose heartbeat every verification renews."""
         if reason and not seen.ours:
             self._output_of("taint", "node", self.node, f"{TAINT}:NoSchedule")
         elif not reason:
@@ -147,7 +147,7 @@ class Kubernetes:
         self._output_of("patch", "node", self.node, "--subresource=status", "--type=strategic", f"--patch={patch}")
 
     def give_back(self, seen: Seen) -> None:
-        """Remove our taint; the condition still says what is bad."""
+        """Remove our taint; the condition still shows what is bad."""
         if seen.ours:
             self._output_of("taint", "node", self.node, f"{TAINT}:NoSchedule-")
 
@@ -156,9 +156,7 @@ class Kubernetes:
 
 
 def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:
-    """Return the patch of a node's status with its condition; True is the bad one, as Kubernetes has it for every
-    condition but Ready.
-    """
+    """Return the patch of a node's status with our condition; True is bad, as in all conditions but Ready."""
     condition = {
         "type": CONDITION,
         "status": "True" if reason else "False",
@@ -170,5 +168,5 @@ def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """Return a reason on one line, of a length that every list of nodes can show."""
+    """Return a reason on one line, without characters that shells read, short enough for a list of nodes."""
     return re.sub(r"[\x00-\x1f\x7f'\"\\`$=]+", " ", text)[:_LONGEST].strip()

@@ -1,7 +1,7 @@
-"""In service or out of it: a machine leaves after some bad looks in a row and returns after some good ones.
+"""In service or out of it: a machine leaves after some bad verifications in a row, and returns after some good ones.
 
-One bad look is not believed, and one good one neither. A machine that leaves again and again within a day needs twice
-as many good looks each time. What happened is kept in its history.
+A single verification decides nothing. A machine that leaves repeatedly within a day needs twice as many good ones each
+time. Its history keeps these events.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 LEVELS = ("quick", "smoke", "full", "stress")
 _DAY, _HOUR = 86400.0, 3600.0
 _MOST = 64
-"""By how much a flapping machine's good looks are multiplied at most."""
+"""The highest factor for the good verifications that a flapping machine needs."""
 _KEPT = 300
 """Events of a kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """How many looks in a row it takes."""
+    """How many verifications in a row it takes to leave and to return."""
 
     leave: int = 2
     back: int = 3
@@ -39,26 +39,26 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One verification: when, and what is bad; nothing when all is well."""
+    """One verification: its time, and what is bad; empty if all is well."""
 
     moment: float
     level: Level
-    """How thorough it was, and of a bad one how thorough one must be to see it."""
+    """The level of the verification; of a bad one, the level that a verification needs to see the failure."""
     bad: str = ""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a machine's standing is kept: in its history, for each place by itself."""
+    """Where a machine's standing is kept: in its history, separately for each place."""
 
     path: Path
     place: str
-    """`slurm`, `kubernetes`, or `commands` of one's own."""
+    """`slurm`, `kubernetes`, or `commands` for `--on-bad` and `--on-good`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to a machine's service."""
+    """A change of a machine's service."""
 
     moment: float
     place: str
@@ -69,35 +69,35 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What was counted so far, and what happened."""
+    """Whether a machine is in service, with the counters that decide about it."""
 
     out: bool = False
-    """We took it out of service."""
+    """gpusetup took it out of service."""
     reason: str = ""
     since: float = 0.0
-    """When it left or returned."""
+    """The time when it left or returned."""
     bad: int = 0
     good: int = 0
-    """Looks in a row."""
+    """Bad or good verifications in a row."""
     level: Level = "quick"
-    """The most thorough of the bad looks: a less thorough good one says nothing against it."""
+    """The highest level of the bad verifications: a good one of a lower level does not refute them."""
     told: str = ""
-    """Which of the commands `on-bad` and `on-good` ran last, to a good end."""
+    """The command that ran last, `on-bad` or `on-good`, with ` failed` if it failed."""
     departures: int = 0
-    """How often it left within a day, since somebody returned it by hand."""
+    """How often it left within the last day, since somebody returned it by hand."""
     refused: str = ""
-    """Why a prolog or an epilog refused it within the last hour."""
+    """Why a prolog or an epilog refused a job within the last hour."""
     forgotten: float = 0.0
-    """Errors in the kernel log up to this moment were dealt with."""
+    """Errors in the kernel log up to this time no longer count."""
 
 
 def wanted(standing: Standing, rule: Rule) -> int:
-    """Return how many good looks in a row a machine that is out needs."""
+    """Return how many good verifications in a row a machine needs to return."""
     return rule.back * min(_MOST, 1 << max(0, standing.departures - 1))
 
 
 def counted(standing: Standing, look: Look, rule: Rule) -> Standing:
-    """Return what follows from one more look."""
+    """Return the standing after one more verification."""
     if look.bad:
         level = max(standing.level if standing.bad or standing.out else "quick", look.level, key=LEVELS.index)
         seen = replace(standing, bad=min(standing.bad + 1, rule.leave), good=0, level=level)
@@ -114,7 +114,7 @@ def counted(standing: Standing, look: Look, rule: Rule) -> Standing:
 
 
 def load(kept: Kept, now: float) -> Standing:
-    """Return what was counted, from the host's history."""
+    """Read the standing from the host's history."""
     with closing(opened(kept.path)) as database:
         row = database.execute("SELECT bad, good, level, told FROM looks WHERE place = ?", (kept.place,)).fetchone()
     found = Standing() if row is None else Standing(bad=row[0], good=row[1], level=row[2], told=row[3])
@@ -124,7 +124,7 @@ def load(kept: Kept, now: float) -> Standing:
 
 
 def events(path: Path) -> tuple[Event, ...]:
-    """Return what happened to a host's service, oldest first."""
+    """Read the events of a host's service, oldest first."""
     with closing(opened(path)) as database:
         rows = database.execute("SELECT moment, place, event, reason FROM service ORDER BY rowid").fetchall()
     return tuple(Event(moment=moment, place=place, event=event, reason=reason) for moment, place, event, reason in rows)
@@ -145,7 +145,7 @@ def _after(found: Standing, one: Event, now: float) -> Standing:
 
 
 def keep(kept: Kept, before: Standing, after: Standing, now: float, *, by_hand: bool = False) -> None:
-    """Write what changed."""
+    """Write the counters, and an event if the machine left or returned."""
     if before.out != after.out:
         note(kept, "left" if after.out else "by hand" if by_hand else "returned", after.reason or before.reason, now)
     with closing(opened(kept.path)) as database, database:
@@ -154,7 +154,7 @@ def keep(kept: Kept, before: Standing, after: Standing, now: float, *, by_hand: 
 
 
 def note(kept: Kept, event: str, reason: str, now: float) -> None:
-    """Write that something happened; the oldest of its kind goes when there are many."""
+    """Write an event; of more than 300 of its kind the oldest are deleted."""
     kept.path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     with closing(opened(kept.path)) as database, database:
         database.execute("INSERT INTO service VALUES (?, ?, ?, ?)", (now, kept.place, event, reason))
@@ -167,7 +167,7 @@ def note(kept: Kept, event: str, reason: str, now: float) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[bool]:
-    """Hold a host's standing; False where another look counts and acts at this moment."""
+    """Lock a host's standing; yield False if another verification holds the lock."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -21,7 +21,7 @@ _DATA = Path(__file__).parent / "data"
 
 
 def page() -> str:
-    """Return the page with every dashboard in it; it needs no other file and no network but Prometheus."""
+    """Return the HTML page with all dashboards; it needs no other file, and no network but Prometheus."""
     told = msgspec.json.encode(dashboards()).decode().replace("</", "<\\/")
     return _DATA.joinpath("page.html").read_text(encoding="utf-8").replace("@DASHBOARDS@", told)
 
@@ -29,12 +29,12 @@ def page() -> str:
 _COLUMNS = 24
 _HEIGHT = {"stat": 4, "timeseries": 8, "table": 8}
 _SCHEMA = 39
-"""Grafana 10 and newer read it; older ones are asked to convert."""
+"""The schema of Grafana 10 and newer."""
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
-    """Return the dashboard as Grafana imports it."""
+    """Return a dashboard as Grafana imports it."""
     return {
         "uid": dashboard.id,
         "title": dashboard.title,
@@ -50,7 +50,7 @@ def document(dashboard: Dashboard) -> dict[str, Any]:
 
 
 def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
-    """Yield the panels, laid out in lines from left to right."""
+    """Yield the panels, laid out in rows from left to right."""
     left = top = below = 0
     for number, panel in enumerate(dashboard.panels, 1):
         if left + panel.width > _COLUMNS:
@@ -88,7 +88,7 @@ def _datasource() -> dict[str, Any]:
 
 
 def _choice(label: str, by: tuple[str, ...]) -> dict[str, Any]:
-    """Return a choice of a label's values; each choice narrows those behind it."""
+    """Return a variable for a label's values, narrowed by the variables before it."""
     before = by[: by.index(label)]
     narrowed = "gpu:temperature:celsius" + (
         "{" + ",".join(f'{name}=~"${name}"' for name in before) + "}" if before else ""
@@ -127,7 +127,7 @@ def files(runbook: str = "") -> dict[str, str]:
 
 
 def alert_page(alert: Alert) -> str:
-    """Return what a person should know of an alert."""
+    """Return the page of an alert."""
     return "\n".join(_page(alert)) + "\n"
 
 
@@ -169,7 +169,7 @@ def _yaml(value: object) -> str:
 
 
 def counters(*, renamed: bool) -> Iterator[str]:
-    """Yield the counters that the rules need; the exporter's own list leaves out most of what tells of health."""
+    """Yield the lines of the counters that the rules need; the exporter's default list lacks most health counters."""
     yield "# What dcgm-exporter collects: dcgm-exporter -f FILE"
     yield "# " + ("For DCGM 4.7 and newer" if renamed else "For DCGM up to 4.6") + "; format: field, type, help"
     for metric in metrics():

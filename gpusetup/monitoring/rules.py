@@ -1,4 +1,4 @@
-"""Recording rules that give each figure one name and one unit, and the alerts on those names."""
+"""Recording rules that give each figure one name and unit, the alerts on these names, and tests of both."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from gpusetup.monitoring.tables import Alert, Case, Metric, Series
 
 LABELS = ("instance", "uuid", "gpu", "model")
-"""What every figure of a GPU is told apart by, whoever exports it."""
+"""The labels of every figure of a GPU, from any exporter."""
 _BY = f"max by ({', '.join(LABELS)})"
 _XID_BY = f"max by ({', '.join((*LABELS, 'xid'))})"
 _DRIVER_LOG_SECONDS = 600
-"""For how long an Xid is recent: alerts last at least as long."""
+"""For so long an Xid is recent; alerts last at least as long."""
 
 
 def recording_rules() -> dict[str, Any]:
-    """Return the rules file that turns every exporter's names and units into ours."""
+    """Return the rules file that converts every exporter's names and units to ours."""
     rules = [{"record": "gpu:smi:info", "expr": _renamed("nvidia_smi_gpu_info", gpu="index", model="name")}]
     rules += [{"record": metric.name, "expr": _recorded(metric)} for metric in metrics()]
     rules += [{"record": "gpu:xid:recent", "expr": " or ".join(_xid_expressions())}]
@@ -33,7 +33,7 @@ def recording_rules() -> dict[str, Any]:
 
 
 def alert_rules(runbook: str = "") -> dict[str, Any]:
-    """Return the rules file of the alerts; `runbook`: where the page with all of them is served."""
+    """Return the rules file of the alerts; `runbook`: the address of the page that explains them."""
     return {"groups": [{"name": "gpusetup-alerts", "rules": [_rule(alert, runbook) for alert in alerts()]}]}
 
 
@@ -43,7 +43,7 @@ def expression(alert: Alert) -> str:
 
 
 def fatal_xids() -> str:
-    """Return a pattern of the Xids that mean an error of the hardware or the driver."""
+    """Return a pattern of the Xids whose verdict is fail."""
     return "|".join(str(number) for number, known in sorted(xids().xids.items()) if known.verdict == "fail")
 
 
@@ -75,17 +75,17 @@ def _recorded(metric: Metric) -> str:
 
 
 def _scaled(series: Series) -> str:
-    """Return a series under our labels and in our unit."""
+    """Return the expression of a series with our labels and unit."""
     ours = f"{_BY} ({_labelled(series.metric)})"
     if series.percent_before:
-        # Under this name DCGM tells percent in some versions and a ratio in others: a ratio is never above 1.
+        # Under this name some versions of DCGM export percent and others a ratio, which is never above 1.
         lately = f"{_BY} ({_labelled(f'max_over_time({series.metric}[1h])')})"
         return f"(({ours} / 100 and {lately} > 1) or {ours})"
     return ours if series.scale == 1 else f"{ours} * {series.scale:.10g}"
 
 
 def _labelled(expr: str) -> str:
-    """Return a series of an exporter under our labels."""
+    """Return an exporter's expression with our labels."""
     if "nvidia_smi_" in expr:
         return f"{expr} * on (instance, uuid) group_left (gpu, model) gpu:smi:info"
     return _renamed(expr, uuid="UUID", model="modelName")
@@ -99,13 +99,13 @@ def _renamed(expr: str, **labels: str) -> str:
 
 
 def _xid_expressions() -> Iterator[str]:
-    """Yield what says that an Xid came lately: a count of them, the time of the last, or the last one's number."""
+    """Yield expressions for a recent Xid: from a count, from the time of the last, and from the number of the last."""
     yield f"({_XID_BY} ({_labelled('DCGM_EXP_XID_ERRORS_COUNT')}) > 0) * 0 + 1"
     when = "(time() - nvidia_smi_xid_last_timestamp_seconds < bool " + f"{_DRIVER_LOG_SECONDS})"
     yield f"{_XID_BY} ({_labelled(when)}) == 1"
     by = ", ".join(LABELS)
     for name in ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"):
-        # The number of the last error stays for ever: it counts only after it changed, or when it is seen first.
+        # The last error's number never goes away: it counts after a change, and when the series is new.
         minutes = f"{_DRIVER_LOG_SECONDS // 60}m"
         fresh = f"({name} > 0 and (changes({name}[{minutes}]) > 0 or {name} unless {name} offset {minutes}))"
         yield f'(count_values by ({by}) ("xid", {_labelled(fresh)}) > 0) * 0 + 1'
@@ -114,9 +114,9 @@ def _xid_expressions() -> Iterator[str]:
 _UUID = "5f4f9a1c-0000-4000-8000-00000000000{}"
 _MODEL = "NVIDIA H100 80GB HBM3"
 _INSTANCE = "(instance)"
-"""Stands for the case that a series belongs to."""
+"""Placeholder for the instance, which is the name of the case."""
 _NUMBER = re.compile(r"(^|[ +])(-?[\d.]+)")
-"""A value or a step; how often it comes stands behind an x."""
+"""A value or a step, but not the number of repetitions behind an x."""
 _XID = {
     "dcgm counter": 'DCGM_EXP_XID_ERRORS_COUNT{{{labels},xid="{xid}"}}',
     "dcgm gauge": "DCGM_FI_DEV_XID_ERRORS{{{labels}}}",
@@ -141,7 +141,7 @@ _LABELS = {
 
 
 class _Sample(NamedTuple):
-    """One figure of a case: our name for it, which GPU, its values."""
+    """One figure of a case: our name, the GPU, the values."""
 
     name: str
     gpu: int
@@ -149,7 +149,7 @@ class _Sample(NamedTuple):
 
 
 def rule_tests(rules: tuple[str, ...]) -> dict[str, Any]:
-    """Return promtool's test file for these rule files: a group for each alert, an instance for each case."""
+    """Return promtool's test file for these rule files: a group per alert, an instance per case."""
     return {"rule_files": list(rules), "evaluation_interval": "1m", "tests": [_group(alert) for alert in alerts()]}
 
 
@@ -177,7 +177,7 @@ def _braces(labels: dict[str, str]) -> str:
 
 
 def _ways(case: Case) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Yield the series of a case as each exporter would give them, in each of its generations."""
+    """Yield the series of a case as each exporter exports them, once for each generation of its names."""
     given = [_sample(key, values) for key, values in case.given.items()]
     if given[0].name.startswith("xid:"):
         for way, form in _XID.items():
@@ -198,7 +198,7 @@ def _ways(case: Case) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def _generation(metric: Metric, number: int) -> Series:
-    """Return the series of a generation; a figure that was never renamed is the same in all of them."""
+    """Return a figure's series in a generation; its last one if it was not renamed since."""
     return metric.series[min(number, len(metric.series) - 1)]
 
 
@@ -211,7 +211,7 @@ def _series(chosen: list[tuple[_Sample, Series]]) -> list[dict[str, str]]:
 
 
 def _infos(gpus: set[int]) -> list[dict[str, str]]:
-    """Return what names the GPUs of the light exporter."""
+    """Return the series with the GPUs' names that nvidia-smi's exporter has."""
     return [
         {"series": f'nvidia_smi_gpu_info{{{_theirs("smi", gpu)},index="{gpu}",name="{_MODEL}"}}', "values": "1x200"}
         for gpu in sorted(gpus)
@@ -231,7 +231,7 @@ def _xid_series(form: str, given: _Sample) -> list[dict[str, str]]:
 
 
 def _theirs(exporter: str, gpu: int) -> str:
-    """Return the labels that an exporter gives a GPU."""
+    """Return an exporter's labels of a GPU."""
     uuid = _UUID.format(gpu)
     if exporter == "smi":
         return f'instance="{_INSTANCE}",uuid="{uuid}"'
@@ -239,12 +239,12 @@ def _theirs(exporter: str, gpu: int) -> str:
 
 
 def _in_their_unit(item: _Sample, series: Series) -> str:
-    """Return values in promtool's notation (a+bxn) in the unit of an exporter."""
+    """Return values in promtool's notation (a+bxn), converted to an exporter's unit."""
     return _NUMBER.sub(lambda found: f"{found[1]}{float(found[2]) / series.scale:.10g}", item.values)
 
 
 def _as_it_is(name: str) -> str:
-    """Return a series that is no figure of a GPU, with the labels that it has."""
+    """Return a series that is not a figure of a GPU, with its labels."""
     metric, brace, rest = name.partition("{")
     known = _AS_THEY_ARE[metric]
     return known + rest if brace else known

@@ -1,4 +1,4 @@
-"""The tables behind the rules: what each exporter calls a figure, and what is an alert."""
+"""The data of the rules: each exporter's names of a figure, the alerts, the dashboards."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _DATA = Path(__file__).parent / "data"
 
 
 class Series(Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure under one exporter's name; `scale` turns its unit into ours."""
+    """A figure under one exporter's name; `scale` converts its unit to ours."""
 
     metric: str
     scale: float = 1.0
     percent_before: str = ""
-    """The same name means percent before this version of DCGM, and a ratio from it on."""
+    """Before this version of DCGM the same name means percent, from it on a ratio."""
 
     @property
     def exporter(self) -> Literal["dcgm", "smi"]:
-        """Return which exporter calls it so."""
+        """The exporter that uses this name."""
         return "dcgm" if self.metric.startswith("DCGM_") else "smi"
 
 
 class Metric(Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of a GPU under our name, whoever exports it."""
+    """A figure of a GPU under our name, with its names in all exporters."""
 
     name: str
     title: str
@@ -40,14 +40,14 @@ class Metric(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
-    """Values over time under our names, a minute apart, and the moment at which one looks."""
+    """Values under our names, a minute apart, and the time at which the alert fires or not."""
 
     given: dict[str, str]
     at: str
 
 
 class Alert(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is worth a person's time, why, and what to do."""
+    """An alert: its expression, what it means, what to do, and cases that test it."""
 
     name: str
     severity: Literal["critical", "warning", "info"]
@@ -62,11 +62,11 @@ class Alert(Struct, frozen=True, forbid_unknown_fields=True):
     check: str = ""
     of: Literal["gpu", "host", "check", "report", "unit"] = "gpu"
     labels: dict[str, str] = {}
-    """Labels that the alert has in its tests beside those of what it is about."""
+    """Further labels of the alert in its tests."""
 
 
 class Panel(Struct, frozen=True, forbid_unknown_fields=True):
-    """One picture of a dashboard."""
+    """One panel of a dashboard."""
 
     title: str
     expr: str
@@ -77,7 +77,7 @@ class Panel(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Dashboard(Struct, frozen=True, forbid_unknown_fields=True):
-    """One dashboard; `by` are the labels that a person chooses from."""
+    """One dashboard; the viewer chooses values of the labels `by`."""
 
     id: str
     title: str
@@ -104,18 +104,18 @@ class _Dashboards(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def metrics() -> tuple[Metric, ...]:
-    """Return every figure."""
+    """Return all figures."""
     return msgspec.json.decode((_DATA / "metrics.json").read_bytes(), type=_Metrics).metrics
 
 
 @cache
 def alerts() -> tuple[Alert, ...]:
-    """Return every alert."""
+    """Return all alerts."""
     text = (_DATA / "alerts.json").read_bytes().replace(b"$RECOVERY_NUMBERS", numbers().encode())
     return msgspec.json.decode(text, type=_Alerts).alerts
 
 
 @cache
 def dashboards() -> tuple[Dashboard, ...]:
-    """Return every dashboard."""
+    """Return all dashboards."""
     return msgspec.json.decode((_DATA / "dashboards.json").read_bytes(), type=_Dashboards).dashboards

@@ -1,1 +1,1 @@
-"""What a finding needs, by the word of the driver and of NVIDIA's catalogue: one table for all who tell or do it."""
+"""What an error needs (a reset, a reboot, a person), by the driver's words and NVIDIA's catalogue of Xids."""

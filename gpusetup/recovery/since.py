@@ -1,4 +1,4 @@
-"""When a line of the kernel's log was written, whether a reset of that GPU came after it, and which lines are newer."""
+"""The times of kernel log lines: whether a reset of the GPU came later, and which lines are new."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 GPU = re.compile(r"\b(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
-"""A PCI address, as the kernel and the driver write it."""
+"""A PCI address as the kernel and the driver write it."""
 _SINCE_BOOT = re.compile(r"^\[\s*(\d+\.\d+)\]")
 _BY_CLOCK = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d):?(\d\d)?")
 
@@ -24,7 +24,7 @@ class Reset(NamedTuple):
 
 
 def clock_of(line: str) -> float | None:
-    """Return when a line was written, by the clock; None of one without a time."""
+    """Return the time at the beginning of a line; None without one."""
     found = _BY_CLOCK.match(line)
     if found is None:
         return None
@@ -33,7 +33,7 @@ def clock_of(line: str) -> float | None:
 
 
 def settled(line: str, resets: Mapping[str, Reset]) -> bool:
-    """Tell whether a line speaks of an Xid of a GPU that was reset after it."""
+    """Return whether a line reports an Xid of a GPU that was reset afterwards."""
     address = GPU.search(line) if "Xid" in line else None
     if address is None:
         return False
@@ -47,7 +47,7 @@ def settled(line: str, resets: Mapping[str, Reset]) -> bool:
 
 
 def newer_than(document: dict[str, Any], moment: float) -> dict[str, Any]:
-    """Return the observations without the lines of the kernel log up to a moment; a line without a time stays."""
+    """Return the observations without kernel log lines up to a time; lines without a time stay."""
     quick = document.get("quick") or {}
     log = quick.get("kernel_log")
     if not moment or not isinstance(log, dict):

@@ -1,4 +1,4 @@
-"""Needs: what the driver's words, the catalogue of Xid numbers and our causes stand for."""
+"""What the driver's recovery actions, Xid numbers and causes of the doctor need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A document somebody can look up."""
+    """A document to look up."""
 
     title: str
     publisher: str
@@ -24,13 +24,13 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an Xid says and how grave it is."""
+    """The meaning of an Xid, with its verdict."""
 
     verdict: Verdict
     text: str
     action: str
     bucket: str = "unknown"
-    """What NVIDIA's catalogue calls the immediate action."""
+    """The immediate action in NVIDIA's catalogue."""
     sources: tuple[str, ...] = ()
 
 
@@ -51,17 +51,17 @@ def catalogue() -> XidCatalogue:
 
 
 def known(number: int) -> Meaning | None:
-    """Return what an Xid means, None of one that the catalogue lacks."""
+    """Return the meaning of an Xid; None if the catalogue lacks it."""
     return catalogue().xids.get(number)
 
 
 def meaning(number: int) -> Meaning:
-    """Return what an Xid means; an unknown one says so."""
+    """Return the meaning of an Xid, or the default meaning if the catalogue lacks it."""
     return known(number) or catalogue().default
 
 
 class NeedRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One need: in words, what we do about it, and what a person types."""
+    """One need: its text, the steps that gpusetup takes, the commands for a person."""
 
     need: Need
     text: str
@@ -71,14 +71,14 @@ class NeedRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody's word stands for."""
+    """The need behind a word of the catalogue or a cause of the doctor."""
 
     need: Need
     sources: tuple[str, ...]
 
 
 class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A recovery action of the driver: NVML's number, nvidia-smi's words."""
+    """A recovery action of the driver: NVML's number, nvidia-smi's words, the need."""
 
     number: int
     words: tuple[str, ...]
@@ -105,13 +105,13 @@ def table() -> Table:
 
 
 def numbers() -> str:
-    """Return what each number of the driver's recovery action asks for, in one line."""
+    """Return one line with the meaning of each number of the driver's recovery action."""
     rows = (f"{row.number} {row.words[0].lower()}" for row in table().driver if row.number)
     return ", ".join(rows)
 
 
 def recovery(need: Need, why: Iterable[str], gpus: Iterable[str] = ()) -> Recovery:
-    """Return a need with all that the table says of it."""
+    """Return a need with its text, steps and commands from the table."""
     row = next(row for row in table().needs if row.need == need)
     return Recovery(
         need=need, text=row.text, why=tuple(why), gpus=tuple(gpus), steps=row.steps, commands=row.commands
@@ -119,7 +119,7 @@ def recovery(need: Need, why: Iterable[str], gpus: Iterable[str] = ()) -> Recove
 
 
 def of_driver(word: str, gpus: Iterable[str] = ()) -> Recovery:
-    """Return what the driver's recovery action asks for; a word that the table lacks wants a person."""
+    """Return what the driver's recovery action needs; a person for an unknown one."""
     wanted = " ".join(word.lower().split())
     known = (row.need for row in table().driver if wanted in (words.lower() for words in row.words))
     need: Need = next(known, "look")
@@ -127,7 +127,7 @@ def of_driver(word: str, gpus: Iterable[str] = ()) -> Recovery:
 
 
 def of_xid(number: int, gpus: Iterable[str] = ()) -> Recovery:
-    """Return what NVIDIA's catalogue asks for after an Xid."""
+    """Return what an Xid needs according to NVIDIA's catalogue."""
     bucket = meaning(number).bucket
     said = f"NVIDIA's catalogue says {bucket} of Xid {number}"
     why = f"no source says what helps after Xid {number}" if bucket == "unknown" else said
@@ -135,13 +135,13 @@ def of_xid(number: int, gpus: Iterable[str] = ()) -> Recovery:
 
 
 def of_cause(cause: str, gpus: Iterable[str] = ()) -> Recovery | None:
-    """Return what a cause of the doctor's needs that is no Xid; None where its own fixes say it all."""
+    """Return what a cause of the doctor needs that is not an Xid; None if the cause's fixes are enough."""
     known = table().causes.get(cause)
     return None if known is None else recovery(known.need, [f"gpusetup's own table for {cause}"], gpus)
 
 
 def gravest(found: Iterable[Recovery]) -> Recovery | None:
-    """Return the gravest need of several, with the GPUs and reasons of all that ask for the same."""
+    """Return the gravest of several needs, with the GPUs and reasons of all that share it; None without any."""
     every = list(found)
     if not every:
         return None

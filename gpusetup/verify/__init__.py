@@ -1,1 +1,1 @@
-"""Checks on the GPU, judged against what that machine should reach."""
+"""Checks of GPU hosts: observations, judged against what each machine should reach."""

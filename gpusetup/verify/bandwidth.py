@@ -1,4 +1,4 @@
-"""Measured passes against what is expected, GPU by GPU: the better of two passes counts."""
+"""Judge measured figures GPU by GPU; the better of two passes counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
     from gpusetup.verify.smi import SmiGpu
 
-# NVLS reduces inside the switch and may pass the links' own rate a little; clocks may pass the listed one.
+# NVLS reduces inside the switch and may exceed the links' rate a little; clocks may exceed the listed one.
 _CREDIBLE = 1.15
 
 
@@ -27,7 +27,10 @@ def bounded(
     gentle: bool = False,
     may_fail: bool = True,
 ) -> Item:
-    """Judge a bandwidth: a fail needs both passes below the floor, so the better one is compared."""
+    """Return the verdict on a rate: the better pass is compared, so that a fail needs all passes below the floor.
+
+    `gentle`: measured at low load beside a job, so not judged. `may_fail`: False makes a low figure a warning.
+    """
     best = max(passes)
     if gentle:
         text = f"{best:.4g} {unit}, measured at low load, another job runs; not judged"
@@ -49,14 +52,14 @@ def bounded(
 
 
 def sound(machine: Machine, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what was measured, GPU by GPU, without the failures."""
+    """Yield the key and answer of each GPU whose measurement did not fail."""
     for key, answer in machine.answers(section).items():
         if "error" not in answer:
             yield key, answer
 
 
 def failed(machine: Machine, section: str) -> list[Item]:
-    """Return the failures of a measurement, and the GPUs that were opened and did not answer."""
+    """Return an item for each GPU whose measurement failed or did not run."""
     items = []
     answers = machine.answers(section)
     for key in machine.workers:
@@ -68,7 +71,7 @@ def failed(machine: Machine, section: str) -> list[Item]:
 
 
 def label(key: str) -> str:
-    """Return how texts speak of a GPU or a slice."""
+    """Return the name of a GPU or a slice in texts."""
     return f"GPU {key}"
 
 
@@ -79,7 +82,7 @@ def gpu_of(machine: Machine, key: str) -> SmiGpu | None:
 
 
 def seconds(section: str) -> Callable[[Machine], float]:
-    """Return how long the slowest GPU takes for a measurement."""
+    """Return a function that returns the seconds of the slowest GPU in a measurement."""
 
     def took(machine: Machine) -> float:
         return max((float(answer.get("seconds", 0)) for answer in machine.answers(section).values()), default=0.0)

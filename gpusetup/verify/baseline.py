@@ -1,4 +1,4 @@
-"""A host's own last good run: floors that follow the machine, for figures without a theory and for slow decay."""
+"""Compare a host with its own good run: for figures without a theory, and for losses above the general floors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")
-"""Rates of programs: Python and the processor are part of them."""
+"""Rates of programs, which depend on Python and the processor, too."""
 MORE_IS_BETTER = ("GB/s", "TFLOP/s", *_PROGRAMS)
 LESS_IS_BETTER = ("µs",)
 
@@ -39,7 +39,7 @@ class Baseline(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Baseline:
-    """Read the file; one that is not there yet is empty."""
+    """Read the file; a missing one is an empty baseline."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Baseline)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def load(path: Path) -> Baseline:
 
 
 def save(path: Path, baseline: Baseline) -> None:
-    """Write the file, whole or not at all."""
+    """Replace the file in one step."""
     partial = path.with_name(f".{path.name}.part")
     try:
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(baseline, order="deterministic"), indent=1) + b"\n")
@@ -64,7 +64,7 @@ def save(path: Path, baseline: Baseline) -> None:
 
 
 def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
-    """Return what of a run is worth keeping."""
+    """Return the figures of a run that a later run can be compared with."""
     figures: dict[str, dict[str, float]] = {}
     for result in results:
         if result.unit in MORE_IS_BETTER + LESS_IS_BETTER:
@@ -75,7 +75,7 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
 
 
 def compare(results: Iterable[Result], own: HostBaseline) -> tuple[Result, ...]:
-    """Return the results with what is slower than the host's own good run marked so."""
+    """Return the results; figures worse than in the host's own good run warn or fail."""
     return tuple(_one(result, own) for result in results)
 
 
@@ -87,7 +87,7 @@ def _one(result: Result, own: HostBaseline) -> Result:
     changed = [new for new, old in zip(items, result.items, strict=True) if new is not old]
     if not changed:
         return result
-    # A figure that had nothing to be judged against (skip) is judged by the baseline.
+    # A figure without a reference value is a skip; the baseline is one.
     well = f"same as its good run of {own.date}" if result.verdict == "skip" else result.text
     found = from_items(list(items), well)
     return msgspec.structs.replace(
@@ -102,7 +102,7 @@ def _one(result: Result, own: HostBaseline) -> Result:
 
 
 def _figure(item: Item) -> float | None:
-    """Return the figure where it is the machine's: not beside a job, of a MIG slice or of a failure."""
+    """Return the item's figure; None if it says nothing of the machine: beside a job, of a MIG slice or a failure."""
     usable = item.blame != "job" and item.verdict in ("pass", "warn", "skip")
     return float(item.measured) if usable and isinstance(item.measured, (int, float)) else None
 
@@ -115,7 +115,7 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
     if unit in _PROGRAMS:
         warn, fail = setting("baseline_program_warn"), setting("baseline_program_fail")
-    if unit in LESS_IS_BETTER:  # latencies flutter: never more than a warning, and later
+    if unit in LESS_IS_BETTER:  # latencies vary: a warning at most, and later
         warn, fail = fail, 0.0
     if share >= warn:
         if item.verdict != "skip":

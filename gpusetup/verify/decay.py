@@ -1,4 +1,4 @@
-"""Slow decay: a figure that falls steadily over many runs, told from noise, from one bad run and from one step.
+"""Slow decay: find figures that fall steadily over many runs, not by noise, by one bad run or in one step.
 
 A figure is a finding when all of this holds, over at least twelve runs of one set of GPUs:
 
@@ -29,7 +29,7 @@ _ENDS = 5
 _DROP, _NOISES, _SIGNIFICANT, _PART = 0.03, 4.0, 3.5, 0.2
 _SAMPLE = 120
 _TO_SIGMA = 1.4826
-"""From the median of absolute deviations to the standard deviation of normal noise."""
+"""Factor from the median absolute deviation to the standard deviation of normal noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +45,17 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Decay:
-    """A figure that fell."""
+    """How a figure fell, in its own unit."""
 
     series: Series
     before: float
     now: float
     share: float
-    """How much worse it is: 0.07 for 7 %."""
+    """The loss as a fraction: 0.07 for 7 %."""
 
 
 def decay_of(series: Series) -> Decay | None:
-    """Return how a figure fell; None when it did not, or when nobody can tell."""
+    """Return how a figure fell; None if it did not fall steadily, or has too few runs."""
     values = [value for _, value in series.points if math.isfinite(value) and value > 0]
     if len(values) < FEWEST or series.unit not in MORE_IS_BETTER + LESS_IS_BETTER:
         return None
@@ -75,7 +75,7 @@ def decay_of(series: Series) -> Decay | None:
 
 
 def _noise(values: Sequence[float]) -> float:
-    """Return how far values flutter, whatever their trend: from run to run, and around the line through them."""
+    """Return the noise without the trend: from run to run or around the line through the values, the larger one."""
     steps = [after - before for before, after in itertools.pairwise(values)]
     middle = median(steps)
     stepwise = _TO_SIGMA * median(abs(step - middle) for step in steps) / math.sqrt(2)
@@ -86,7 +86,7 @@ def _noise(values: Sequence[float]) -> float:
 
 
 def _trend(values: Sequence[float]) -> float:
-    """Return Mann-Kendall's z: how far the number of falling pairs is from what chance gives."""
+    """Return Mann-Kendall's z, negative for a fall: how far the rising and falling pairs are from chance."""
     score = sum((b > a) - (b < a) for number, a in enumerate(values) for b in values[number + 1 :])
     count = len(values)
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
@@ -94,7 +94,7 @@ def _trend(values: Sequence[float]) -> float:
 
 
 def judged(series: Iterable[Series]) -> Result | None:
-    """Return the result on every figure with enough runs; None when there is none."""
+    """Return the result on all figures with enough runs; None without any."""
     enough = [one for one in series if len(one.points) >= FEWEST]
     if not enough:
         return None
@@ -125,6 +125,6 @@ def _item(series: Series, decay: Decay | None) -> Item:
 
 
 def decay_page() -> str:
-    """Return the page about the finding."""
+    """Return the page of `figures.decay`; it repeats the rules at the top of this file."""
     page = Path(__file__).with_name("data").joinpath("decay.txt").read_text(encoding="utf-8")
     return page.format(name=CHECK, rules=(__doc__ or "").strip().partition("\n\n")[2])

@@ -1,6 +1,6 @@
-"""Named Python environments in a verification: each by its own Python, told with its name.
+"""Verify the named Python environments of a host, each with its own Python.
 
-A host's document holds what was observed in each of its environments, below `environments`, by the name.
+The host's document keeps the observations of each environment below `environments`; results have the id `CHECK@NAME`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from gpusetup.verify.probe import Ask, Observed
 
 _OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
-"""Families of checks that an environment's Python changes nothing about, or that the host's own run has judged."""
+"""Families of checks that do not depend on an environment's Python, or that the host's own run has judged."""
 _LEAST = 10.0
-"""Seconds of a budget under which no environment is begun."""
+"""With fewer seconds left of the budget, no further environment is observed."""
 
 
 def _named(document: dict[str, Any]) -> tuple[Environment, ...]:
-    """Return the environments that the host's own record names."""
     lock = Machine(document).recorded_lock()
     return (lock.wanted.environments or ()) if lock.wanted is not None else ()
 
 
 def asks(ask: Ask, document: dict[str, Any]) -> dict[str, Ask]:
-    """Return the question to each environment of a host: what it holds is tried, nothing is measured a second time.
+    """Return the request for each environment of a host: level smoke, so that nothing is measured twice.
 
-    None is asked where one Python was named, where GPUs are in use or not there, and when the budget is used up.
+    Empty if the caller named a Python, if GPUs are in use or missing, and if the budget is used up.
     """
     if ask.level == "quick" or ask.python is not None or document.get("left_alone") or not document.get("gpus"):
         return {}
@@ -46,20 +45,20 @@ def asks(ask: Ask, document: dict[str, Any]) -> dict[str, Ask]:
 
 
 def look_into(ask: Ask, document: dict[str, Any], look: Callable[[Ask], Observed]) -> None:
-    """Look into each environment of a host, one after the other; what is seen is kept in the host's document."""
+    """Observe the environments of a host one after the other, and keep the answers in the host's document."""
     for name, asked in asks(ask, document).items():
         kept(document, name, look(asked))
 
 
 def kept(document: dict[str, Any], name: str, seen: Observed) -> None:
-    """Keep what was seen in an environment, or why nothing was."""
+    """Keep an environment's observations in the host's document, or why there are none."""
     there = document.setdefault("environments", {})
     missed = {"problem": seen.problem, "away": seen.postponed or seen.unreachable}
     there[name] = missed if seen.document is None else seen.document
 
 
 def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, ...]:
-    """Judge what was seen in each environment of a host."""
+    """Return the results of all environments of a host."""
     named = {item.name: item for item in _named(machine.document)}
     results: list[Result] = []
     for name, document in (machine.document.get("environments") or {}).items():
@@ -77,7 +76,7 @@ def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, .
 
 
 def in_environment(of_host: Iterable[Result], found: Iterable[Result], name: str) -> tuple[Result, ...]:
-    """Return what was found in an environment beside what the host's own run has judged."""
+    """Return an environment's results under its name, without those that the host's own run has judged."""
     seen = {result.id for result in of_host if result.level == "quick"}
     return tuple(
         msgspec.structs.replace(result, id=f"{result.id}@{name}", text=f"environment {name}: {result.text}")

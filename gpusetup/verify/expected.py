@@ -1,4 +1,4 @@
-"""Expected figures: theory from what the machine is made of, floors as fractions of it from one data file."""
+"""Expected figures: the theory follows from the machine's parts, usual values and floors are fractions of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A document somebody can look up."""
+    """A document to look up."""
 
     title: str
     publisher: str
@@ -24,7 +24,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A threshold that is no fraction of a theory."""
+    """A threshold that is not a fraction of a theory."""
 
     value: float
     text: str
@@ -32,7 +32,7 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fractions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fractions of the theory: what is usual, and below what it is a warning or a fail."""
+    """Fractions of the theory: the usual value, and the floors of warning and fail."""
 
     typical: float
     warn: float
@@ -84,7 +84,7 @@ class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure should be: the theory, the usual value and the two floors."""
+    """What a figure should be: theory, usual value, and the floors of warning and fail."""
 
     theory: float
     expected: float
@@ -104,7 +104,7 @@ def setting(name: str) -> float:
 
 
 def nvlink_of(device_id: str) -> int | None:
-    """Return how many NVLinks the product has."""
+    """Return how many NVLinks a product has, by its PCI device id; None if unknown."""
     return expectations().nvlinks.get(device_id)
 
 
@@ -113,7 +113,7 @@ def _bound(theory: float, typical: float, warn: float, fail: float) -> Bound:
 
 
 def memory(figure: str, opened: dict[str, Any]) -> Bound | None:
-    """Device memory: bus width and clock as the runtime reports them (double data rate)."""
+    """Return the bound of device memory, from bus width and clock as the runtime reports them (double data rate)."""
     bits, clock = opened.get("memory_bus_bits"), opened.get("memory_clock_khz")
     if not bits or not clock:
         return None
@@ -123,7 +123,7 @@ def memory(figure: str, opened: dict[str, Any]) -> Bound | None:
 
 
 def pcie(figure: str, generation: float | None, width: float | None) -> Bound | None:
-    """Host link: lanes and rate of the generation."""
+    """Return the bound of the host link, from its lanes and the rate of its generation."""
     lane = expectations().pcie_lane.get(f"{generation:.0f}" if generation else "")
     if lane is None or not width:
         return None
@@ -132,27 +132,27 @@ def pcie(figure: str, generation: float | None, width: float | None) -> Bound | 
 
 
 def link(figure: str, bandwidth: float, rate: float) -> Bound:
-    """Peer copies over NVLink: the sum of the links' rates; both ways count twice."""
+    """Return the bound of peer copies over NVLink: the sum of the links' rates, twice that for both ways."""
     rule = expectations().figures[figure]
     ways = 2 if figure == "p2p.both" else 1
     return _bound(ways * bandwidth, rule.by_rate.get(f"{rate:g}", rule.typical), rule.warn, rule.fail)
 
 
 def adapter(rate: float | None, room: float | None) -> Bound | None:
-    """What an RDMA adapter writes, Gb/s: its port's rate, no more than its PCI Express link carries."""
+    """Return the bound of an RDMA adapter's writes, Gb/s: the lesser of its port's rate and its PCI Express link's."""
     known = [value for value in (rate, room) if value]
     rule = expectations().figures["rdma.write"]
     return _bound(min(known), rule.typical, rule.warn, rule.fail) if known else None
 
 
 def between_hosts(network: float) -> Bound | None:
-    """Bus bandwidth of a collective over several hosts: all of it passes every host's adapters once."""
+    """Return the bound of a collective over hosts; all of its bus bandwidth passes every host's adapters once."""
     rule = expectations().figures["nccl.hosts"]
     return _bound(network, rule.typical, rule.warn, rule.fail) if network else None
 
 
 def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:
-    """Matrix rate: multiprocessors, highest clock and operations per clock of the architecture."""
+    """Return the bound of a matrix rate, from multiprocessors, highest clock and operations per clock."""
     per_clock = expectations().matrix_per_clock.get(opened.get("compute_capability", ""), {}).get(kind)
     clock, processors = opened.get("clock_khz"), opened.get("multiprocessors")
     if not per_clock or not clock or not processors:
@@ -162,7 +162,7 @@ def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:
 
 
 def collective(name: str, world: int, size: int, bandwidth: float, *, nvls: bool, nvlink: bool) -> Bound:
-    """Bus bandwidth of a collective: link bandwidth, number of GPUs, algorithm, message size."""
+    """Return the bound of a collective's bus bandwidth, by link bandwidth, GPUs, algorithm and message size."""
     rule = expectations().nccl
     part = _by_size(rule.size, size)
     if not nvlink:
@@ -178,7 +178,7 @@ def _nearest_below(table: dict[str, float], world: int) -> float:
 
 
 def _by_size(table: dict[str, float], size: int) -> float:
-    """Interpolate over the logarithm of the message size."""
+    """Return the fraction for a message size, interpolated over the logarithm of the sizes."""
     known = sorted((int(key), value) for key, value in table.items())
     if size <= known[0][0]:
         return known[0][1] * size / known[0][0]
@@ -191,7 +191,7 @@ def _by_size(table: dict[str, float], size: int) -> float:
 
 @cache
 def gpus_of_type(name: str) -> int | None:
-    """Return how many GPUs a cloud's machine type has, None when the matrix does not list it."""
+    """Return how many GPUs a cloud's machine type has; None if the matrix does not list it."""
     from gpusetup.matrix.gpus import instances, plain_type
     from gpusetup.matrix.load import matrix
 
@@ -201,7 +201,7 @@ def gpus_of_type(name: str) -> int | None:
 
 @cache
 def product(device_id: str) -> GpuKind | None:
-    """Return the product with this PCI device id, None when the matrix does not list it."""
+    """Return the product with this PCI device id; None if the matrix does not list it."""
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.gpus import find_gpu
     from gpusetup.matrix.load import matrix

@@ -1,4 +1,4 @@
-"""Observe hosts through Ansible: one round trip per host, all hosts at once; then NCCL between those that have GPUs."""
+"""Observe hosts through Ansible, all at once; then measure NCCL between the hosts that have GPUs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MIB = 1 << 20
 SIZES = (64 * MIB, 256 * MIB, 1024 * MIB)
 _PORTS = range(40000, 60000)
 _REACHING = 300.0
-"""Seconds for logging in everywhere, beside the probe's own deadline."""
+"""Seconds for logging in to all hosts, added to the probe's deadline."""
 
 
 def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) -> dict[str, Observed]:
-    """Observe every host of the inventory; a host that fails is data."""
+    """Return what was observed of every host of the inventory; a host that fails has a `problem`."""
     variables = _variables(ask)
     run = run_playbook(session, "verify", deadline=deadline(ask) + _REACHING, variables=variables, observer=observer)
     if run.interrupted:
@@ -41,7 +41,7 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
 
 
 def _environments(session: Session, ask: Ask, observed: dict[str, Observed], observer: Observer | None) -> None:
-    """Look into the named environments: one of each host at a time, all hosts that have one at once."""
+    """Observe the named environments: one after the other, each on all hosts that have it at once."""
     asked = {name: asks(ask, host.document) for name, host in observed.items() if host.document is not None}
     for number, name in enumerate(sorted({name for found in asked.values() for name in found})):
         told = {host: _variables(found[name]) for host, found in asked.items() if name in found}
@@ -64,7 +64,7 @@ def _variables(ask: Ask) -> RoleVariables:
         gpu_verify_budget=ask.budget or UNSET,
         gpu_verify_components=tuple(ask.components),
         gpu_verify_fail=False,
-        # Left alone, each host's own inventory says which Python it is.
+        # Unset, the inventory names each host's Python.
         gpu_verify_python=UNSET if ask.python is None else ask.python,
     )
 
@@ -82,7 +82,7 @@ def _observed(host: HostProgress) -> Observed:
 
 
 def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, Any]]) -> dict[str, Part]:
-    """Return each GPU host's part in a measurement over all of them; empty with fewer than two."""
+    """Return the part of each host with idle, working GPUs in a measurement over all; empty with fewer than two."""
     able = {}
     for name, host in sorted(observed.items()):
         document = host.document or {}
@@ -116,7 +116,7 @@ def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, A
 
 
 def _between_hosts(session: Session, ask: Ask, plan: dict[str, Part], observed: dict[str, Observed]) -> None:
-    """Run the measurement on all hosts at the same moment and put each one's part into its document."""
+    """Measure NCCL over all hosts at the same time, and add each host's part to its document."""
     forks = max(session.reach.forks or 0, len(plan))
     together = replace(session, reach=replace(session.reach, forks=forks))
     variables = structs.replace(

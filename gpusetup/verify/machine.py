@@ -1,4 +1,4 @@
-"""One observed machine as the checks see it: the probe's document with names for what they ask."""
+"""One observed machine: the probe's document, with a property or method for each thing that checks read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 class Wanted:
-    """What the host should have: from the lock that was applied, or what the caller says."""
+    """What the host should have, by the applied lock or by the caller's options."""
 
     def __init__(self, lock: Applied = NO_LOCK, *, gpus: int | None = None, hosts: int = 1) -> None:
         self._lock = lock
@@ -39,25 +39,25 @@ class Wanted:
 
     @property
     def flavour(self) -> str | None:
-        """The flavour of the kernel module that is wanted."""
+        """The flavour of the kernel module that the stack names: `open` or `proprietary`."""
         return self._stack.driver.module if self._stack.driver is not None else None
 
     def version(self, component: str) -> str | None:
-        """The version that is wanted of a component."""
+        """Return the version that the stack names of a component."""
         chosen = self._stack.part(component)
         return chosen.version if chosen is not None else None
 
     def has(self, component: str) -> bool | None:
-        """Tell whether the component is part of the stack; None when nothing says what the stack is."""
+        """Return whether the component is part of the stack; None where no stack is known."""
         return self._stack.part(component) is not None if self.known else None
 
     def asks_for(self, *names: str) -> bool:
-        """Tell whether the stack has one of these packages: nothing asks for any where no stack is known."""
+        """Return whether the stack has one of these packages; False where no stack is known."""
         return any(self.has(name) for name in names)
 
     @property
     def gpu_expected(self) -> str:
-        """Say what expects a GPU here; empty: nothing does."""
+        """The reason to expect a GPU, from the caller or the lock; empty where there is none."""
         if self.gpus:
             return f"{self.gpus} expected"
         if self._lock.wanted is not None:
@@ -67,23 +67,23 @@ class Wanted:
 
     @property
     def mig(self) -> dict[str, MigLayout]:
-        """How GPUs are to be cut, by PCI address; nothing of those that nobody asked for."""
+        """The applied MIG layouts by PCI address; GPUs without one are left out."""
         wanted = self._lock.wanted
         return {layout.gpu: layout for layout in (wanted.mig or ())} if wanted is not None else {}
 
     @property
     def imex(self) -> tuple[str, ...]:
-        """The machines of the NVLink domain that was applied; nothing where none was."""
+        """The machines of the applied IMEX domain; empty without one."""
         wish = self._lock.wanted.imex if self._lock.wanted is not None else None
         return wish.nodes if wish else ()
 
     @property
     def gpudirect(self) -> GpuDirect | None:
-        """RDMA and the ways to GPU memory that were applied; None where none were."""
+        """The applied settings of RDMA and GPUDirect; None without any."""
         return (self._lock.wanted.gpudirect or None) if self._lock.wanted is not None else None
 
     def packages(self, group: str) -> bool:
-        """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""
+        """Return whether the host's record has system packages (no wheels) of a group, such as `containers`."""
         packages = self._lock.wanted.packages if self._lock.wanted is not None else None
         return packages is not None and bool(getattr(packages, group))
 
@@ -104,7 +104,7 @@ class Machine:
         self.level: Level = document["level"]
         facts = document.get("facts")
         self.facts: Document = facts if isinstance(facts, dict) else {"error": "the document contains no facts"}
-        """What the host probe told; `error` when it failed."""
+        """The host probe's facts; `error` if it failed."""
         self.quick: Document = document.get("quick", {})
         self.sections: Document = document.get("sections", {})
         self.simulated = simulated or bool(document.get("simulated"))
@@ -115,24 +115,24 @@ class Machine:
         )
 
     def recorded_lock(self) -> Applied:
-        """What apply recorded on the machine."""
+        """Return the lock that apply recorded on the machine."""
         state = self.facts.get("state")
         return read_applied(state.get("lock")) if isinstance(state, dict) else NO_LOCK
 
     # --- commands and collectors ---------------------------------------------------------------------------------
 
     def command(self, name: str) -> Document:
-        """What a command answered: rc, stdout, stderr, error, seconds, deadline."""
+        """Return a command's answer: rc, stdout, stderr, error, seconds, deadline."""
         found = self.quick.get(name)
         return found if isinstance(found, dict) else {"error": "missing", "stdout": "", "stderr": "", "rc": None}
 
     def collected(self, name: str) -> Document:
-        """What a collector found, empty when it failed."""
+        """Return what a collector found; empty if it failed."""
         found = self.quick.get(name)
         return found if isinstance(found, dict) else {}
 
     def took(self, *names: str) -> float:
-        """Seconds the named collectors took, at most: they run at the same time."""
+        """Return the seconds of the slowest of these collectors, which run at the same time."""
         seconds = self.document.get("collector_seconds", {})
         return max((float(seconds.get(name, 0.0)) for name in names), default=0.0)
 
@@ -140,34 +140,34 @@ class Machine:
 
     @cached_property
     def gpus(self) -> tuple[smi.SmiGpu, ...]:
-        """GPUs that nvidia-smi lists."""
+        """The GPUs that nvidia-smi lists."""
         return smi.parse_gpus(self.command("smi").get("stdout", ""))
 
     @cached_property
     def pci_gpus(self) -> tuple[Document, ...]:
-        """NVIDIA display and 3D controllers on the PCI bus."""
+        """The NVIDIA display and 3D controllers on the PCI bus."""
         found = self.facts.get("gpus")
         return tuple(found) if isinstance(found, list) else ()
 
     @cached_property
     def machine_type(self) -> str:
-        """The cloud's name for what this machine is; empty where no cloud said it."""
+        """The cloud's name of the machine type; empty outside a cloud."""
         return str((self.facts.get("virtualisation") or {}).get("machine_type") or "")
 
     @property
     def gpus_wanted(self) -> int | None:
-        """How many GPUs somebody expects here, or the machine type has."""
+        """The number of GPUs that the caller or the baseline expects, else that the machine type has."""
         return self.wanted.gpus or gpus_of_type(self.machine_type)
 
     @property
     def gpu_expected(self) -> str:
-        """Say what expects a GPU here; empty: nothing does."""
+        """The reason to expect a GPU, also by the machine type; empty where there is none."""
         number = gpus_of_type(self.machine_type)
         return self.wanted.gpu_expected or (f"a {self.machine_type} has {number}" if number else "")
 
     @cached_property
     def announced(self) -> tuple[CloudEvent, ...]:
-        """What the cloud is about to do to this machine."""
+        """The events that the cloud announces for this machine, such as maintenance."""
         told = (self.facts.get("virtualisation") or {}).get("events")
         try:
             return msgspec.convert(told or (), tuple[CloudEvent, ...])
@@ -176,12 +176,12 @@ class Machine:
 
     @property
     def has_gpu(self) -> bool:
-        """There is an NVIDIA GPU, by PCI or by nvidia-smi (WSL shows none on PCI)."""
+        """Whether PCI or nvidia-smi shows an NVIDIA GPU (WSL shows none on PCI)."""
         return bool(self.pci_gpus or self.gpus)
 
     @cached_property
     def capabilities(self) -> dict[int, str]:
-        """Compute capability by GPU index, from the named query."""
+        """Compute capability by GPU index."""
         found = {}
         for line in self.command("smi_query").get("stdout", "").splitlines():
             cells = [cell.strip() for cell in line.split(",")]
@@ -196,43 +196,43 @@ class Machine:
 
     @cached_property
     def topology(self) -> tuple[tuple[str, ...], ...]:
-        """How each GPU reaches each other."""
+        """How each GPU reaches each other one, as `nvidia-smi topo -m` names it."""
         return smi.parse_topology(self.command("topology").get("stdout", ""))
 
     def nvlink_bandwidth(self, gpu: int) -> tuple[int, float]:
-        """Links that are up on a GPU and the sum of their rates each way in GB/s."""
+        """Return how many links of a GPU are up, and the sum of their rates each way in GB/s."""
         rates = [link.rate for link in self.nvlinks if link.gpu == gpu and link.rate is not None]
         return len(rates), sum(rates)
 
     @property
     def nvswitch(self) -> bool:
-        """GPUs meet in NVSwitches that this machine itself runs."""
+        """Whether this machine manages the NVSwitches that join its GPUs."""
         return self.facts.get("nvswitch") is not None
 
     def mig(self, gpu: smi.SmiGpu) -> bool:
-        """MIG is on."""
+        """Return whether MIG is on."""
         return gpu.text("mig_mode/current_mig") == "Enabled"
 
     @cached_property
     def busy(self) -> frozenset[int]:
-        """GPUs on which somebody's processes compute."""
+        """The indexes of GPUs on which other processes compute."""
         return frozenset(gpu["index"] for gpu in self.document.get("gpus", []) if gpu.get("processes"))
 
     # --- driver --------------------------------------------------------------------------------------------------
 
     @property
     def driver(self) -> Document:
-        """What the host probe found of the driver; empty when there is no trace of one."""
+        """The host probe's facts about the driver; empty without one."""
         return self.facts.get("driver") or {}
 
     @property
     def module_version(self) -> str | None:
-        """Version of the kernel module that is loaded."""
+        """Version of the loaded kernel module."""
         return (self.driver.get("loaded") or {}).get("version")
 
     @property
     def module_flavour(self) -> str | None:
-        """`open` or `proprietary`, of the module that is loaded."""
+        """`open` or `proprietary`: the flavour of the loaded kernel module."""
         return (self.driver.get("loaded") or {}).get("flavour")
 
     @property
@@ -241,11 +241,11 @@ class Machine:
         return {name: tuple(versions) for name, versions in self.driver.get("libraries", {}).items()}
 
     def service(self, name: str) -> Document | None:
-        """A unit as systemd sees it, by the probe's name for it; None when it is not installed."""
+        """Return systemd's state of a unit, by the probe's name for it; None if it is not installed."""
         return (self.facts.get("services") or {}).get(name)
 
     def compiles_ptx_of(self, cuda: str | None) -> bool:
-        """Tell whether the driver is as new as a build's CUDA and takes its PTX; granted when one is not known."""
+        """Return whether the driver's CUDA is new enough for a build's PTX; True if either version is unknown."""
         told = re.search(r"<cuda_version>\s*(\d+\.\d+)", self.command("smi").get("stdout", ""))
         return told is None or not cuda or nv(told[1]) >= nv(cuda)
 
@@ -253,18 +253,18 @@ class Machine:
 
     @property
     def workers(self) -> dict[str, Document]:
-        """What each GPU's worker answered, by GPU (or GPU/slice)."""
+        """Each worker's answers, by GPU or GPU/slice."""
         found = self.sections.get("workers")
         return found if isinstance(found, dict) else {}
 
     def answers(self, section: str) -> dict[str, Document]:
-        """A measurement's answers by GPU."""
+        """Return a measurement's answers by GPU."""
         found = self.sections.get(section)
         return (
             {key: value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
         )
 
     def opened(self, key: str) -> Document:
-        """The properties of an opened device."""
+        """Return a GPU's properties from when a worker opened it, or the error."""
         found = self.workers.get(key, {}).get("open", {})
         return found if isinstance(found, dict) else {}

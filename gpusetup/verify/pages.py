@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - rows of tables
-"""Pages about checks, written from the program itself: one per level, what is expected and why, the Xid catalogue."""
+"""Generate the pages about checks: one per level, the expected figures with their sources, the Xid catalogue."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def pages() -> dict[str, str]:
 
 
 def explained() -> dict[str, Callable[[], str]]:
-    """Return what can be explained by name: checks, levels and tables, each written when it is asked for."""
+    """Return what `--explain` takes: the names of checks, levels and tables, with a function that returns the page."""
     found: dict[str, Callable[[], str]] = {check.id: partial(page, check) for check in checks()}
     return found | {level: partial(level_page, level) for level in LEVELS} | TABLES | {DECAY: decay_page}
 
 
 def level_page(level: Level) -> str:
-    """Return the page of a level: its checks, one after the other."""
+    """Return the page of a level, with all its checks."""
     text = f"{LEVEL_TEXTS[level][:1].upper()}{LEVEL_TEXTS[level][1:]}."
     parts = [page(check).replace("# ", "## ", 1) for check in checks() if check.level == level]
     return "\n".join([f"# Checks of level `{level}`\n\n{text}\n", *parts])
@@ -68,7 +68,7 @@ def page(check: Check) -> str:
 
 
 def index() -> str:
-    """Return the list of all checks."""
+    """Return the page that lists all checks."""
     lines = [
         "# Checks",
         "",
@@ -92,7 +92,7 @@ def index() -> str:
 
 
 def expectations_page() -> str:
-    """Return the data file as tables."""
+    """Return the page of the expected figures: the data file as tables."""
     data = expectations()
     lines = [
         "# Expectations",

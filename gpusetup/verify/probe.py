@@ -1,4 +1,4 @@
-"""The probe that observes a machine: what it is asked, its deadline, and its process on this machine."""
+"""The probe that observes a machine: the request, its deadline, and the process that runs it on this machine."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One request; the same for this machine and through Ansible."""
+    """A request to the probe, on this machine or through Ansible."""
 
     level: Level
     python: str | None = None
-    """Absolute path of the interpreter that holds CuPy; None: the one that apply made."""
+    """Absolute path of the Python that has CuPy; None: the one that apply made."""
     cuda_home: str | None = None
     gpus: tuple[int, ...] | None = None
-    """Indexes of the GPUs to run on; None: all."""
+    """Indexes of the GPUs to measure; None: all."""
     minutes: float = 5.0
-    """How long `stress` works."""
+    """How long `stress` loads the GPUs."""
     components: tuple[str, ...] = ()
-    """Frameworks that are part of the stack, looked at even where they seem not to be installed."""
+    """Frameworks of the stack; they are tried even where they seem not to be installed."""
     when_idle: bool = False
-    """Hold the host's lock, and only look, without measuring, while a GPU is in use."""
+    """Take the host's lock, and measure nothing while a GPU is in use."""
     budget: float = 0.0
-    """Seconds after which measuring gives way to level quick; 0: no budget."""
+    """Seconds after which the probe stops measuring and answers with level quick; 0: no limit."""
     longest: float = 0.0
-    """Seconds after which a probe of level quick is killed, where that is less than usual; 0: as usual."""
+    """Seconds after which a probe of level quick is killed, if fewer than usual; 0: the usual deadline."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that the probe reads."""
@@ -57,17 +57,17 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Observed:
-    """What came back from a host: its document, or why there is none."""
+    """A host's document, or the reason why there is none."""
 
     document: dict[str, Any] | None
     problem: str = ""
     unreachable: bool = False
     postponed: bool = False
-    """Somebody changes the host: it is looked at another time."""
+    """Another gpusetup changes the host at the moment: it is to be observed later."""
 
 
 def deadline(ask: Ask) -> float:
-    """Return the seconds after which the whole probe is killed: every part has a deadline of its own before it."""
+    """Return the seconds after which the whole probe is killed; each part has an earlier deadline."""
     base = {"quick": 90.0, "smoke": 1080.0, "full": 2100.0, "stress": 2100.0}[ask.level]
     if ask.longest and ask.level == "quick":
         return min(base, ask.longest)
@@ -75,13 +75,13 @@ def deadline(ask: Ask) -> float:
 
 
 def probe_argv() -> list[str]:
-    """Return the command that observes, with the same files that the action plugin sends to other machines."""
+    """Return the probe's command line, with the same files that the action plugin sends to other machines."""
     program = content_path() / "roles/gpu_verify/files/gpu_measure/observe.py"
     return [sys.executable, str(program), str(collections_path())]
 
 
 def observe_in_turn(ask: Ask, environment: Mapping[str, str]) -> Observed:
-    """Run the probe here, as root with `when_idle` only while nobody changes this machine."""
+    """Run the probe here; as root with `when_idle`, hold the host's lock meanwhile or return `postponed`."""
     if not ask.when_idle or os.geteuid() != 0:
         return Observed(observe_here(ask, environment))
     failure, turn = host_code("gpu_host.failure"), host_code("gpu_host.turn")

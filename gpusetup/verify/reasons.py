@@ -1,4 +1,4 @@
-"""Why something on the GPU went wrong, in words: CUDA statuses, crashes, deadlines, missing interpreters."""
+"""Texts for what went wrong on a GPU: CUDA statuses, crashes, deadlines, missing interpreters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @cache
 def meanings() -> dict[str, Any]:
-    """Return the tables of what CUDA statuses, lines of the kernel log and exporters' names mean."""
+    """Return the tables of CUDA statuses, kernel log lines, import errors and exporters' metric names."""
     found: dict[str, Any] = msgspec.json.decode((Path(__file__).parent / "data/meanings.json").read_bytes())
     return found
 
 
 def explain(answer: dict[str, Any]) -> str:
-    """Return one sentence for an answer that carries an error."""
+    """Return one sentence about the error of an answer."""
     error, status = answer.get("error"), answer.get("status")
     message = re.sub(r"\s+", " ", str(answer.get("message") or "")).strip()
     if error in ("timeout", "timeout-unkillable"):
@@ -43,14 +43,14 @@ def explain(answer: dict[str, Any]) -> str:
 
 
 def failed_item(subject: str, answer: dict[str, Any], *, busy: bool) -> Item:
-    """Return the item for an answer that carries an error; running out of memory beside a job is the job's fault."""
+    """Return the item of an answer with an error; lack of memory beside a job is the job's fault."""
     if busy and answer.get("error") == "out-of-memory":
         return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
     return Item(subject, "fail", explain(answer), blame="stack" if answer.get("error") in ("import", "compile") else "")
 
 
 def interpreter_problem(machine: Machine) -> str | None:
-    """Return why no worker could be started, None when one could."""
+    """Return why no Python could start a worker; None if one could."""
     interpreter = machine.sections.get("interpreter")
     if isinstance(interpreter, dict) and interpreter.get("error"):
         return f"not run: {interpreter['error']}; give the Python that has CuPy with --python"

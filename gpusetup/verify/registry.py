@@ -1,10 +1,10 @@
 """The registry of checks: functions below `checks/<level>/`, and tables of checks that differ in one part.
 
-A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
-and is skipped: a check that did not run is never a pass.
+A check judges observations and never runs anything. It names what it needs; where that is missing, the check is skipped
+with the reason: a check that did not run is never a pass.
 
-What was wished for or is on record fails the host. What merely lies in somebody's environment, or runs out of memory
-beside a job, is a warning: it never takes a node out of service.
+A failure fails the host if it concerns the machine, or software that the host's record or the caller asks for. One of
+other software, or for lack of memory beside a running job, is a warning: it never takes a node out of service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Concluded = TypeVar("Concluded", Finding, Result)
 _TO_DO = "To do:"
-"""What every page has, and no other docstring."""
+"""Every docstring that is a page contains this, and no other docstring does."""
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
 
 
@@ -45,14 +45,14 @@ class Check:
     seconds: Callable[[Machine], float]
     judge: Callable[[Machine], Finding]
     page: str
-    """The docstring: what is looked at, how it is judged, what to do."""
+    """The docstring: what the check reads, how it judges, what to do."""
     applies: Callable[[Machine], bool] = lambda _machine: True
-    """Whether a report on this machine lists the check at all."""
+    """Whether a report on this machine lists the check."""
     asked: Callable[[Machine], bool] | None = None
-    """Whether somebody asked for what it looks at; a failure of what merely lies there is a warning."""
+    """Whether somebody asked for the software that it checks: if nobody did, a failure is a warning."""
 
     def run(self, machine: Machine) -> Result:
-        """Judge, unless something that is needed is missing."""
+        """Return the check's result; a skip or failure where something that it needs is missing."""
         lacking = _missing(self.needs, machine)
         finding = self.blamed(lacking if lacking is not None else self.judge(machine), machine)
         return Result(
@@ -71,7 +71,7 @@ class Check:
         )
 
     def blamed(self, finding: Concluded, machine: Machine) -> Concluded:
-        """Return what was concluded with whose fault it is."""
+        """Return a finding or result with `blame` set."""
         return blamed(self.id, finding, asked=self.asked(machine) if self.asked is not None else None)
 
 
@@ -87,7 +87,7 @@ def check(
     applies: Callable[[Machine], bool] = lambda _machine: True,
     asked: Callable[[Machine], bool] | None = None,
 ) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
-    """Register the decorated function; its level is the folder of its file, its page its docstring."""
+    """Register the decorated function: the folder of its file is the level, its docstring the page."""
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
         level, page = _place(judge)
@@ -98,27 +98,27 @@ def check(
 
 
 def in_stack(name: str) -> Callable[[Machine], bool]:
-    """Return the question whether somebody asked for a component of the stack."""
+    """Return a function that returns whether the machine's stack has the component."""
     return lambda machine: machine.wanted.asks_for(name)
 
 
 def in_packages(group: str) -> Callable[[Machine], bool]:
-    """Return the question whether the host's record has system packages of a group."""
+    """Return a function that returns whether the host's record has system packages of the group."""
     return lambda machine: machine.wanted.packages(group)
 
 
 def took(*collectors: str) -> Callable[[Machine], float]:
-    """Return how long collectors take."""
+    """Return a function that returns the seconds of the slowest of these collectors."""
     return lambda machine: machine.took(*collectors)
 
 
 def took_section(name: str) -> Callable[[Machine], float]:
-    """Return how long a section of the document takes."""
+    """Return a function that returns the seconds of a section of the document."""
     return lambda machine: float((machine.sections.get(name) or {}).get("seconds") or 0)
 
 
 class Row(NamedTuple):
-    """One check of a table: what its page begins with, and the part of the measurement that it judges."""
+    """One check of a table: the first line of its page, and the part of the measurement that it judges."""
 
     id: str
     title: str
@@ -135,7 +135,7 @@ def table(
     applies: Callable[[Machine], bool] = lambda _machine: True,
     asked: Callable[[Machine], bool] | None = None,
 ) -> None:
-    """Register checks that differ in the part they judge only: their pages share the rest of the docstring."""
+    """Register checks that differ only in the part that they judge; they share their page but for its first line."""
     level, page = _place(judge)
     shared = page.partition("\n")[2]
     for row in rows:
@@ -149,7 +149,7 @@ def _of_part(judge: Callable[[Machine, str], Finding], part: str) -> Callable[[M
 
 
 def _place(judge: Callable[..., Finding]) -> tuple[Level, str]:
-    """Return the level, which is the folder of the judge's file, and the page: its docstring or its file's."""
+    """Return the level (the folder of the judge's file) and the page: the docstring of the judge or of its file."""
     module = judge.__module__
     level = next((level for level in LEVELS if level == module.split(".")[-2]), None)
     if level is None:
@@ -160,7 +160,7 @@ def _place(judge: Callable[..., Finding]) -> tuple[Level, str]:
 
 @cache
 def checks() -> tuple[Check, ...]:
-    """Return every check, by level and then by name."""
+    """Return all checks, ordered by level and name."""
     for level in LEVELS:
         package = importlib.import_module(f"gpusetup.verify.checks.{level}")
         for module in pkgutil.iter_modules(package.__path__):
@@ -181,7 +181,10 @@ def from_items(
     nothing: str = "nothing to check",
     figures: tuple[Grid | Curves, ...] = (),
 ) -> Finding:
-    """Conclude from the parts: the gravest verdict, and the texts of the parts that caused it."""
+    """Return the gravest verdict of the items, with the texts of the items that have it.
+
+    `well` is the text of a pass, `nothing` the text of the skip without items.
+    """
     if not items:
         return Finding("skip", nothing, figures=figures)
     verdict = worst([item.verdict for item in items])
@@ -192,7 +195,7 @@ def from_items(
         item for item in grave if isinstance(item.measured, (int, float)) and isinstance(item.limit, (int, float))
     ]
     if numbers:
-        # The part that is nearest to its limit, or furthest beyond it.
+        # The part nearest to its limit or, where parts are beyond it, furthest beyond.
         leading = (min if verdict == "pass" else max)(numbers, key=_from_limit)
     return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items), figures)
 
@@ -224,7 +227,7 @@ def _gpu(machine: Machine) -> Finding | None:
 
 
 def _expected(machine: Machine) -> Finding | None:
-    """A machine without a GPU passes for one that needs none, unless something says that it has them."""
+    """Return None also for a machine without a GPU where something says that it should have one."""
     lacking = _gpu(machine)
     missing_one = lacking is not None and lacking.verdict == "skip" and not machine.simulated
     return None if missing_one and machine.gpu_expected else lacking
@@ -245,7 +248,6 @@ def _python(machine: Machine) -> Finding | None:
 
 
 def _context(machine: Machine) -> Finding | None:
-    """At least one GPU could be opened."""
     if any("error" not in worker.get("open", {"error": ""}) for worker in machine.workers.values()):
         return None
     return Finding("skip", "not run: no GPU could be opened (see cuda.context)")
@@ -273,7 +275,6 @@ NEEDS: dict[str, tuple[str, Callable[[Machine], Finding | None]]] = {
 
 
 def _missing(needs: tuple[str, ...], machine: Machine) -> Finding | None:
-    """Return the finding of the first need that is not met."""
     for need in needs:
         finding = NEEDS[need][1](machine)
         if finding is not None:
@@ -282,7 +283,7 @@ def _missing(needs: tuple[str, ...], machine: Machine) -> Finding | None:
 
 
 def judge(machine: Machine) -> tuple[Result, ...]:
-    """Return one result per check; observations that a check cannot read fail that check alone."""
+    """Return one result per check of the machine's level; a check that cannot read its observations fails alone."""
     levels = levels_up_to(machine.level)
     return tuple(_result(check, machine) for check in checks() if check.level in levels and check.applies(machine))
 
@@ -300,7 +301,7 @@ _FAMILIES: dict[str, Blame] = {
     "nouveau": "driver", "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
     "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
 }  # fmt: skip
-"""What the checks of a family look at; of all others, the GPU."""
+"""Whose fault a failure is, by the family of its check; `gpu` for all other families."""
 _WHY = {
     "environment": "not installed by gpusetup: a warning for its owner",
     "job": "a running job is the cause: a warning",
@@ -308,7 +309,7 @@ _WHY = {
 
 
 def reblamed(results: tuple[Result, ...], before: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
-    """Return results with whose fault those are that a baseline or another's floors changed."""
+    """Return the results with `blame` set anew in those that a baseline or `--strict` changed."""
     known = {check.id: check for check in checks()}
     return tuple(
         new if new is old else known[new.id].blamed(msgspec.structs.replace(new, blame=""), machine)
@@ -317,9 +318,9 @@ def reblamed(results: tuple[Result, ...], before: tuple[Result, ...], machine: M
 
 
 def blamed(identity: str, finding: Concluded, *, asked: bool | None) -> Concluded:
-    """Return a finding with whose fault it is; a failure that is not the host's becomes a warning that says so.
+    """Return the finding with `blame` set; a failure that is not the host's fault becomes a warning with the reason.
 
-    `asked`: whether somebody asked for what the check looks at; None where that does not matter.
+    `asked`: whether somebody asked for the software that the check tests; None for checks of the machine.
     """
     if finding.verdict not in ("fail", "warn"):
         return finding

@@ -1,4 +1,4 @@
-"""nvidia-smi's answers as values: its XML and its tables, never the banner."""
+"""Parse nvidia-smi's XML and tables; never its banner, which changes between releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class SmiGpu:
-    """One GPU of `nvidia-smi -q -x`; a path that is missing or not known reads as None."""
+    """One GPU of `nvidia-smi -q -x`; a missing or unknown value is None."""
 
     index: int
     bus_id: str
@@ -28,12 +28,12 @@ class SmiGpu:
         return None if not value or _UNKNOWN.match(value) else value
 
     def number(self, path: str) -> float | None:
-        """Return the number that the text at a path begins with."""
+        """Return the number at the beginning of the text at a path."""
         match = _NUMBER.match(self.text(path) or "")
         return float(match.group()) if match else None
 
     def children(self, path: str) -> dict[str, str]:
-        """Return the texts below a path, by tag."""
+        """Return the texts of the elements below a path, by tag."""
         found = self.element.find(path)
         return {child.tag: (child.text or "").strip() for child in found} if found is not None else {}
 
@@ -44,7 +44,7 @@ class SmiGpu:
 
     @property
     def label(self) -> str:
-        """How texts speak of it."""
+        """The GPU's name in texts."""
         return f"GPU {self.index}"
 
     @property
@@ -54,7 +54,7 @@ class SmiGpu:
 
 
 def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
-    """Return the GPUs of `nvidia-smi -q -x`; nothing when it is not such a document."""
+    """Return the GPUs of `nvidia-smi -q -x`; empty for any other text, and for one that defines XML entities."""
     if "<!ENTITY" in text:
         return ()
     try:
@@ -68,14 +68,14 @@ def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
 
 
 def _short(bus_id: str) -> str:
-    """Return the kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    """Return the kernel's form of a PCI address; nvidia-smi writes the domain with eight digits."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]{8}", domain) else bus_id.lower()
 
 
 @dataclass(frozen=True)
 class NvLink:
-    """One NVLink of one GPU; `rate` in GB/s each way, None when the link is down."""
+    """One NVLink of one GPU; `rate` in GB/s each way, None if the link is down."""
 
     gpu: int
     link: int
@@ -83,7 +83,7 @@ class NvLink:
 
 
 def nvlink_rates(text: str) -> tuple[NvLink, ...]:
-    """Parse `nvidia-smi nvlink -s`."""
+    """Parse `nvidia-smi nvlink -s`: every link of every GPU."""
     links, gpu = [], -1
     for line in text.splitlines():
         if header := re.match(r"GPU (\d+):", line):

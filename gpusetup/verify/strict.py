@@ -1,7 +1,7 @@
-"""`--strict`: a figure below the floor that a large operator's own node check has for the same machine is a failure.
+"""`--strict`: a figure below the floor of a large operator's node check for the same GPUs is a failure.
 
-The floors are absolute and were set for that operator's machines, so nobody is held to them unasked: our own are
-fractions of what the machine can do. A collective is held to its floor at the largest message that was measured.
+These floors are absolute and were set for that operator's machines, so they apply only on request: gpusetup's own are
+fractions of what the machine can do. Of a collective, the largest measured message is compared with the floor.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The least that a check must measure on a product."""
+    """The least figure of a check on a product."""
 
     gpu: str
     check: str
     floor: float
     source: str
     gpus: int = 0
-    """For collectives: the number of GPUs."""
+    """For collectives: the number of GPUs that took part."""
 
 
 class Floors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ def floors() -> Floors:
 
 
 def strict(results: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
-    """Return the results with what is below its floor marked as failed."""
+    """Return the results; a figure below its floor fails, unless it was measured beside a job."""
     names = {gpu.name for gpu in machine.gpus}
     found = {floor.check: floor for floor in floors().floors if names == {floor.gpu}}
     return tuple(_one(result, found[result.id]) if result.id in found else result for result in results)
@@ -84,6 +84,6 @@ def _counts(item: Item, floor: Floor) -> bool:
 
 
 def _message(item: Item) -> float:
-    """Return the size in `8 GPUs, 4 GiB`."""
+    """Return the message size at the end of `8 GPUs, 4 GiB`, in KiB."""
     found = re.search(r"(\d+) (KiB|MiB|GiB)$", item.subject)
     return float(found[1]) * {"KiB": 1, "MiB": 1024, "GiB": 1 << 20}[found[2]] if found else 0.0

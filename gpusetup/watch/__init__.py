@@ -1,1 +1,1 @@
-"""The live view: one connection to each host, what its GPUs do at this moment, drawn, printed or kept as CSV."""
+"""The live view of GPUs: one connection to each host; shown on the terminal, printed, or written as CSV."""

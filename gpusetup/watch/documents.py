@@ -1,4 +1,4 @@
-"""What programs read of the live view: a document for each moment, and rows of CSV that survive a cut."""
+"""The live view for programs: a document for each moment, and a CSV file that survives an interrupted write."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 def document(links: Iterable[Link], now: float) -> Watch:
-    """Return what is known of every host at this moment."""
+    """Return the state and last figures of every host."""
     hosts = {link.host: _host(link) for link in links}
     return Watch(ok=all(host.state == "live" for host in hosts.values()), time=_stamp(now), hosts=hosts)
 
@@ -57,7 +57,7 @@ def _host(link: Link) -> WatchedHost:
 
 
 def rows(link: Link, now: float) -> list[tuple[Any, ...]]:
-    """Return a row for each GPU of a host's last look; of a host that does not tell, one with the reason."""
+    """Return a row for each GPU of a host's last figures; one row with the reason if the host sends none."""
     look = link.look
     if look is None or link.state != "live" or not look.gpus:
         error = link.reason or (look.error if look is not None else "")
@@ -86,7 +86,7 @@ def _mib(value: int | None) -> int | None:
 def _stamp(seconds: float) -> str:
     try:
         then = datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, ValueError, OSError):  # a host's clock can be anything
+    except (OverflowError, ValueError, OSError):  # a host's clock can be wrong
         return ""
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -99,7 +99,7 @@ def csv_lines(lines: Iterable[Sequence[Any]]) -> str:
 
 
 class CsvFile:
-    """A file that only ever holds whole lines under one header, however the one before ended."""
+    """A CSV file with one header and whole lines only, even if the previous writer was interrupted."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -135,7 +135,7 @@ class CsvFile:
         header = csv_lines([COLUMNS]).encode()
         length = os.fstat(self._file).st_size
         begin = os.pread(self._file, len(header), 0)
-        if header.startswith(begin) and len(begin) < len(header):  # new, or cut inside its first line
+        if header.startswith(begin) and len(begin) < len(header):  # new, or cut within its first line
             os.ftruncate(self._file, 0)
             self._append(header)
             return
@@ -148,7 +148,7 @@ class CsvFile:
         os.ftruncate(self._file, self._whole(length))
 
     def _whole(self, length: int) -> int:
-        """Return where the last whole line ends: the rest was cut."""
+        """Return the position behind the last whole line."""
         end = length
         while end > 0:
             start = max(0, end - 65536)

@@ -1,4 +1,4 @@
-"""What is shown of a GPU and of a host: short texts with their units, and how much trouble there is."""
+"""The figures of GPUs and hosts: short texts with units, trouble, filters and sort orders."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SLOWED = {
     "sw_thermal_slowdown": (3, "slowed by heat"),
     "sw_power_cap": (1, "power cap"),
 }
-"""What lowers the clocks and deserves a word; under load the power cap is daily bread."""
+"""Throttle reasons to show, with their score; under load a power cap is normal."""
 GRAVE = 3
-"""From this score on a row is in trouble."""
+"""The lowest score of a row in trouble."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """How bad it is (0: not at all) and what it is."""
+    """A score (0: no trouble) and the text."""
 
     score: int = 0
     text: str = ""
@@ -37,7 +37,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Figures:
-    """A row's figures: of one GPU, or of a host's GPUs together. None: not known."""
+    """The figures of a row: of one GPU, or of all GPUs of a host. None: unknown."""
 
     gpus: int = 1
     utilization: float | None = None
@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def memory(self) -> float | None:
-        """How full the memory is, in percent."""
+        """The used share of the memory, in percent."""
         if self.memory_used is None or not self.memory_total:
             return None
         return 100.0 * self.memory_used / self.memory_total
@@ -83,7 +83,7 @@ def of_gpu(gpu: GpuNow) -> Figures:
 
 
 def of_host(link: Link) -> Figures:
-    """Return the figures of a host's GPUs together; its trouble is that of the worst one."""
+    """Return the figures of all GPUs of a host, with the trouble of the worst one."""
     gpus = link.look.gpus if link.look is not None else ()
     found, note = _host_trouble(link)
     busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
@@ -114,7 +114,7 @@ def trouble(gpu: GpuNow) -> Trouble:
 
 
 def _host_trouble(link: Link) -> tuple[Trouble, str]:
-    """Return the gravest trouble of a host, and what its row says."""
+    """Return the gravest trouble of a host, and the note of its row."""
     state, age = link.state, ago(link.age)
     since = f", last look {age} ago" if age else ""
     if state in ("down", "refused"):
@@ -139,7 +139,7 @@ def _host_trouble(link: Link) -> tuple[Trouble, str]:
 
 
 def _users(gpu: GpuNow) -> str:
-    """Return whose programs are on a GPU."""
+    """Return the users of the programs on a GPU."""
     return plain(", ".join(dict.fromkeys(program.user or f"pid {program.pid}" for program in gpu.processes)))
 
 
@@ -149,7 +149,7 @@ def _sum(values: Iterable[float | None]) -> int | None:
 
 
 def plain(text: str | None) -> str:
-    """Return a host's text without what would steer a terminal."""
+    """Return a host's text without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text or "")
 
 
@@ -159,14 +159,14 @@ def percent(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Return bytes in three or four letters: 0, 640M, 3.2G, 101G, 1.1T."""
+    """Return bytes in up to five characters: 0, 640M, 3.2G, 101G, 1.1T."""
     if value is None:
         return ""
     return _scaled(value, 1024)
 
 
 def rate(value: float | None) -> str:
-    """Return bytes a second in the thousands that links are sold in: 52G is 52 GB/s."""
+    """Return bytes a second in powers of 1000, as vendors do: 52G is 52 GB/s."""
     return "" if value is None else _scaled(value, 1000)
 
 
@@ -179,7 +179,7 @@ def _scaled(value: float, step: int) -> str:
 
 
 def pair(one: str, other: str) -> str:
-    """Return `101G/140G`; nothing where neither is known."""
+    """Return `101G/140G`; empty if neither is known."""
     return f"{one or '?'}/{other or '?'}" if one or other else ""
 
 
@@ -193,7 +193,7 @@ def ago(seconds: float | None) -> str:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Return what sorts gpu-2 before gpu-10."""
+    """Return a sort key that puts gpu-2 before gpu-10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -228,7 +228,7 @@ SORTS: dict[str, Callable[[Figures], float]] = {
     "power": lambda row: _or_less(row.power),
     "temp": lambda row: _or_less(row.temperature),
 }
-"""Beside `name`; the highest comes first."""
+"""Sort orders beside `name`; the highest value comes first."""
 
 
 def _or_less(value: float | None) -> float:
@@ -236,14 +236,14 @@ def _or_less(value: float | None) -> float:
 
 
 class Filter:
-    """All terms must hold, on one GPU where they speak of GPUs."""
+    """A filter of hosts and GPUs: all terms must match, on the same GPU."""
 
     def __init__(self, terms: Sequence[str]) -> None:
         self.terms = tuple(term for term in terms if term.strip())
         self._tests = [_test(term) for term in self.terms]
 
     def gpus(self, link: Link) -> tuple[GpuNow, ...] | None:
-        """Return the GPUs of a host that are shown; None: not even the host."""
+        """Return the GPUs of a host that match; None: hide the host."""
         known = link.look.gpus if link.look is not None else ()
         if not self._tests:
             return known
@@ -302,7 +302,7 @@ def _says(link: Link, gpu: GpuNow | None, text: str) -> bool:
 
 
 def ordered(links: Iterable[Link], by: str, *, turned: bool = False) -> list[Link]:
-    """Return hosts in order: by name, or the most of something first."""
+    """Return hosts in natural order of their names, or the highest value of `by` first."""
     named = sorted(links, key=lambda link: natural(link.host))
     if by in SORTS:
         named.sort(key=lambda link: SORTS[by](of_host(link)), reverse=True)
@@ -310,7 +310,7 @@ def ordered(links: Iterable[Link], by: str, *, turned: bool = False) -> list[Lin
 
 
 def ordered_gpus(gpus: Sequence[GpuNow], by: str, *, turned: bool = False) -> list[GpuNow]:
-    """Return the GPUs of a host in the same order."""
+    """Return the GPUs of a host by index, or the highest value of `by` first."""
     found = sorted(gpus, key=lambda gpu: gpu.index)
     if by in SORTS:
         found.sort(key=lambda gpu: SORTS[by](of_gpu(gpu)), reverse=True)

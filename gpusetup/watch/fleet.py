@@ -1,4 +1,4 @@
-"""All watched hosts: one loop over their pipes, which no host can hold up."""
+"""All watched hosts: one loop over their pipes, which no host can block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROLE, _START, _AGENT = "gpu_monitoring", "gpu_read/unpacked.py", "gpu_read/agen
 
 
 def sent(every: float) -> bytes:
-    """Return the line that `gpusetup.drive.route.BOOT` reads."""
+    """Return the line with the packed agent that `gpusetup.drive.route.BOOT` reads."""
     programs = host_code("programs")
     start = programs.texts(_ROLE, _START)[_START] + "\nstart(*L[1:])\n"
     files = programs.texts(_ROLE, _AGENT)
@@ -49,7 +49,7 @@ _DEADLINE = 300.0
 
 
 def routes(session: Session, observer: Observer | None = None) -> list[Route]:
-    """Ask Ansible how it would reach each host of the inventory; no host is spoken to yet."""
+    """Return how Ansible would connect to each host of the inventory; it does not connect."""
     run = run_playbook(session, "reach", deadline=_DEADLINE, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt
@@ -65,11 +65,11 @@ def _route(host: HostProgress) -> Route:
 
 _PIPES, _OTHERS = 3, 256
 _AT_ONCE = 25
-"""Connections that are being made at the same time: a jump host refuses more."""
+"""The most connections to begin at the same time: jump hosts refuse more."""
 
 
 class Fleet:
-    """Connects, reads, notices what is silent, connects again. Everything happens in `turn`."""
+    """All connections: `turn` begins them, reads from them, and replaces those that end or fall silent."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Fleet:
         self._selector.close()
 
     def listen(self, file: Any, answer: Callable[[], None]) -> None:
-        """Call `answer` when there is something to read: the keyboard."""
+        """Call `answer` when the file, such as the keyboard, has input."""
         self._selector.register(file, selectors.EVENT_READ, (None, answer))
 
     def turn(self, seconds: float) -> bool:
-        """Wait for at most so long, do what is due; tell whether a look came."""
+        """Read what arrives within these seconds and make connections that are due; return True if figures arrived."""
         came = 0
         for key, events in self._selector.select(seconds):
             link, what = key.data
@@ -124,7 +124,7 @@ class Fleet:
         return came > 0
 
     def next_due(self) -> float:
-        """Return in how many seconds something is due that no pipe tells of."""
+        """Return the seconds until the next connection is due."""
         now = self.clock()
         return max(0.05, min((link.next_try - now for link in self._idle()), default=1.0))
 
@@ -184,7 +184,7 @@ class Fleet:
 
 
 def _raise_file_limit(hosts: int) -> None:
-    """Allow as many open files as all hosts have pipes, as far as this user may: the usual 1,024 are 250 hosts."""
+    """Raise the limit of open files to what all pipes need, as far as this user may: 1,024 files are 250 hosts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _PIPES * hosts + _OTHERS
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""One watched host: its process, its last look, and what it is called when there is none."""
+"""One watched host: its connection, its last figures, and its state."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from gpusetup.model.watch import State
 
 _GIVE_UP = 30.0
-"""Seconds without a line after which a connection is made again."""
+"""Seconds without a line after which the connection is replaced."""
 _WAITS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 _LINE_LIMIT = 4 << 20
 _DECODER = msgspec.json.Decoder(Look)
 
 
 class Link:
-    """A host and the connection to it. All times are of the clock that was handed in."""
+    """A host and the connection to it. All times are those of `clock`."""
 
     def __init__(self, route: Route, every: float, clock: Callable[[], float]) -> None:
         self.host, self.route, self.every, self.clock = route.host, route, every, clock
@@ -31,9 +31,9 @@ class Link:
         self.look: Look | None = None
         self.looks = 0
         self.seen: float | None = None
-        """When the last look came."""
+        """The time of the last figures."""
         self.heard = clock()
-        """When anything came, or the connection was begun."""
+        """The time of the last line, or of the beginning of the connection."""
         self.stuck: Look | None = None
         self.reason = route.problem
         self.next_try = clock()
@@ -45,7 +45,7 @@ class Link:
 
     @property
     def state(self) -> State:
-        """Say how it is with this host."""
+        """The state of the host."""
         if self.route.problem:
             return "refused"
         if self.running is None:
@@ -58,23 +58,23 @@ class Link:
 
     @property
     def patience(self) -> float:
-        """Seconds without a line after which a host is called silent."""
+        """Seconds without a line after which a host is silent."""
         return max(3 * self.every, self.every + 5.0)
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last look."""
+        """Seconds since the last figures."""
         return None if self.seen is None else self.clock() - self.seen
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 
     def begin(self, running: Running) -> None:
-        """Take a connection that was begun."""
+        """Set the process of a new connection."""
         self.running, self.heard = running, self.clock()
         self.stuck, self.looks, self._rest, self._words = None, 0, b"", []
 
     def take(self, data: bytes) -> int:
-        """Read what came; return how many looks it was."""
+        """Read the lines in `data`; return how many held figures."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         before = self.looks
         for line in lines:
@@ -84,12 +84,12 @@ class Link:
         return self.looks - before
 
     def say(self, data: bytes) -> None:
-        """Keep the last words on standard error: why a connection ends."""
+        """Keep the last lines that are not figures: they tell why a connection ends."""
         words = (line.strip() for line in data.decode("utf-8", "replace").splitlines())
         self._words = [*self._words, *(line for line in words if line)][-3:]
 
     def drop(self, reason: str = "") -> None:
-        """End the connection and plan the next; the wait grows with each that brought nothing."""
+        """End the connection and plan the next; the wait grows with each one without figures."""
         running, self.running = self.running, None
         code = None
         if running is not None:
@@ -98,13 +98,13 @@ class Link:
         self.reason = reason or _why(self._words, code)
         self.failures = 0 if self.looks else self.failures + 1
         wait = _WAITS[min(self.failures, len(_WAITS) - 1)]
-        # Hosts that went down together do not all come back in the same moment.
+        # Hosts that went down together are not all connected at the same time.
         self.next_try = self.clock() + wait * (1.0 + (hash(self.host) % 100) / 400)
         self.looks, self.stuck = 0, None
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether nothing came for so long that a new connection is the better hope."""
+        """Whether nothing arrived for so long that the connection is to be replaced."""
         return self.running is not None and self.clock() - self.heard > max(_GIVE_UP, 2 * self.patience)
 
     def _line(self, line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The picture on the terminal as lines of styled text: what is shown is decided here, drawing is elsewhere."""
+"""The lines of styled text on the terminal; another module draws them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter  ? keys"
 _TILE = 39
-"""The width of a host where they stand side by side."""
+"""The width of a host in the view with hosts side by side."""
 _NAME = 20
 
 
@@ -41,11 +41,11 @@ class Row:
 
     @property
     def style(self) -> str:
-        """How the line is coloured."""
+        """The style of the line."""
         if self.figures is None:
             return "dim"
         if self.link.state != "live" and self.kind == "gpu":
-            return "dim"  # what it was when it was last heard of
+            return "dim"  # old figures
         score = self.figures.trouble.score
         return "bad" if score >= f.GRAVE else "dim" if self.link.state in ("waiting", "connecting") else ""
 
@@ -55,7 +55,7 @@ class _Column(NamedTuple):
     width: int
     text: Callable[[Figures], str]
     rank: int
-    """The highest goes first where the terminal is narrow."""
+    """On a narrow terminal the highest rank is left out first."""
 
 
 _COLUMNS = (
@@ -78,7 +78,7 @@ def _watts(value: float | None) -> str:
 
 
 def columns_for(width: int) -> tuple[_Column, ...]:
-    """Return the columns that fit beside a name and a note."""
+    """Return the columns that fit between name and note."""
     chosen = list(_COLUMNS)
     while len(chosen) > 3 and _NAME + _NOTE + sum(column.width + 1 for column in chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
@@ -98,7 +98,7 @@ def _cut(text: str, width: int) -> str:
 
 @dataclass
 class View:
-    """What a person chose to see, and the lines that this gives."""
+    """The viewer's choices, and the lines that they result in."""
 
     sort: str = "name"
     turned: bool = False
@@ -107,7 +107,7 @@ class View:
     opened: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
     all_open: bool | None = None
-    """None: all, where they fit."""
+    """None: open all hosts if their GPUs fit on the screen."""
     at: int = 0
     top: int = 0
     message: str = ""
@@ -115,7 +115,7 @@ class View:
     # --- the picture ---------------------------------------------------------------------------------------------
 
     def lines(self, links: Sequence[Link], width: int, height: int, clock: str) -> list[list[Span]]:
-        """Return the picture, no more lines than the terminal has."""
+        """Return the screen: as many lines as the terminal has."""
         hosts = self._hosts(links)
         body = max(1, height - 3)
         lines = [self._summary(links, width, clock)]
@@ -128,7 +128,7 @@ class View:
         return [*lines, [Span(_cut(self.message or HELP, width), "dim")]]
 
     def listing(self, links: Sequence[Link], width: int, clock: str = "") -> str:
-        """Return everything as plain text, for who does not watch."""
+        """Return all hosts and GPUs as plain text."""
         columns = columns_for(width)
         self.all_open = True
         lines = [self._summary(links, width, clock)[0].text.rstrip(), _head(columns)]
@@ -158,7 +158,7 @@ class View:
         asked = [f"sort {self.sort}"] if self.sort != "name" else []
         asked += ["filter " + " ".join(self.chosen.terms)] if self.chosen.terms else []
         room = width - len(clock) - 1
-        # What a person asked for stays in sight: a list that is filtered without a word looks like all there is.
+        # Sort and filter always stay visible: a filtered list must not look like a complete one.
         counts = _cut("  ".join(parts), max(0, room - len("  ".join(["", *asked]))))
         text = _cut("  ".join([counts, *asked]), room)
         return [Span(text.ljust(width - len(clock)) + clock, "title")]
@@ -207,7 +207,7 @@ class View:
     # --- what keys do --------------------------------------------------------------------------------------------
 
     def move(self, by: int) -> None:
-        """Go up or down; the picture keeps it inside."""
+        """Move the mark; `lines` keeps it within the list."""
         self.at = max(0, self.at + by)
 
     def open_chosen(self, links: Sequence[Link], body: int) -> None:
@@ -233,7 +233,7 @@ class View:
         self.at = 0
 
     def next_sort(self) -> None:
-        """Take the next order."""
+        """Switch to the next sort order."""
         names = ["name", *SORTS]
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
 

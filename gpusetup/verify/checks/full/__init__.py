@@ -1,1 +1,1 @@
-"""Whether the machine is as fast as its parts allow."""
+"""Level full: the machine is as fast as its parts allow."""

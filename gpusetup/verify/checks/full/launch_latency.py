@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     seconds=bandwidth.seconds("launch"),
 )
 def judge(machine: Machine) -> Finding:
-    """Judge the shortest kernel's launches on every GPU."""
+    """Judge the best launch by stream and the empty kernel in a graph, on every GPU."""
     items = bandwidth.failed(machine, "launch")
     figures: list[Curves] = []
     slow, slow_graph = setting("launch_stream_us_warn"), setting("launch_graph_us_warn")

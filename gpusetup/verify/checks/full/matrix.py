@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def judge(machine: Machine, part: str) -> Finding:
-    """Judge one format on every GPU."""
+    """Judge one number format on every GPU."""
     items, rates = bandwidth.failed(machine, "matrix"), []
     for key, answer in bandwidth.sound(machine, "matrix"):
         subject, found = bandwidth.label(key), answer["formats"].get(part, {"error": "not measured"})

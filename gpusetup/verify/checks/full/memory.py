@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _judged(machine: Machine, kind: str) -> Finding:
-    """Judge one way on every GPU."""
+    """Judge one kind of access (`copy` or `triad`) on every GPU."""
     items = bandwidth.failed(machine, "memory")
     for key, answer in bandwidth.sound(machine, "memory"):
         subject = bandwidth.label(key)

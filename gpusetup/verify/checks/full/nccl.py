@@ -23,7 +23,7 @@ Group = dict[str, Any]
 
 
 def _seconds(machine: Machine) -> float:
-    """All collectives of all groups are measured together."""
+    """Return the seconds of all groups; their collectives are measured together."""
     groups = (machine.sections.get("nccl") or {}).get("groups", [])
     return sum(
         max((float(rank.get("seconds", 0)) for rank in group["ranks"].values()), default=0.0) for group in groups
@@ -31,7 +31,7 @@ def _seconds(machine: Machine) -> float:
 
 
 def _rank_failures(group: Group) -> list[Item]:
-    """Return the ranks that did not get through."""
+    """Return an item for each rank that failed."""
     return [
         Item(f"{group['world']} GPUs, GPU {key}", "fail", explain(rank))
         for key, rank in group["ranks"].items()
@@ -40,7 +40,7 @@ def _rank_failures(group: Group) -> list[Item]:
 
 
 def _results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
-    """Return size, wrong elements over all ranks and the passes' mean bus bandwidth over the ranks."""
+    """Return, for each message size, the wrong elements of all ranks and each pass's mean bus bandwidth."""
     ranks = [rank for rank in group["ranks"].values() if "error" not in rank]
     found = []
     for number, first in enumerate(ranks[0]["results"] if ranks else []):
@@ -53,7 +53,7 @@ def _results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
 
 
 def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound | None, str]:
-    """Return what is expected, and by which algorithm."""
+    """Return the expected bus bandwidth and the algorithm."""
     log = next((rank.get("log") or {} for rank in group["ranks"].values() if "error" not in rank), {})
     nvls = bool(log.get("nvls_channels"))
     bandwidths = [machine.nvlink_bandwidth(index)[1] for index in group["gpus"]]
@@ -116,7 +116,7 @@ def collectives(machine: Machine, part: str) -> Finding:
     text = f"{best[2]:.0f} GB/s over {best[0]} GPUs at {_bytes(best[1])} ({best[3]}), results correct" if best else ""
     finding = from_items(items, text, unit="GB/s", nothing="not run: nothing was measured")
     measured, expected, limit = finding.measured, finding.expected, finding.limit
-    if finding.verdict == "pass" and best is not None:  # show the largest group's largest message
+    if finding.verdict == "pass" and best is not None:  # show the largest message of the largest group
         last = next(item for item in reversed(items) if item.verdict == "pass")
         measured, expected, limit = last.measured, last.expected, last.limit
     if isinstance(measured, float):
@@ -151,7 +151,7 @@ table(
 
 
 def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, float], ...]) -> list[Item]:
-    """Return what this host's adapters say of the largest all-reduce; nothing where it has none."""
+    """Judge the largest all-reduce by the rates of this host's adapters; empty without RDMA adapters."""
     carried, ports = links(machine, len(machine.sections["hosts"].get("gpus") or ()))
     bound = between_hosts(carried)
     if bound is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _unmeasured(machine: Machine) -> Finding | None:
-    """Return the finding when nothing was measured."""
+    """Return the finding if nothing was measured."""
     peer = machine.sections.get("peer")
     if not isinstance(peer, dict):
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
@@ -28,7 +28,7 @@ def _unmeasured(machine: Machine) -> Finding | None:
 
 
 def _topology(machine: Machine, i: int, j: int) -> str:
-    """Return how nvidia-smi names the way between two GPUs."""
+    """Return nvidia-smi's name of the link between two GPUs."""
     table = machine.topology
     gpus: list[int] = machine.sections["peer"]["gpus"]
     try:
@@ -38,7 +38,7 @@ def _topology(machine: Machine, i: int, j: int) -> str:
 
 
 def _bound(machine: Machine, i: int, j: int, figure: str) -> tuple[Bound | None, bool]:
-    """Return what the way between two GPUs can do, and whether it is NVLink."""
+    """Return the bound of the link between two GPUs, and whether it is NVLink."""
     gpus = machine.sections["peer"]["gpus"]
     if _topology(machine, i, j).startswith("NV"):
         ends = [machine.nvlink_bandwidth(gpus[end]) for end in (i, j)]

@@ -23,12 +23,12 @@ LINK = "pci/pci_gpu_link_info"
 
 
 def seconds(machine: Machine) -> float:
-    """Every GPU takes its turn."""
+    """Return the sum over all GPUs, which are measured one after the other."""
     return sum(float(answer.get("seconds", 0)) for answer in machine.answers("pcie").values())
 
 
 def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
-    """What this GPU's link can do."""
+    """Return the bound of a GPU's link to the host."""
     gpu = bandwidth.gpu_of(machine, key)
     if gpu is None:
         return None
@@ -38,7 +38,7 @@ def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
 
 
 def judge(machine: Machine, part: str) -> Finding:
-    """Judge the best node of every GPU."""
+    """Judge the best NUMA node of every GPU."""
     items, slowest = bandwidth.failed(machine, "pcie"), []
     for key, answer in bandwidth.sound(machine, "pcie"):
         subject, nodes = bandwidth.label(key), answer.get("nodes", {})
@@ -68,7 +68,7 @@ def judge(machine: Machine, part: str) -> Finding:
 
 
 def _node(subject: str, node: str, passes: list[float], best: bool) -> Item:
-    """One NUMA node's figure, shown and not judged: only the best one is the link's."""
+    """Return one NUMA node's figure, not judged: only the best node shows what the link can do."""
     text = f"{max(passes):.1f} GB/s" + (", the best" if best else "")
     return Item(f"{subject}, memory of node {node}", "pass", text)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def judge(machine: Machine, package: str) -> Finding:
-    """Give the rates of what came out right."""
+    """Return the rates of the operations that were correct; a baseline judges them."""
     answer = python.answer_of(machine, package) or {}
     items: list[Item] = []
     unit = ""

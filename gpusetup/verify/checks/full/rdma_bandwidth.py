@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "rdma.bandwidth", "RDMA adapters write at full rate", needs=("gpu",), applies=lambda machine: bool(active(machine))
 )
 def judge(machine: Machine) -> Finding:
-    """Judge what every adapter wrote."""
+    """Judge the write bandwidth of every adapter."""
     section = machine.sections.get("rdma")
     if not isinstance(section, dict):
         return Finding("skip", "not run")
@@ -51,7 +51,7 @@ def judge(machine: Machine) -> Finding:
 
 
 def _beside(machine: Machine, item: Item) -> Item:
-    """Return the item of an adapter that a running job may use, too: a failure or a low figure is then the job's."""
+    """Blame a failure or a low figure on a running job, if there is one: it may use the adapter, too."""
     return structs.replace(item, blame="job") if machine.busy and item.verdict in ("fail", "warn") else item
 
 

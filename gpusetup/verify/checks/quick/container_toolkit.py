@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @check("container.toolkit", "Containers get these GPUs", needs=("gpu",), seconds=took("containers"))
 def judge(machine: Machine) -> Finding:
-    """Judge toolkit and CDI description."""
+    """Judge the toolkit and its CDI description."""
     found = machine.collected("containers")
     answer = found.get("ctk") or {}
     if answer.get("error") == "missing":

@@ -46,7 +46,7 @@ def judge(machine: Machine) -> Finding:
 
 
 def _made_since(item: Item) -> Item:
-    """Return a warning for a file that CUDA made when it opened a GPU, after the files were listed."""
+    """Return a warning for a missing file: CUDA opened a GPU after the files were listed, so it made the file."""
     if item.text != "is missing":
         return item
     return Item(item.subject, "warn", "was missing until CUDA made it: load nvidia_uvm at boot")

@@ -1,4 +1,4 @@
-"""The driver: it answers, it is the wanted one, it started cleanly, the next boot has it, no rival took the GPU."""
+"""The driver: it answers, has the right version, started cleanly, starts at the next boot, and has no rival."""
 
 from __future__ import annotations
 

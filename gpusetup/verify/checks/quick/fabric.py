@@ -1,4 +1,4 @@
-"""The NVLink fabric: GPUs joined it, its manager runs, the domain of IMEX is whole."""
+"""The NVLink fabric: the GPUs joined it, fabric manager runs, the IMEX domain is complete."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def fabric_imex(machine: Machine) -> Finding:
 
 
 def _domain(machine: Machine) -> dict[str, Any] | None:
-    """Return the domain's status and its machines by their numbers, None when it was not told."""
+    """Return the domain's status and its machines, ordered by number; None if nvidia-imex-ctl printed neither."""
     try:
         told = json.loads(machine.command("imex").get("stdout", ""))
         numbered = sorted(told["nodes"].items(), key=lambda item: int(item[0]))

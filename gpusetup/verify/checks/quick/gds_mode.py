@@ -33,7 +33,7 @@ def _asked(machine: Machine) -> bool:
     seconds=took("gdscheck"),
 )  # fmt: skip
 def judge(machine: Machine) -> Finding:
-    """Judge the mode of local drives."""
+    """Judge the mode of local NVMe drives."""
     wish = machine.wanted.gpudirect
     wanted = wish.storage if wish is not None else "none"
     told = machine.command("gdscheck").get("stdout", "")
@@ -51,14 +51,14 @@ def judge(machine: Machine) -> Finding:
 
 
 def modes_of(told: str) -> tuple[str, ...] | None:
-    """Return the modes that gdscheck lists for local NVMe drives; None where it lists none."""
+    """Return the modes that gdscheck prints for local NVMe drives; None if it prints no line about them."""
     lines = dict(re.findall(r"^ *(NVMe(?: P2PDMA)?) *: *(.*?)\s*$", told, re.MULTILINE))
     if "NVMe" not in lines:
         return None
     named = tuple(dict.fromkeys(_MODES[word] for word in re.findall(r"\w+", lines["NVMe"]) if word in _MODES))
     if named:
         return named
-    # Releases before 1.16 say of each way whether it is supported; when none is, cuFile copies.
+    # Releases before 1.16 print for each mode whether it is supported; without any, cuFile copies.
     older = {"NVMe P2PDMA": "p2pdma", "NVMe": "nvidia-fs"}
     return tuple(mode for name, mode in older.items() if lines.get(name) == "Supported") or ("compat",)
 

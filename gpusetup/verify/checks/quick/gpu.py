@@ -1,4 +1,4 @@
-"""GPUs: their number, memory, power, partitions, and who uses them."""
+"""GPUs: number, memory, power, MIG slices, running programs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _errors(gpu: SmiGpu) -> Item:
 
 
 def _uncorrectable(gpu: SmiGpu, life: str) -> int:
-    """Sum the counters; their names differ between GPU generations."""
+    """Return the sum of the uncorrectable errors; the counters' names differ between GPU generations."""
     counters = gpu.children(f"ecc_errors/{life}")
     total = 0
     for name, value in counters.items():
@@ -183,7 +183,7 @@ def gpu_throttle(machine: Machine) -> Finding:
 
 
 def reasons(gpu: SmiGpu) -> dict[str, bool]:
-    """Return the reasons by name; the section was renamed in driver 535."""
+    """Return each throttle reason and whether it is active; driver 535 renamed the section."""
     found = {}
     for section, prefix in (
         ("clocks_event_reasons", "clocks_event_reason_"),
@@ -337,7 +337,7 @@ def gpu_mig(machine: Machine) -> Finding:
 
 
 def _as_applied(label: str, layout: MigLayout, mode: str, there: list[str]) -> Item:
-    """Compare the slices that programs see with those that were applied; a count of 0 is as many as there can be."""
+    """Compare the slices that programs see with the applied layout, where a count of 0 means as many as possible."""
     found, wanted = Counter(there), Counter[str]()
     for item in layout.instances:
         for name in item.compute or (item.profile,):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.smi import SmiGpu
 
 _OLDEST = 60.0
-"""Seconds; the timer looks every fifteen."""
+"""Seconds; the timer writes the file every 15 seconds."""
 _SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -36,7 +36,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
     seconds=took("exporter"),
 )  # fmt: skip
 def judge(machine: Machine) -> Finding:
-    """Judge whether it answers, and how old its figures are."""
+    """Judge whether the exporter answers, and how old its figures are."""
     found = machine.collected("exporter")
     if not found:
         return Finding("skip", "the host's record has no exporter (gpusetup_monitoring)")
@@ -55,7 +55,7 @@ def judge(machine: Machine) -> Finding:
 
 
 def _textfile(found: dict[str, Any]) -> Finding | None:
-    """Return what is wrong with the file that node_exporter reads."""
+    """Return what is wrong with the file that node_exporter reads; None if it is fine."""
     age = found["age"]
     if age is None:
         return Finding("fail", f"there is no textfile of the GPUs: {found['error']}")
@@ -71,7 +71,7 @@ def _textfile(found: dict[str, Any]) -> Finding | None:
 
 @check("monitoring.figures", "The exporter agrees with nvidia-smi", needs=("gpu", "smi"))
 def compare(machine: Machine) -> Finding:
-    """Compare what is exported of each GPU with what nvidia-smi says of it."""
+    """Compare the exported figures of each GPU with those of nvidia-smi."""
     found = machine.collected("exporter")
     if not found.get("lines"):
         why = (
@@ -93,7 +93,7 @@ def compare(machine: Machine) -> Finding:
 
 
 def _figures_by_gpu(lines: list[str]) -> dict[str, dict[str, float]]:
-    """Return the figures of each GPU by the names that its exporter has."""
+    """Return each GPU's figures by the exporter's names."""
     told: dict[str, dict[str, float]] = {}
     for line in lines:
         match = _SAMPLE.match(line)

@@ -1,4 +1,4 @@
-"""NVLinks: all are up at full rate, and none counts errors."""
+"""NVLinks: all are up at full rate, without errors."""
 
 from __future__ import annotations
 

@@ -70,11 +70,11 @@ def _link(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
 
 
 _SWITCH = 3
-"""Bridges above a device behind a switch at least: the switch's two, and the root's own."""
+"""The fewest bridges above a device that is behind a switch: the switch's two, and the root's."""
 
 
 def _near(machine: Machine) -> list[dict[str, Any]]:
-    """Return the adapters that carry traffic, each once."""
+    """Return the adapters with an active port, each once."""
     named = {hca["name"]: hca for hca, _port in active(machine) if hca.get("way")}
     return list(named.values())
 
@@ -133,7 +133,7 @@ def _iommu(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:
 
 
 def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterator[Item]:
-    """Where there are switches, a GPU without an adapter below its own is told; elsewhere all meet at the root."""
+    """Yield a warning for each GPU without an adapter below its switch; nothing on machines without switches."""
     if not near or not any(len((gpu["way"].get("above")) or ()) >= _SWITCH for gpu in gpus):
         return
     for gpu in gpus:

@@ -93,7 +93,7 @@ def _port(machine: Machine, hca: dict[str, Any], port: dict[str, Any], sisters: 
 
 @check("rdma.gpudirect", "Adapters reach GPU memory", needs=("gpu",), applies=_here)
 def direct(machine: Machine) -> Finding:
-    """Judge whether what was chosen can be, or what there is where nobody chose."""
+    """Judge whether the chosen way to GPU memory works; without a choice, whether any way does."""
     wish, modules = machine.wanted.gpudirect, machine.facts.get("modules") or ()
     peermem = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), "")
     lacking = _without_dma_buf(machine)
@@ -111,7 +111,7 @@ def direct(machine: Machine) -> Finding:
 
 
 def _without_dma_buf(machine: Machine) -> str:
-    """Say why DMA-BUF cannot be; empty where it can."""
+    """Return why DMA-BUF is not possible; empty if it is."""
     if machine.module_version is None:
         return "no driver is loaded"
     driver = Driver(machine.module_version, machine.module_flavour or "")
@@ -128,7 +128,7 @@ def _modules(machine: Machine) -> tuple[str, ...]:
     "rdma.modules", "Modules of RDMA and GPUDirect are loaded", needs=("gpu",), applies=lambda one: bool(_modules(one))
 )
 def modules(machine: Machine) -> Finding:
-    """Judge whether the modules that were asked for run: ib_ipoib, gdrdrv, nvidia_fs, nvidia_peermem."""
+    """Judge whether the modules that the settings need are loaded: ib_ipoib, gdrdrv, nvidia_fs, nvidia_peermem."""
     if not _modules(machine):
         return Finding("unsupported", "no setting needs a module of RDMA or GPUDirect")
     loaded = machine.facts.get("modules") or ()
@@ -140,7 +140,7 @@ def modules(machine: Machine) -> Finding:
 
 @check("rdma.memlock", "Programs may lock memory for RDMA", needs=("gpu",), applies=_here)
 def memlock(machine: Machine) -> Finding:
-    """Judge the limit of whoever logs in."""
+    """Judge the limit of locked memory for users who log in."""
     limit = (machine.facts.get("rdma") or {}).get("memlock")
     if not limit:
         return Finding("skip", "the limit is not told: no adapter is seen (see rdma.link)")

@@ -22,7 +22,7 @@ _STATUS = "vgpu_software_licensed_product/license_status"
 
 @check("vgpu.licence", "The vGPU has its licence", needs=("gpu", "smi"), seconds=took("smi", "facts"))
 def judge(machine: Machine) -> Finding:
-    """Ask every GPU that a licence is for."""
+    """Judge every GPU that needs a licence."""
     items = []
     for gpu in machine.gpus:
         status = gpu.text(_STATUS)

@@ -1,1 +1,1 @@
-"""Seconds, on every GPU: whether the stack that was installed works."""
+"""Level smoke: the installed stack works on every GPU, in seconds."""

@@ -38,7 +38,7 @@ def _seconds(machine: Machine) -> float:
 
 @check("container.gpu", "A container sees the GPUs", needs=("gpu",), seconds=_seconds)
 def judge(machine: Machine) -> Finding:
-    """Judge what each runtime's container saw."""
+    """Judge the GPUs that each runtime's container saw."""
     answers = _answers(machine)
     if not answers:
         if machine.wanted.packages("containers"):

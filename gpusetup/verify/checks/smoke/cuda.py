@@ -1,4 +1,4 @@
-"""CUDA without a framework: a context, the libraries, PTX, cuDNN, and a program that nvcc compiles."""
+"""CUDA without a framework: context, libraries, PTX, cuDNN, and a program that nvcc compiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tuple[bool, str]]) -> list[Item]:
-    """Judge one part on every GPU that was opened."""
+    """Return an item for each GPU on one part of the smoke test; `judge` judges answers without an error."""
     found = []
     for key, worker in machine.workers.items():
         subject = f"GPU {key}"
@@ -38,7 +38,7 @@ def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tupl
 
 
 def seconds_of(part: str) -> Callable[[Machine], float]:
-    """Return how long a part took, on the slowest GPU."""
+    """Return a function that returns the seconds of a part on the slowest GPU."""
 
     def took(machine: Machine) -> float:
         parts = [worker.get("smoke", {}).get(part) for worker in machine.workers.values()]
@@ -182,7 +182,7 @@ def _up_to(machine: Machine) -> str:
 
 
 def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
-    """Take the highest version into account: what is merely newer than the driver is a warning."""
+    """Return the item, corrected by the highest PTX version: PTX that is only newer than the driver is a warning."""
     sweep, highest = smoke.get("ptx_versions", {}), _highest(smoke)
     if "error" in sweep and item.verdict == "pass":
         return Item(f"GPU {key}", "warn", f"its highest PTX version is not known: {explain(sweep)}")
@@ -202,7 +202,7 @@ def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
 
 
 def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
-    """Return the CUDA release of a driver and the PTX version that belongs to it, when the matrix knows it."""
+    """Return a driver's CUDA release and its PTX version; None if the matrix does not list it."""
     from gpusetup.matrix.load import matrix
 
     if not driver_cuda:

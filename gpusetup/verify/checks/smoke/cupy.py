@@ -1,4 +1,4 @@
-"""CuPy on every GPU: memory, element by element, a kernel of its own, cuBLAS."""
+"""CuPy on every GPU: memory, element-wise operations, a RawKernel, cuBLAS."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _seconds(machine: Machine) -> float:
 
 @check("desktop.renderer", "Desktops draw on the GPU", needs=("gpu",), seconds=_seconds)
 def judge(machine: Machine) -> Finding:
-    """Judge what each desktop's program said."""
+    """Judge the renderer of each desktop."""
     answers = _answers(machine)
     if not answers:
         return Finding("unsupported", "no desktops here")
@@ -43,7 +43,7 @@ def judge(machine: Machine) -> Finding:
 
 
 def item(user: str, told: dict[str, Any], expected: str = _NVIDIA) -> Item:
-    """Judge one desktop; `expected` is whose renderer there must be."""
+    """Judge one desktop; `expected` is the vendor of the renderer."""
     drawn = told.get("drawn") or {}
 
     def fails(text: str, measured: str | None = None) -> Item:

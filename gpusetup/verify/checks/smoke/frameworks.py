@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _absent(machine: Machine, name: str, title: str) -> Finding | None:
-    """Return the finding when the framework did not run."""
+    """Return the finding if the framework did not run; None if it did."""
     answer = machine.sections.get(name)
     wanted = machine.wanted.has(name)
     if not isinstance(answer, dict):
@@ -35,7 +35,7 @@ def _absent(machine: Machine, name: str, title: str) -> Finding | None:
 
 
 def _too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> Finding | None:
-    """Return the finding when a framework sees fewer GPUs than the driver; slices of a GPU are not counted."""
+    """Return a failure if a framework sees fewer GPUs than the driver; None if not, or if a GPU is in MIG mode."""
     if len(items) >= len(machine.gpus) or any(map(machine.mig, machine.gpus)):
         return None
     text = f"{title} sees {len(items)} of {len(machine.gpus)} GPUs{why}"
@@ -43,7 +43,7 @@ def _too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> 
 
 
 def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
-    """Judge product and convolution on every GPU."""
+    """Judge matrix product and convolution on every GPU."""
     items = []
     for gpu in answer.get("gpus", []):
         subject = f"GPU {gpu.get('index')}"
@@ -109,7 +109,7 @@ def torch_cuda(machine: Machine) -> Finding:
 
 
 def _nearest_build(capability: str, machine: Machine) -> str:
-    """Return `; take …` with the newest stable PyTorch build that holds code for this GPU and starts on this driver."""
+    """Return `; use …` with the newest stable PyTorch build that has code for this GPU and runs on this driver."""
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import matrix
     from gpusetup.model.request import Request, Requirement
@@ -128,7 +128,7 @@ def _nearest_build(capability: str, machine: Machine) -> str:
 
 
 def served(capability: str, architectures: list[str], *, jit: bool = True) -> Way | None:
-    """Return how a GPU is served by what PyTorch lists: sm_90, sm_90a, compute_120."""
+    """Return how PyTorch's architectures (`sm_90`, `sm_90a`, `compute_120`) serve a GPU; None if not at all."""
     named = [match.groups() for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
     targets = tuple(f"{major}.{minor}" for kind, major, minor in named if kind == "sm")
     return way_of(

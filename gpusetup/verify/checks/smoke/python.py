@@ -1,4 +1,4 @@
-"""The Python environment, and each package above the frameworks in it."""
+"""The Python environment, and each package above the frameworks."""
 
 from __future__ import annotations
 
@@ -61,28 +61,27 @@ SMOKES = package_table.SMOKES
 
 
 def answer_of(machine: Machine, package: str) -> dict[str, Any] | None:
-    """Return what the package's process said."""
+    """Return the answer of the package's smoke test; None if it was not tried."""
     found = (machine.sections.get("packages") or {}).get(package)
     return found if isinstance(found, dict) else None
 
 
 def applies(machine: Machine, package: str) -> bool:
-    """Tell whether the package is there or wanted: of others a report says nothing."""
+    """Return whether a report lists the package: it is installed or part of the stack."""
     return answer_of(machine, package) is not None or asked(machine, package)
 
 
 def asked(machine: Machine, package: str) -> bool:
-    """Tell whether the stack has the package, by any of its names."""
+    """Return whether the stack has the package, under any of its names."""
     return machine.wanted.asks_for(package, *(name for name, other in package_table.SAME.items() if other == package))
 
 
 def _seconds(machine: Machine, package: str) -> float:
-    """Return how long its process took."""
     return float((answer_of(machine, package) or {}).get("seconds") or 0)
 
 
 def _absent(machine: Machine, package: str, title: str) -> Finding | None:
-    """Return the finding when nothing was tried."""
+    """Return the finding if no result can be judged; None if there are results."""
     answer = answer_of(machine, package)
     if answer is None:
         interpreter = machine.sections.get("interpreter")
@@ -108,7 +107,6 @@ def _absent(machine: Machine, package: str, title: str) -> Finding | None:
 
 
 def _items(machine: Machine, answer: dict[str, Any]) -> list[Item]:
-    """Judge every operation on every GPU."""
     return [_gpu(gpu, machine, answer) for gpu in answer.get("gpus") or []]
 
 
@@ -149,7 +147,7 @@ def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
 
 
 def _short(text: object) -> str:
-    """Return the first line that says something; of long ones, so much that a name at their end is still there."""
+    """Return the first line that is not empty, cut after 260 characters: enough for a long path in an error."""
     lines = [line.strip() for line in str(text or "no reason is given").splitlines() if line.strip()]
     return (lines or [""])[0][:260]
 

@@ -1,1 +1,1 @@
-"""Minutes as asked: whether it stays so under load."""
+"""Level stress: the machine stays correct and cool under minutes of load."""

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def _seconds(machine: Machine) -> float:
-    """The time that was asked for."""
+    """Return the requested time."""
     return 60 * float((machine.sections.get("stress") or {}).get("minutes", 0))
 
 
 def _absent(machine: Machine) -> Finding | None:
-    """Return the finding when nothing was loaded."""
+    """Return the finding if no GPU was loaded; None if one was."""
     section = machine.sections.get("stress")
     if not isinstance(section, dict):
         return Finding("skip", "not run: the test ended before it")
@@ -122,7 +122,7 @@ def stress_ecc(machine: Machine) -> Finding:
 
 
 def _of_a_job(machine: Machine, line: str) -> bool:
-    """Return whether an Xid is one that programs cause, on a GPU that was left to another job."""
+    """Return whether programs cause this Xid, and its GPU was left to another job."""
     found = XID.search(line)
     left = {str(key).split("/")[0] for key in machine.sections["stress"].get("busy", [])}
     places = [gpu.bus_id for gpu in machine.gpus if str(gpu.index) in left]
@@ -133,7 +133,7 @@ def _of_a_job(machine: Machine, line: str) -> bool:
     )
 
 
-# Bits of the reasons' mask, as NVML defines them.
+# Bits of NVML's throttle reasons.
 BITS = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
