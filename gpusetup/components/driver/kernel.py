@@ -53,7 +53,7 @@ def unknown_kernel_note(context: Context) -> tuple[str, ...]:
     """Say so where nothing is known of the kernel's headers."""
     if _row(context) is not None:
         return ()
-    text = f"no known package has the headers of kernel {context.facts.kernel.next} is not known: "
+    text = f"no known package has the headers of kernel {context.facts.kernel.next}: "
     return (text + "install them by hand, now and for later kernels",)
 
 
