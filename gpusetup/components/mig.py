@@ -241,6 +241,11 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     layouts: tuple[MigLayout, ...] = wanted.parts.get("mig", ())
     probed = {gpu["address"]: gpu for gpu in host.probed["gpus"]}
     asked = {layout.gpu: _plain(layout) for layout in layouts}
+    if gone := [address for address in asked if address not in probed]:
+        raise PreflightError(
+            "GS-371", f"that apply set MIG layouts of GPUs that are no longer here: {', '.join(gone)}",
+            hint="run gpusetup apply, which lays out the GPUs that this host has now",
+        )  # fmt: skip
     off = {"enabled": False, "instances": []}
     back = {
         address: msgspec.to_builtins(cut) if cut is not None else off

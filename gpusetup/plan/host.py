@@ -132,7 +132,7 @@ class Planner:
             return _refused(base, refusals)
         return self._look(base, facts, settings, Offers(answer.candidates), self.key(facts, settings))
 
-    def third(self, draft: Draft, facts: HostFacts, answer: Preview) -> HostPlan:
+    def third(self, draft: Draft, answer: Preview) -> HostPlan:
         """Finish a plan with the simulated transaction."""
         refusals = findings(answer)
         if refusals:
@@ -141,18 +141,13 @@ class Planner:
         removed = sorted(set(draft.plan.removals) | set(transaction.remove))
         told = (item.text for item in answer.findings if item.level == "warn")
         warnings = [text for text in told if text not in draft.plan.warnings]
-        plan = _replace(
+        return _replace(
             draft.plan,
             download_bytes=_sum(transaction.download_bytes, draft.plan.wheel_bytes),
             package_bytes=transaction.download_bytes,
             removals=tuple(removed),
             warnings=(*draft.plan.warnings, *warnings),
         )
-        if facts.packages.problems:
-            what = Action(id="repair", kind="install", what="finish an interrupted package installation",
-                          why="; ".join(facts.packages.problems[:3]))  # fmt: skip
-            plan = _replace(plan, actions=(what, *plan.actions))
-        return plan
 
     # --- the work -----------------------------------------------------------------------------------------------
 
@@ -256,7 +251,7 @@ class Planner:
 
     def key(self, facts: HostFacts, settings: Settings) -> str:
         """Return a digest over all that decides a stack, but not over what an apply changes."""
-        what = {
+        what: dict[str, Any] = {
             # Of when and how, not of what.
             "settings": msgspec.structs.replace(
                 settings, reboot=None, upgrade=False, containers_restart="idle", reload="idle", policy=None
@@ -269,6 +264,8 @@ class Planner:
             "nvswitch": facts.nvswitch.kind if facts.nvswitch else None,
             "kernel": facts.kernel.next,
         }
+        if named := {wish.gpu for wish in settings.mig}:  # layouts are by address
+            what["mig"] = [[gpu.address, gpu.uuid if gpu.uuid in named else None] for gpu in facts.gpus]
         return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:32]
 
 
@@ -296,6 +293,9 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     facts = host.facts
     wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
     todo = tuple(actions(host, wanted))
+    if facts.packages.problems and (todo or record_of(facts).apply.id):
+        what, why = "finish an interrupted package installation", "; ".join(facts.packages.problems[:3])
+        todo = (Action(id="repair", kind="install", what=what, why=why), *todo)
     if todo and facts.virtualisation.events and not wanted.settings.despite_maintenance:
         return _refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts),)).plan
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)

@@ -262,7 +262,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
     facts = rollout.facts[name]
     if draft.stage == "offers":
         return _safely(partial(planner.second, facts, rollout.settings[name], answer), rollout, name)
-    return Draft(plan=planner.third(draft, facts, answer), wanted=draft.wanted)
+    return Draft(plan=planner.third(draft, answer), wanted=draft.wanted)
 
 
 def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> PlaybookRun:

@@ -60,7 +60,7 @@ def planned(planner: Any, facts: Any, answer: Preview, *wishes: Requirement) -> 
     if draft.stage == "offers":
         draft = planner.second(facts, settings, answer)
     packages = PreviewTransaction(download_bytes=5_000_000)
-    plan: HostPlan = planner.third(draft, facts, Preview(transaction=packages))
+    plan: HostPlan = planner.third(draft, Preview(transaction=packages))
     return plan
 
 

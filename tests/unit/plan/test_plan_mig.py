@@ -205,3 +205,15 @@ def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host: Any) -> No
     recorded = msgspec.structs.replace(facts, state=HostRecord(mig=RecordedMig(found={facts.gpus[0].address: None})))
     told = role_variables(recorded, wanted)
     assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
+
+
+def test_a_layout_on_record_is_of_gpus_at_other_addresses(planner: Any, host: Any, nvidia_ubuntu: Any) -> None:
+    facts, settings = host(_HOST), Settings(mig=wishes("all-1g.18gb"))
+    lock = planner.second(facts, settings, nvidia_ubuntu).plan.lock
+    gpus = tuple(msgspec.structs.replace(gpu, address=f"0001{gpu.address[4:]}") for gpu in facts.gpus)
+    moved = msgspec.structs.replace(facts, gpus=gpus, state=HostRecord(lock=lock))
+    with pytest.raises(PreflightError, match="no longer here"):
+        planner.recorded(moved, settings, lock)
+    plan = planner.second(moved, settings, nvidia_ubuntu).plan
+    assert planner.first(moved, settings).stage != "transaction" or plan.lock.key != lock.key
+    assert {layout.gpu for layout in plan.lock.wanted.mig} == {gpu.address for gpu in gpus}
