@@ -263,6 +263,10 @@ class Family(Protocol):
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Return the packages of a driver."""
 
+    def series(self, context: Context, choice: DriverChoice) -> str:  # noqa: ARG002 - one interface for all
+        """Return the suffix that the names of a driver's packages end with."""
+        return ""
+
     def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
         """Tell whether anybody makes prebuilt modules for this system, for whatever kernel."""
         return False

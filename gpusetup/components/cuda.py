@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.components.base import Component, Group, action, candidates, glob, named
 from gpusetup.components.parsing import choice, yes
-from gpusetup.components.record import record_of
+from gpusetup.components.record import locks, record_of
 from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Action
     from gpusetup.model.repos import Format, LibraryPackages
     from gpusetup.model.request import LibraryCandidates
@@ -63,17 +64,12 @@ def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
     )
 
 
-def no_longer_wanted(context: Context, roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
-    """Return the packages of toolkits that stood beside others and are no longer asked for: those that we brought."""
-    record = record_of(context.facts)
-    lock = record.lock.wanted
-    before = [root.version for root in lock.packages.cuda_roots] if lock is not None and lock.packages else []
+def no_longer_wanted(facts: HostFacts, roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
+    """Return the packages that gpusetup installed for one of several toolkits which is no longer asked for."""
+    past = [lock.wanted.packages.cuda_roots for lock in locks(facts) if lock.wanted and lock.wanted.packages]
     now = {root.version for root in roots}
-    if len(before) < 2:
-        return ()
-    return tuple(
-        sorted(name for name in record.brought if _of_toolkits(name, [item for item in before if item not in now]))
-    )
+    before = {root.version for beside in past if len(beside) > 1 for root in beside} - now
+    return tuple(sorted(name for name in record_of(facts).brought if _of_toolkits(name, before)))
 
 
 def not_of(names: tuple[str, ...], roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
@@ -81,7 +77,7 @@ def not_of(names: tuple[str, ...], roots: tuple[CudaRoot, ...]) -> tuple[str, ..
     return tuple(name for name in names if not _of_toolkits(name, [root.version for root in roots]))
 
 
-def _of_toolkits(name: str, minors: list[str]) -> bool:
+def _of_toolkits(name: str, minors: Iterable[str]) -> bool:
     return any(re.search(rf"-{minor.replace('.', '-')}(-|$)", name) for minor in minors)
 
 

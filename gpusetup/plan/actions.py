@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.components import judge
 from gpusetup.components.base import action
+from gpusetup.components.cuda import no_longer_wanted
 from gpusetup.components.judge import versions
 from gpusetup.components.record import lost, record_of, unfinished
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.model.package import UNPROVEN, Package, PackageSet
+from gpusetup.plan.wanted import leftovers
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -75,8 +77,11 @@ def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
 def _packages(host: Judged, wanted: Wanted, packages: PackageSet) -> Iterator[Action]:
     installed = host.facts.packages.installed
     gone = removals(packages, installed)
-    if gone:
-        yield action("remove", "packages", " ".join(gone), "they conflict with the packages to install")
+    unasked = {*leftovers(host.facts, packages), *no_longer_wanted(host.facts, packages.cuda_roots)}
+    if others := [name for name in gone if name not in unasked]:
+        yield action("remove", "packages", " ".join(others), "they conflict with the packages to install")
+    if left := [name for name in gone if name in unasked]:
+        yield action("remove", "unasked", " ".join(left), "gpusetup installed them, and no setting asks for them now")
     for name in PackageSet.__struct_fields__:
         group = getattr(packages, name) if name in GROUPS else ()
         lacking = [package for package in group if not satisfied(package, installed)]
@@ -105,20 +110,18 @@ def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     installed, held = facts.packages.installed, set(facts.packages.held)
-    libraries = {package.name for package in packages.libraries()}
-    named = {package.name for package in (*packages.driver, *packages.fabric)}
-    exporters = {package.name for package in packages.monitoring}
-    named |= {name for name in libraries | exporters if versions.matches(name, packages.hold)}
+    ours = (*packages.driver, *packages.fabric, *packages.libraries(), *packages.monitoring)
+    named = {package.name for package in ours if versions.matches(package.name, packages.hold)}
     recorded = {name for name in record_of(facts).holds if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
     kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
     why = "an unattended upgrade must not move libraries under a loaded module"
-    if (named | recorded) - obsolete - kernel - held:
+    if free := (named | recorded) - obsolete - kernel - held:
         if packages.driver:
             yield action("hold", "driver", "the driver and everything that belongs to it", why)
         else:
-            yield action("hold", "libraries", " ".join(sorted(libraries)), "an unattended upgrade must not move them")
+            yield action("hold", "libraries", " ".join(sorted(free)), "an unattended upgrade must not move them")
     if kernel - held:
         yield action("hold", "kernel", "the kernel and the package that updates it", _kernel_reason(packages))
     if obsolete & held:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
 from gpusetup.components.cuda import no_longer_wanted, not_of
+from gpusetup.components.desktops import graphics_of
 from gpusetup.components.driver.built import other_way
 from gpusetup.components.driver.sources import all_sources
 from gpusetup.components.imex import imex_of
@@ -62,22 +63,20 @@ _PIN_PRIORITY = 1001
 
 def manages_driver(context: Context, stack: Stack) -> bool:
     """Tell whether the driver's packages are ours: somebody else's working driver that fits is kept as it is."""
-    return stack.driver is not None and (not _kept(context, stack) or applied_driver(context, stack) is not None)
+    return stack.driver is not None and (not _kept(context, stack) or _applied_driver(context, stack) is not None)
 
 
-def applied_driver(context: Context, stack: Stack) -> PackageSet | None:
-    """Return the packages on record when the working driver that is kept came by us: they stay held and watched."""
+def _applied_driver(context: Context, stack: Stack) -> AppliedWanted | None:
+    """Return the apply on record that installed the driver which is kept; None for somebody else's driver."""
     if stack.driver is None or not _kept(context, stack):
         return None
-    found = (_packages_of(lock, stack.driver.version) for lock in locks(context.facts))
-    return next((packages for packages in found if packages is not None), None)
+    return next((lock.wanted for lock in locks(context.facts) if _installs(lock, stack.driver.version)), None)
 
 
-def _packages_of(lock: Applied, driver: str) -> PackageSet | None:
-    """Return the packages that a lock has for this very driver, None when it brought none."""
-    choice = lock.stack.driver if lock.stack is not None else None
-    ours = lock.wanted is not None and lock.wanted.manage_driver and choice is not None and choice.version == driver
-    return lock.wanted.packages if lock.wanted is not None and ours else None
+def _installs(lock: Applied, driver: str) -> bool:
+    choice, wanted = lock.stack and lock.stack.driver, lock.wanted
+    ours = wanted is not None and wanted.manage_driver and wanted.packages is not None
+    return ours and choice is not None and choice.version == driver
 
 
 def _kept(context: Context, stack: Stack) -> bool:
@@ -107,22 +106,26 @@ def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageS
 
     It is no part of what is recorded: what a person installs later under such a name is theirs.
     """
-    record = record_of(facts)
-    before = record.lock.wanted.packages if record.lock.wanted is not None else None
-    kept = {package.name for package in packages.wanted()} if packages is not None else set()
-    leaving = [name for name, group in GROUPS.items() if group.leaves] if before is not None else []
-    names = {package.name for name in leaving for package in getattr(before, name)} & set(record.brought)
-    gone = tuple(sorted(names - kept))
+    gone = leftovers(facts, packages)
     if not gone:
         return packages
     found = packages or PackageSet(manager=facts.packages.manager or "apt")
     return replace(found, remove=(*found.remove, *gone), may_remove=(*found.may_remove, *gone))
 
 
+def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
+    """Return the packages that gpusetup installed for a component which no setting asks for any more."""
+    kept = {package.name for package in packages.wanted()} if packages is not None else set()
+    before = [lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages]
+    leaving = [name for name, group in GROUPS.items() if group.leaves]
+    names = {package.name for past in before for name in leaving for package in getattr(past, name)}
+    return tuple(sorted((names & set(record_of(facts).brought)) - kept))
+
+
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
     """Return what the host should have."""
     settings = context.settings
-    managed, applied = manages_driver(context, stack), applied_driver(context, stack)
+    managed, applied = manages_driver(context, stack), _applied_driver(context, stack)
     packages = None
     persistence = False
     signer = ""
@@ -135,8 +138,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         packages = PackageSet(manager=family.manager, **own)
         driver: DriverPackages | None = None
         pins: tuple[Pin, ...] = ()
-        if applied is not None:
-            driver, pins = _as_applied(applied), applied.pins
+        if applied is not None and applied.packages is not None and stack.driver is not None:
+            driver, pins = _as_applied(context, family, stack.driver, applied, applied.packages), applied.packages.pins
         elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
             pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" and driver.hold else ()
@@ -162,7 +165,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             packages = replace(packages, fabric=imex_of(context, stack.driver, _form(family)))
         packages = _with_libraries(packages, family.libraries(context, stack))
         roots = packages.cuda_roots
-        gone = no_longer_wanted(context, roots)
+        gone = no_longer_wanted(context.facts, roots)
         packages = replace(
             packages,
             remove=(*not_of(packages.remove, roots), *gone),
@@ -179,12 +182,13 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         of_named = environment_packages(context.facts, settings, context.named, matrix)
         packages = replace(packages, python=tuple(dict.fromkeys((*interpreter.packages, *of_named))))
         # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
-        ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
+        beside = (*packages.libraries(), *packages.fabric)
+        ours = packages.hold if managed else tuple(package.name for package in beside)
         keeps = settings.hold_kernel or packages.keeps_kernel
         kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
         exporters = tuple(package.name for package in packages.monitoring if package.version)
         hold = (*ours, *exporters, *kernel)
-        packages = _from(_origins(context, family, applied), replace(packages, hold=hold))
+        packages = _from(_origins(context, family, applied and applied.packages), replace(packages, hold=hold))
         packages = packages if packages.wanted() or packages.runfile else None
     wanted = Wanted(
         stack=stack,
@@ -218,16 +222,29 @@ def _not_as_packages(stack: Stack) -> PreflightError:
     )
 
 
-def _as_applied(applied: PackageSet) -> DriverPackages:
-    """Return the driver's part of what was applied last; whether the kernel is held is asked anew."""
+def _as_applied(
+    context: Context, family: Family, choice: DriverChoice, wanted: AppliedWanted, applied: PackageSet
+) -> DriverPackages:
+    """Return the driver's packages from the last apply, and those that IMEX and desktops need since then.
+
+    Whether the kernel is held follows from today's settings.
+    """
+    daemon = "nvidia-persistenced"
+    units = {service.unit.removesuffix(".service") for service in context.facts.services.values()}
+    fabric = {package.name for package in applied.fabric}
+    imex = (package for package in imex_of(context, choice, _form(family)) if package.name not in fabric)
     return DriverPackages(
-        packages=applied.driver,
-        fabric=applied.fabric,
+        packages=(
+            *applied.driver,
+            *graphics_of(context, family.series(context, choice), choice.version, applied.driver),
+        ),
+        fabric=(*applied.fabric, *imex),
         prerequisites=applied.prerequisites,
         streams=applied.streams,
         remove=applied.remove,
         may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
+        persistence=daemon in wanted.services or daemon in units,
         built=applied.built or "dkms",
         runfile=applied.runfile,
         keeps_kernel=applied.keeps_kernel,

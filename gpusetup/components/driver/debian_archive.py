@@ -90,6 +90,11 @@ class DebianArchive(Family):
             persistence=persistence,
         )
 
+    def series(self, context: Context, choice: DriverChoice) -> str:
+        """Return the suffix of the series that offers this version; "" for the suite's own driver."""
+        rows = (row for row in _rows(context) if context.offers.has(row.packages[0], choice.version))
+        return next((row.series for row in rows), "")
+
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Debian's toolkit and NCCL, when they are asked for as packages."""
         if context.settings.cuda_from != "packages" or not context.offers.known:

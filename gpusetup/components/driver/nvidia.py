@@ -168,7 +168,7 @@ class NvidiaRepository:
             more_names = (prebuilt.follower,) if prebuilt.follower else ()
             packages = [prebuilt.package, *(Package(name=name) for name in more_names), *packages]
         stream = prebuilt.stream if prebuilt is not None and prebuilt.stream else row.stream
-        suffix = f"-{choice.branch}" if any("{branch}" in name for name in row.compute_only) else ""
+        suffix = self.series(context, choice)
         if self.family == "ubuntu":
             packages += graphics(context, suffix, version)
         packages += graphics_of(context, suffix, version, packages)
@@ -203,6 +203,11 @@ class NvidiaRepository:
             signer=prebuilt.signer if prebuilt is not None and not prebuilt.trusted else "",
             keeps_kernel=prebuilt is not None and not prebuilt.follows,
         )
+
+    def series(self, context: Context, choice: DriverChoice) -> str:
+        """Return the suffix of names that contain the branch."""
+        rows = (row for row in covering(self._rows(context), int(choice.branch)) if row.module == choice.module)
+        return f"-{choice.branch}" if any("{branch}" in name for row in rows for name in row.compute_only) else ""
 
     def has_prebuilt(self, context: Context) -> bool:
         """Tell whether there are any for this system, of whatever kernel."""

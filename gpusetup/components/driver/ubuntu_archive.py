@@ -126,7 +126,7 @@ class UbuntuArchive(Family):
             modules.append(Package(name=follower))
         names = [*row.packages, *((row.persistence,) if context.settings.persistence else ())]
         fabric = fabric_of(context, choice, "deb", manager_only=True)
-        series = f"-{branch}-server"
+        series = self.series(context, choice)
         stack = held(context.repos, "distro", "ubuntu")
         return DriverPackages(
             packages=(
@@ -148,6 +148,10 @@ class UbuntuArchive(Family):
             why=why,
             keeps_kernel=built == "prebuilt" and offers.known and not follower,
         )  # fmt: skip
+
+    def series(self, context: Context, choice: DriverChoice) -> str:  # noqa: ARG002 - one interface for all
+        """Return the suffix of a server branch."""
+        return f"-{choice.branch}-server"
 
     def has_prebuilt(self, context: Context) -> bool:
         """Canonical makes them for every kernel of the archive."""

@@ -104,3 +104,13 @@ def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
     assert role_variables(facts, wanted).gpu_imex_channels == 0
     (action,) = changes(IMEX, facts)
     assert action.what == "the IMEX domain as it was before"
+
+
+def test_beside_a_driver_of_somebody_else_it_is_held(host: Any, planner: Any) -> None:
+    facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=_DRIVER, imex=ImexWish(nodes=("10.0.0.1",)))
+    plan = planner.second(facts, settings, answer([], ("nvidia-imex", f"{facts.driver.version}-1"))).plan
+    assert not plan.lock.wanted.manage_driver
+    assert [(action.id, action.what) for action in plan.actions if action.kind == "hold"] == [
+        ("hold-libraries", "nvidia-imex")
+    ]
+    assert plan.variables.gpu_packages_hold == ("nvidia-imex",)

@@ -13,12 +13,14 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fil
 from gpusetup.components.record import hidden, read_record
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import Apply, HostRecord
+from gpusetup.model.applied import Apply, HostRecord, RecordedRunfile
 from gpusetup.model.facts_machine import ModuleFile
 from gpusetup.model.facts_software import LoadedModule, Service, Source, Unreadable
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
+from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences
+from tests.lab.repository import catalog
+from tests.unit.plan.conftest import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,3 +249,57 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(
     manager.there, manager.holds = {"old": "1"}, []
     assert record().clean()["ours"] == {}
     assert not tmp_path.exists()
+
+
+def test_imex_and_desktops_come_beside_a_driver_on_record(planner: Any, rebooted: Any, first: Any) -> None:
+    facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=first.lock))
+    full = next(item.version for item in first.lock.wanted.packages.driver if item.version)
+    table = planner.matrix.repos.desktops
+    names = {*table.packages, *(name for server in table.servers for name in server), *table.session}
+    offers = answer(catalog.ubuntu(), *((name, "1-1") for name in names), *((name, full) for name in table.graphics))
+    asked = {"imex": ImexWish(nodes=("10.0.0.1",)), "desktops": DesktopsWish(users=("alice",))}
+    plan = planner.second(facts, msgspec.structs.replace(DRIVER, **asked), offers).plan
+    assert plan.lock.wanted.manage_driver
+    assert [item.name for item in plan.variables.gpu_fabric_packages] == ["nvidia-imex"]
+    drawing = set(plan.variables.gpu_driver_packages) - set(first.variables.gpu_driver_packages)
+    assert {item.name for item in drawing} == {"libnvidia-gl-580", "nvidia-driver-libs"}
+    assert not [text for text in plan.warnings if "half of this driver that draws" in text]
+
+
+def test_a_run_installer_on_record_gets_no_daemon_later(planner: Any, host: Any) -> None:
+    change, facts = msgspec.structs.replace, host("ubuntu22.04-t4-runfile")
+    version = facts.driver.version
+    settings = Settings(source=f"/root/NVIDIA-Linux-x86_64-{version}.run", source_sha256="a" * 64)
+    lock = planner.second(change(facts, driver=None), settings, answer(catalog.ubuntu())).plan.lock
+    there = change(facts, smi=None, state=HostRecord(lock=lock, runfile=RecordedRunfile(version=version)))
+    plan = planner.second(there, change(settings, hold_kernel=True), answer(catalog.ubuntu())).plan
+    assert plan.lock.wanted.packages.runfile is not None
+    assert plan.lock.wanted.services == lock.wanted.services == ()
+
+
+@pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
+def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner: Any, host: Any, state: Any) -> None:
+    facts, change, table = host("ubuntu24.04-h200-keep"), msgspec.structs.replace, planner.matrix.monitoring
+    dcgm = [(name.replace("{major}", "13"), f"1:{table.pairs[0].dcgm}-1") for name in table.dcgm.needed]
+    offers = answer(catalog.ubuntu(), *dcgm, (table.dcgm.exporter, f"{table.pairs[0].exporter}-1"))
+    plan = planner.second(facts, change(DRIVER, monitoring="dcgm"), offers).plan
+    held = next(action.what for action in plan.actions if action.id == "hold-libraries")
+    there = {item.name: item.version for item in plan.lock.wanted.packages.monitoring}
+    assert held.split() == sorted(there)
+    lock: Any = plan.lock if "lock" in state else Apply(id="run-1", lock=plan.lock)
+    packages = change(facts.packages, installed={**facts.packages.installed, **there})
+    now = change(facts, packages=packages, state=HostRecord(**dict.fromkeys(state, lock), brought=there))
+    gone = next(action for action in planner.first(now, DRIVER).plan.actions if action.kind == "remove")
+    assert (gone.id, gone.what.split()) == ("remove-unasked", sorted(there))
+
+
+def test_what_drift_finds_in_the_package_database_is_mended_by_an_apply(
+    planner: Any, rebooted: Any, first: Any
+) -> None:
+    packages = msgspec.structs.replace(rebooted.packages, problems=("dpkg was interrupted",))
+    facts = msgspec.structs.replace(rebooted, packages=packages)
+    assert planner.first(facts, DRIVER).plan.state == "unchanged", "nothing of it is gpusetup's"
+    state = HostRecord(lock=first.lock, apply=Apply(id="run-1", finished="now"))
+    facts = msgspec.structs.replace(facts, state=state)
+    assert [(item.id, item.mend) for item in differences(facts)] == [("packages", "apply")]
+    assert [action.id for action in planner.first(facts, DRIVER).plan.actions] == ["repair"]
