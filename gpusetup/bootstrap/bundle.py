@@ -37,13 +37,16 @@ BESIDE = ("3.12", "3.11")
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
     """Make the folder, whole or not at all; one that exists is replaced only when it is a bundle."""
     out = out.resolve()
-    if out.exists() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
-    for folder in (new, old):
-        shutil.rmtree(folder, ignore_errors=True)
+    _clear(out, new, old)
+    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
+        why = "contains other files" if out.is_dir() else "is not a folder"
+        raise BadInputError("GS-713", f"{out} {why}", path=str(out))
     wheels = new / "wheels"
-    wheels.mkdir(parents=True)
+    try:
+        wheels.mkdir(parents=True)
+    except OSError as error:
+        raise BadInputError("GS-713", f"cannot make {out}: {error.strerror}", path=str(out)) from error
     try:
         pip, sets = controller_wheels(wheels, pythons=pythons, archs=archs)
         files = {
@@ -57,9 +60,16 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
             out.rename(old)
         new.rename(out)
     finally:
-        for folder in (new, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        _clear(out, new, old)
     return manifest
+
+
+def _clear(out: Path, new: Path, old: Path) -> None:
+    """Delete what a run left; a bundle that it moved aside and did not replace comes back."""
+    if old.exists() and not out.exists():
+        old.rename(out)
+    for folder in (new, old):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def controller_wheels(

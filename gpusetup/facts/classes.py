@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
 
 _ROOM_STEPS = (1 << 30, 4 << 30, 16 << 30)
 """Free space counts in coarse steps: two hosts differ when an install fits on one of them only."""
@@ -56,7 +57,6 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
         "disks",
         "interpreter",
         "state",
-        "unreadable",
         "smi",
         "settings",
     ):
@@ -67,7 +67,7 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
     told["display"]["sessions"] = bool(host.display.sessions)
     told["display"]["other_gpus"] = sorted(other.pci_id for other in host.display.other_gpus)
     told["gpus"] = sorted(
-        [gpu.pci_id, gpu.subsystem, gpu.bound or "", str(gpu.vgpu), gpu.mig or "", _fabric(host, index)]
+        [gpu.pci_id, gpu.subsystem, gpu.bound or "", str(gpu.vgpu), gpu.mig or "", _cut(gpu), _fabric(host, index)]
         for index, gpu in enumerate(host.gpus)
     )
     told["nvswitch"] = host.nvswitch.kind if host.nvswitch else None
@@ -77,8 +77,15 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
         place: [sum(disk.free >= step for step in _ROOM_STEPS), disk.writable] for place, disk in host.disks.items()
     }
     # What was applied and what was begun, not when or in which run.
+    told["unreadable"] = sorted({item.field for item in host.unreadable})
     told["state"] = None if host.state is None else [host.state.schema, host.state.lock, sorted(host.state.open)]
     return told
+
+
+def _cut(gpu: Gpu) -> str:
+    """Return the MIG instances as text; "None" where only root may read them."""
+    there = gpu.slices.instances if gpu.slices is not None else ()
+    return str(there and sorted((item.start, item.profile, item.compute) for item in there))
 
 
 def _fabric(host: HostFacts, index: int) -> str:

@@ -60,6 +60,10 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     holds: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    runfile: str = ""
+    """The version of the driver from a `.run` installer, which is uninstalled."""
+    alternatives: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
     mig: tuple[str, ...] = ()
     """PCI addresses of GPUs whose MIG layout is restored."""
     initramfs: bool = False

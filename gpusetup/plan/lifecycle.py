@@ -109,6 +109,9 @@ def removal_of(facts: HostFacts) -> Removal | None:
         holds=state.holds,
         services=tuple(sorted(state.services)),
         arguments=state.arguments,
+        runfile=state.runfile.version,
+        alternatives=tuple(sorted(state.alternatives)),
+        streams=tuple(sorted(state.streams)),
         mig=tuple(sorted(state.mig.found)),
         initramfs=any("nouveau" in path or path == gpudirect.OPTIONS for path in state.files),
         python=python.path or "" if python is not None and not python.adopted else "",
@@ -120,6 +123,6 @@ def removal_of(facts: HostFacts) -> Removal | None:
 def pending_reboot(facts: HostFacts, removal: Removal) -> str:
     """Say why the host still runs something that is no longer on its disk."""
     loaded = facts.driver.loaded if facts.driver is not None else None
-    if loaded is not None and (removal.packages or removal.restored):
+    if loaded is not None and (removal.packages or removal.restored or removal.runfile):
         return f"nvidia {loaded.version} stays loaded until the host reboots"
     return ""

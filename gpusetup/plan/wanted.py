@@ -74,7 +74,7 @@ def _applied_driver(context: Context, stack: Stack) -> AppliedWanted | None:
 
 
 def _installs(lock: Applied, driver: str) -> bool:
-    choice, wanted = lock.stack and lock.stack.driver, lock.wanted
+    choice, wanted = lock.stack.driver if lock.stack is not None else None, lock.wanted
     ours = wanted is not None and wanted.manage_driver and wanted.packages is not None
     return ours and choice is not None and choice.version == driver
 
@@ -127,8 +127,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     settings = context.settings
     managed, applied = manages_driver(context, stack), _applied_driver(context, stack)
     packages = None
-    persistence = False
-    signer = ""
+    persistence, signer = False, ""
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     manager = family.manager if family is not None else context.facts.packages.manager or "apt"
@@ -188,7 +187,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
         exporters = tuple(package.name for package in packages.monitoring if package.version)
         hold = (*ours, *exporters, *kernel)
-        packages = _from(_origins(context, family, applied and applied.packages), replace(packages, hold=hold))
+        origins = _origins(context, family, applied.packages if applied is not None else None)
+        packages = _from(origins, replace(packages, hold=hold))
         packages = packages if packages.wanted() or packages.runfile else None
     wanted = Wanted(
         stack=stack,

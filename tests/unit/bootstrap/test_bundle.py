@@ -54,6 +54,17 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
         bundle.make_controller_bundle(tmp_path, pythons=("3.11",), archs=("x86_64",))
     assert caught.value.reference == "GS-713"
     assert (tmp_path / "precious").read_text() == "x"
+    for place, why in ((tmp_path / "precious", "is not a folder"), (Path("/proc/none"), "cannot make /proc/none")):
+        with pytest.raises(BadInputError, match=why):
+            bundle.make_controller_bundle(place, pythons=("3.11",), archs=("x86_64",))
+
+
+def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "own_wheel", lambda _folder: 1 / 0)
+    made.rename(made.with_name(f".{made.name}.old"))
+    with pytest.raises(ZeroDivisionError):
+        bundle.make_controller_bundle(made, pythons=("3.11",), archs=("x86_64",))
+    assert bundle.check_bundle(made)
 
 
 def test_the_folder_that_one_stands_in_is_made_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

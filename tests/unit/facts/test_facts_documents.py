@@ -15,10 +15,13 @@ from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord
 from gpusetup.model.facts import Facts, Failure
-from gpusetup.model.facts_machine import CloudEvent
+from gpusetup.model.facts_machine import CloudEvent, Slices
+from gpusetup.model.facts_software import Unreadable
+from gpusetup.model.settings import MigInstance
 from tests.records import lock_of
 
 HOSTS = Path(__file__).parents[2] / "hosts"
+CUT = Slices(instances=(MigInstance(profile="1g.18gb", start=0),))
 
 
 def host(name="ubuntu24.04-h200x8-keep"):
@@ -212,6 +215,8 @@ def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
         lambda h: replace(h, disks={place: replace(disk, free=100 << 20) for place, disk in h.disks.items()}),
         lambda h: replace(h, state=HostRecord(lock=lock_of(driver="580"))),
         lambda h: replace(h, gpus=tuple(replace(item, vgpu=True) for item in h.gpus)),
+        lambda h: replace(h, gpus=tuple(replace(item, slices=CUT) for item in h.gpus)),
+        lambda h: replace(h, unreadable=(Unreadable(field="state", reason="damaged"),)),
     ],
 )
 def test_hosts_that_differ_in_what_matters_do_not(change):

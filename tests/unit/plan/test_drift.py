@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.cli.remove import removal_text
 from gpusetup.model.facts_machine import ModuleFile
 from gpusetup.model.facts_software import Initramfs, LoadedModule, Service
+from gpusetup.model.lifecycle import HostRemoval, Removed
 from gpusetup.plan.lifecycle import applied_id, differences, pending_reboot, removal_of
 from tests.records import record
 
@@ -190,6 +192,14 @@ def test_what_removal_undoes(applied):
     assert removal.python == "/opt/gpusetup"
     assert "stays loaded" in pending_reboot(applied, removal)
     assert removal_of(changed(applied, state=None)) is None
+    more = {"runfile": {"path": "/x.run", "version": VERSION}, "alternatives": {"cuda": "auto"}, "streams": {"a": None}}
+    removal = removal_of(changed(applied, state={**RECORD, "brought": {}, "moved": {}, "taken": {}, **more}))
+    assert removal is not None
+    assert (removal.runfile, removal.alternatives, removal.streams) == (VERSION, ("cuda",), ("a",))
+    assert "stays loaded" in pending_reboot(applied, removal)
+    hosts = {"a": HostRemoval(state="planned", removal=removal)}
+    text = removal_text(Removed(ok=True, done=False, run="", log="", hosts=hosts))
+    assert f"driver   uninstalled: {VERSION} of the .run installer" in text
 
 
 def test_removal_shows_the_headers_that_followed_those_that_came(applied):
