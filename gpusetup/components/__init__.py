@@ -1,1 +1,1 @@
-"""What people ask for, one module each: how it is asked for, what it brings, what changes, what roles are told."""
+"""One module per component: its settings, its packages, the actions of a plan and the variables of its role."""

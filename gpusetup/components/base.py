@@ -1,4 +1,4 @@
-"""What components have in common: what they see of a host and of its repositories, and what a host should have."""
+"""What all components share: the host and repository offers they read, and the wanted state they contribute to."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 
 class Offers:
-    """Offers by package name, newest first; `known` is false when nobody could look."""
+    """The offered versions of each package, newest first; `known` is False until a host has read its repositories."""
 
     def __init__(self, packages: dict[str, tuple[Offer, ...]] | None) -> None:
         self.packages = packages or {}
         self.known = packages is not None
 
     def names(self, pattern: str) -> Iterator[str]:
-        """Names that match a pattern, when at least one real version is offered."""
+        """Yield the names that match a pattern and have at least one version that is not transitional."""
         for name in sorted(self.packages):
             if fnmatch.fnmatchcase(name, pattern) and any(not offer.transitional for offer in self.packages[name]):
                 yield name
 
     def has(self, name: str, version: str = "") -> bool:
-        """Tell whether a package is really offered, at this upstream version if one is given."""
+        """Return whether a package is offered (transitional ones do not count), at this upstream version if given."""
         return any(not version or versions.upstream(offer.version) == version for offer in self._real(name))
 
     def upstreams(self, name: str) -> list[str]:
-        """The upstream versions of a package, newest first."""
+        """Return the upstream versions of a package, newest first."""
         return list(dict.fromkeys(filter(None, (versions.upstream(offer.version) for offer in self._real(name)))))
 
     def versions(self, name: str) -> list[str]:
-        """The full versions of a package, newest first."""
+        """Return the full versions of a package, newest first."""
         return [offer.version for offer in self._real(name)]
 
     def exact(self, name: str, version: str) -> Package:
-        """Return the package at this upstream version: the newest revision offered, else whatever revision comes."""
+        """Return the package at this upstream version: the newest revision offered, else a pattern for any revision."""
         for offer in self._real(name):
             if versions.upstream(offer.version) == version:
                 return Package(name=name, version=offer.version)
@@ -73,12 +73,12 @@ class Offers:
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:
-    """Sort NVIDIA versions."""
+    """Return NVIDIA versions without duplicates, newest first."""
     return sorted(set(versions), key=nv, reverse=True)
 
 
 PINNING = "nvidia-driver-pinning-*"
-"""Each is one file of apt preferences that keeps a driver where it is: none but the wanted one may stay."""
+"""Packages with apt preferences that pin a driver version; all but the wanted one must be removed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +90,16 @@ class Repository:
     url: str
     key: Key
     unproven: str = ""
-    """Where the key is that nobody published a fingerprint of."""
+    """The URL of the signing key when NVIDIA has published no fingerprint of it."""
     installer: Installer | None = None
-    """The package on the host that it comes in."""
+    """For a local repository: the package on the host that contains it."""
     also: tuple[str, ...] = ()
-    """Its addresses, this one and others: a host's own entries of them would collide with ours over the key."""
+    """All its URLs. Entries of the host for them are switched off, since two keys for one URL are an error in apt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One class of hosts, and what is known about it."""
+    """A host's facts and settings with all that is known about its repositories."""
 
     facts: HostFacts
     settings: Settings
@@ -107,58 +107,58 @@ class Context:
     repos: ReposFile
     repository: Repository | None = None
     named: Mapping[str, Resolution] = field(default_factory=dict)
-    """The answers for its named Python environments."""
+    """The resolved stack of each named Python environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Everything one host should have."""
+    """The wanted state of one host."""
 
     stack: Stack
     packages: PackageSet | None
     settings: Settings
     manage_driver: bool
-    """The driver's packages are ours to move; false: one that works is kept as it is."""
+    """Whether gpusetup manages the driver's packages; False: somebody else's working driver is kept."""
     requirements: tuple[str, ...] = ()
     interpreter: str = ""
-    """What the environment is made with; empty: the system's own Python."""
+    """The Python that makes the environment; empty: the system's own."""
     adopted: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     signer: str = ""
-    """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
+    """Who signed the prebuilt modules, if firmware does not trust that key by default."""
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """By a component's name what is wanted of it, as the host's record keeps it; what is not asked for is left out."""
+    """Component name → its wish as the host's record keeps it; only components that are asked for."""
     homeless: tuple[str, ...] = ()
-    """Libraries that neither packages nor wheels would bring."""
+    """Libraries of the stack that neither packages nor wheels would install."""
 
     @property
     def prebuilt(self) -> bool:
-        """Whether kernel modules come built: no key of this host signs them."""
+        """Whether the kernel modules are prebuilt, so that no key of this host signs them."""
         return self.packages is not None and self.packages.built == "prebuilt"
 
 
 class Brought(NamedTuple):
-    """What a component brings to one host."""
+    """What a component adds to the wanted state of one host."""
 
     wish: Any = None
-    """As the host's record keeps it; what is empty is not asked for."""
+    """Its wish as the host's record keeps it; empty: not asked for."""
     packages: tuple[Package, ...] = ()
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a person should hear."""
+    """Warnings of the plan."""
 
 
 class Group(NamedTuple):
-    """A field of a package set."""
+    """How a plan treats the packages in one field of a package set."""
 
     why: str | Callable[[Judged, Wanted], str]
-    """The reason of the action that brings them."""
+    """The reason that the plan gives for installing them."""
     variable: str = ""
-    """The role's variable that takes it; empty: one that takes several fields."""
+    """The role variable for this field; empty: a variable that combines several fields."""
     leaves: bool = False
-    """What gpusetup brought of it goes again where nobody asks for it any more."""
+    """Whether packages that gpusetup installed are removed when no setting asks for them any more."""
 
 
 def _nothing(*_: object) -> tuple[()]:
@@ -179,43 +179,39 @@ def _brings_nothing(*_: object) -> Brought:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One thing that people ask for, and all that a plan has to know of it.
-
-    Settings, plan, role variables, record and rollback go through `registry.COMPONENTS`; what a component leaves out it
-    does not have.
-    """
+    """A component as settings, plan, role variables, record and rollback read it from `registry.COMPONENTS`."""
 
     name: str
     settings: Mapping[str, Callable[[Any, str], Any]] = field(default_factory=dict)
-    """How each of its settings is read: the value, and the label that an error names it by."""
+    """Setting name → its parser, which gets the value and the label for errors."""
     packages: Mapping[str, Group] = field(default_factory=dict)
     asks: Callable[[Settings], object] = _no
-    """Whether its packages must be looked for."""
+    """Return a true value if repositories must be searched for its packages."""
     patterns: Callable[[Context, Matrix], Iterable[str]] = _nothing
-    """The names to look for."""
+    """Return the package names to search for."""
     refusals: Callable[[HostFacts, Settings], Iterable[Refusal]] = _nothing
-    """Why a host cannot have it, as far as facts tell."""
+    """Return why a host cannot have it, judged by facts alone."""
     wants: Callable[[Context, Manager, Stack, Matrix], Brought] = _brings_nothing
-    """What it brings to a stack; raises where it cannot be."""
+    """Return what it adds to a stack; raise when the host cannot have it."""
     notes: Callable[[Context, Wanted], Iterable[str]] = _nothing
-    """What a person should hear once packages are chosen."""
+    """Return warnings, once packages are chosen."""
     first: Callable[[Judged, Wanted], Iterable[Action]] = _nothing
-    """What changes before packages do."""
+    """Return the actions before the package transaction."""
     actions: Callable[[Judged, Wanted], Iterable[Action]] = _nothing
-    """What changes after packages did."""
+    """Return the actions after it."""
     variables: Callable[[HostFacts, Wanted], Mapping[str, Any]] = _nothing_named
-    """What its role is told."""
+    """Return the variables of its role."""
     kept: str = ""
-    """The field of a host's record that keeps its wish; empty: none."""
+    """The field of a host's lock that keeps its wish; empty: none."""
     none: Any = None
-    """What that field has where nothing is wanted."""
+    """The value of that field when nothing is wanted."""
     alike: Callable[[Any, Any], bool] = operator.eq
-    """Whether two wishes on record are the same state of a host."""
+    """Return whether two recorded wishes mean the same state of a host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriverPackages:
-    """The driver's own packages, and what must go or stay with them."""
+    """The packages of a driver, and which others it removes, may remove or holds."""
 
     packages: tuple[Package, ...]
     prerequisites: tuple[Package, ...] = ()
@@ -225,40 +221,40 @@ class DriverPackages:
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     persistence: bool = True
-    """Whether the persistence daemon is among them."""
+    """Whether these packages contain the persistence daemon."""
     notes: tuple[str, ...] = ()
-    """What a person should hear about the choice."""
+    """Warnings about the choice."""
     built: Built = "dkms"
-    """Whether modules come built or are built on the host."""
+    """Whether modules are prebuilt or built on the host by DKMS."""
     why: str = ""
-    """Why so."""
+    """The reason for `built`."""
     signer: str = ""
-    """Who signed what comes built, where Secure Boot does not take it as the machine is delivered."""
+    """Who signed the prebuilt modules, if firmware does not trust that key by default."""
     runfile: Runfile | None = None
-    """The installer that brings the driver, when no package does."""
+    """The `.run` installer, when the driver does not come from packages."""
     keeps_kernel: bool = False
-    """No package would bring modules for the next kernel: this one has to stay."""
+    """Whether the kernel must be held because no package would bring modules for the next one."""
 
 
 class Family(Protocol):
-    """One way in which a distribution's packages are named and selected; its libraries come as wheels."""
+    """A source of driver packages with its naming scheme; by default its CUDA libraries come as wheels."""
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The name of this source."""
 
     @property
     def manager(self) -> Manager:
         """The package manager."""
 
     def sources(self, context: Context) -> Origins:
-        """Return where packages come from."""
+        """Return the repositories that the packages come from."""
 
     def patterns(self, context: Context) -> tuple[str, ...]:
-        """Return globs of all names that a choice may need."""
+        """Return globs of all package names that a choice may need."""
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
-        """Return the drivers that are really offered; None when nobody could look."""
+        """Return the offered drivers; None while the offers are unknown."""
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Return the packages of a driver."""
@@ -268,20 +264,20 @@ class Family(Protocol):
         return ""
 
     def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
-        """Tell whether anybody makes prebuilt modules for this system, for whatever kernel."""
+        """Return whether prebuilt modules exist for this system, for any kernel."""
         return False
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
-        """Return what is offered of each library that is to come as a package; nothing of one means no limit."""
+        """Return the offered versions of libraries that come as packages; a library that is missing is not limited."""
         return ()
 
     def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
-        """Return toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
+        """Return toolkit, cuDNN and NCCL as packages; a library without packages comes as a wheel."""
         return Libraries()
 
 
 def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightError:
-    """Return why a driver has no packages here."""
+    """Return the error for a driver whose package names the matrix does not know."""
     return PreflightError(
         "GS-335",
         f"{whose} for {context.facts.os.label} has no {choice.module} module of branch {choice.branch}",
@@ -290,14 +286,14 @@ def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightErr
 
 
 def driver_candidates(found: dict[str, set[ModuleFlavour]]) -> tuple[DriverCandidate, ...]:
-    """Return drivers with the module flavours that there are of each, newest first."""
+    """Return the drivers, newest first, each with its module flavours."""
     return tuple(
         DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
     )
 
 
 def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...]:
-    """Return the limits on libraries; beside CUDA itself, one of which nothing at all is offered is left out."""
+    """Return the offered builds of each library; a library without offers is left out, except CUDA itself."""
     return tuple(
         LibraryCandidates(component=cast("Any", component), builds=tuple(dict.fromkeys(builds)))
         for component, builds in offered.items()
@@ -306,20 +302,21 @@ def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...
 
 
 def repository_at(name: str, manager: Manager, uris: tuple[str, ...], key: Key) -> Source:
-    """Return a repository of a vendor, which is flat where apt reads it."""
+    """Return a vendor's repository; for apt it is a flat one (suite "/")."""
     if manager == "apt":
         return Source(name=name, kind=manager, uris=uris, key=key, suites=("/",), components=(), architectures=())
     return Source(name=name, kind=manager, uris=uris, key=key)
 
 
 def archive_sources(context: Context, needed: Iterable[Iterable[str]]) -> Origins:
-    """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's.
-    `needed`: the components that each row of packages lies in.
+    """Return entries that enable missing components of the distribution's suites, with the host's own mirror and key.
+
+    `needed`: the archive components of each row of packages.
     """
     codename, components = context.facts.os.codename or "", dict.fromkeys(chain.from_iterable(needed))
     entries = []
     for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
-        ours = f"/gpusetup-{suite}.sources"  # what an earlier apply added is still wanted
+        ours = f"/gpusetup-{suite}.sources"  # entries of an earlier apply do not count: they are still wanted
         sources = [source for source in context.facts.packages.sources if not source.file.endswith(ours)]
         own = [source for source in sources if suite in source.suites]
         lacking = [item for item in components if not any(item in source.components for source in own)]
@@ -344,35 +341,35 @@ _Row = TypeVar("_Row", bound=_Ranged)
 
 
 def named(template: str, **texts: str) -> str:
-    """Return a name with what it asks for filled in."""
+    """Return a package name with its placeholders filled in."""
     return template.format(**texts)
 
 
 def glob(template: str, anything: str = "*") -> str:
-    """Return the pattern of every name that a template can become."""
+    """Return the glob for every name that a template can produce."""
     return re.sub(r"\{\w+\}", lambda _match: anything, template)
 
 
 def action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
-    """Return a change; its id is its kind, and what tells it from others of that kind."""
+    """Return an action; its id is its kind, then `identity` if given."""
     return Action(id=f"{kind}-{identity}" if identity else kind, kind=kind, what=what, why=why, reboot=reboot)
 
 
 def covering(rows: Iterable[_Row], branch: int) -> Iterator[_Row]:
-    """Yield the rows that answer for a driver branch."""
+    """Yield the rows whose range contains a driver branch."""
     for row in rows:
         if (row.min_branch or 0) <= branch and (row.max_branch is None or branch <= row.max_branch):
             yield row
 
 
 def brought_driver(facts: HostFacts) -> bool:
-    """Tell whether the driver that is there came by us."""
+    """Return whether the last finished apply managed the driver."""
     wanted = record_of(facts).lock.wanted
     return wanted is not None and wanted.manage_driver
 
 
 def working_driver(facts: HostFacts) -> str | None:
-    """Return the driver that is loaded and whole: the one worth keeping when it fits."""
+    """Return the version of the loaded driver if all its parts match; such a driver is kept when it fits."""
     driver = facts.driver
     if driver is None or driver.loaded is None or driver.mismatch or driver.version is None:
         return None

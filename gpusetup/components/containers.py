@@ -1,7 +1,7 @@
-"""The container toolkit: its packages and its own repository.
+"""The container toolkit: its packages, its own repository and the container runtimes that use it.
 
-The matrix says which version is the oldest that does what the roles ask of it; older ones are refused. Above it the
-version is left open: whatever is newest comes, and its security updates come later, by the host's own updates.
+The matrix has the oldest version that the roles work with; older offers are refused. No version is pinned: the newest
+is installed, and the host's own updates bring security fixes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zyppe
 
 
 def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
-    """Return its repository, unless the host has it already; beside a mirror or bundle, what that holds counts."""
+    """Return its repository; none if the host has it already, or the source is a mirror or bundle."""
     settings, toolkit = context.settings, context.repos.container_toolkit
     elsewhere = settings.source not in {"nvidia", "distro"} and file_source(settings.source) is None
     if not settings.containers or elsewhere:
@@ -50,7 +50,7 @@ def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     path = toolkit.deb_path if deb else toolkit.rpm_path
     uri = f"{toolkit.url}/{path.format(deb_arch=context.repos.repository.deb_arches[cpu], arch=cpu)}"
     common = uri.rpartition("/")[0]
-    ours = "/nvidia-container-toolkit."  # what an earlier apply added is still wanted
+    ours = "/nvidia-container-toolkit."  # an entry of an earlier apply does not count: it is still wanted
     here = (source for source in context.facts.packages.sources if not _gpusetups(context, source.file, ours))
     if any(source.uri.startswith(common) for source in here):
         return ()
@@ -58,7 +58,7 @@ def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     vouches = Key(fingerprints=(key.fingerprint,), url=f"{toolkit.url}/{key.file}")
     source = repository_at("nvidia-container-toolkit", manager, (uri,), vouches)
     if not deb:
-        # Its lists are signed, its packages are not: as in the file that NVIDIA publishes for it.
+        # As in NVIDIA's own file for it: the lists are signed, the packages are not.
         source = replace(source, description="NVIDIA container toolkit", gpgcheck=False, repo_gpgcheck=True)
     return (source,)
 
@@ -76,12 +76,12 @@ def _runtimes(value: Any, label: str) -> tuple[str, ...]:
 
 
 def _patterns(context: Context, _matrix: Matrix) -> tuple[str, ...]:
-    """Return the names to look for."""
+    """Return the package names to search for."""
     return context.repos.container_toolkit.packages if context.settings.containers else ()
 
 
 def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
-    """Return its packages; a host that lacks a runtime, or whose repositories lack them, is refused untouched."""
+    """Return its packages; raise if a runtime is missing, or the repositories lack them or only have old ones."""
     if not context.settings.containers:
         return Brought()
     toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
@@ -116,7 +116,7 @@ def _others(context: Context, absent: list[str]) -> str:
 
 
 def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
-    """Yield what a person should hear: a toolkit that is too old, or whose packages are of several versions."""
+    """Yield a warning if the installed toolkit is too old or a mix of versions."""
     toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
     if not context.settings.containers or wanted.packages is None:
         return
@@ -129,7 +129,7 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
 
 
 def _unwanted_runtimes(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
-    """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
+    """Return the runtimes that an earlier apply configured and that are no longer asked for."""
     ours, known = record_of(facts).files, judge.containers.SETTINGS
     return tuple(
         name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)

@@ -1,4 +1,4 @@
-"""Toolkit, cuDNN and NCCL as packages of NVIDIA's repositories, and which toolkit is the default."""
+"""CUDA toolkit, cuDNN and NCCL as packages from NVIDIA's repositories, and the default among several toolkits."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 Library = Literal["cuda", "cudnn", "nccl"]
 _BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")
-"""2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""
+"""2.27.3-1+cuda12.9: the release, and the CUDA it was built for."""
 
 
 def patterns(context: Context, form: Format) -> tuple[str, ...]:
-    """Return globs of every library's names."""
+    """Return globs for the package names of all libraries."""
     rows = [row for row in context.repos.libraries if row.format == form]
     return tuple(dict.fromkeys(glob(name) for row in rows for name in (*row.packages, *row.dev_packages)))
 
 
 def offered(context: Context, form: Format) -> tuple[LibraryCandidates, ...]:
-    """Return what the repository offers of toolkit, cuDNN and NCCL, unless they are to come as wheels."""
+    """Return the offered builds of toolkit, cuDNN and NCCL; () if they come as wheels or offers are unknown."""
     if not context.offers.known or not _as_packages(context, form):
         return ()
     return candidates(
@@ -45,7 +45,7 @@ def offered(context: Context, form: Format) -> tuple[LibraryCandidates, ...]:
 
 
 def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
-    """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
+    """Return toolkit, cuDNN and NCCL of the stack as packages; none if they come as wheels."""
     if not _as_packages(context, form) or stack.cuda is None:
         return Libraries()
     toolkits = [stack.cuda.version, *(other.version for other in stack.cudas)]
@@ -73,7 +73,7 @@ def no_longer_wanted(facts: HostFacts, roots: tuple[CudaRoot, ...]) -> tuple[str
 
 
 def not_of(names: tuple[str, ...], roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
-    """Return what may go without these toolkits: one that went once is wanted again."""
+    """Return the names that are not of these toolkits: a toolkit removed once may be wanted again."""
     return tuple(name for name in names if not _of_toolkits(name, [root.version for root in roots]))
 
 
@@ -93,13 +93,13 @@ def _as_packages(context: Context, form: Format) -> bool:
 
 
 def _in_repository(context: Context, form: Format, component: Library) -> bool:
-    """Tell whether the repository has such a library at all, as far as somebody could look."""
+    """Return whether the repository has any version of a library; True while offers are unknown."""
     names = (name for row in _rows(context, form, component) for name in row.packages)
     return not context.offers.known or any(any(context.offers.names(glob(name, "[0-9]*"))) for name in names)
 
 
 def _builds(context: Context, form: Format, component: Library) -> Iterator[tuple[str, str]]:
-    """Yield each release that is offered, with the major of the CUDA that it is for."""
+    """Yield each offered release with the CUDA major it is for."""
     offers = context.offers
     for row in _rows(context, form, component):
         template = row.packages[0]
@@ -117,7 +117,7 @@ def _spelt(template: str) -> str:
 
 
 def _packages(context: Context, form: Format, component: Library, version: str, cuda: str) -> tuple[Package, ...]:
-    """Return the package in this version and built for this CUDA; its headers where they are there or wanted."""
+    """Return the packages of this version for this CUDA; headers too if installed already or set by `dev`."""
     number = nv(version)
     row = next(
         row
@@ -134,7 +134,7 @@ def _packages(context: Context, form: Format, component: Library, version: str, 
 
 
 def _package(context: Context, name: str, pin: str, texts: dict[str, str]) -> Package:
-    """Return a package at the version that the pin forms, whatever its revision; of its CUDA's major at least."""
+    """Return a package at the version of the pin, any revision: built for this CUDA, else for the same major."""
     if "{dotted}" not in pin:
         return context.offers.exact(name, texts["version"])
     version, _, built = pin.partition("-1")
@@ -146,7 +146,7 @@ def _package(context: Context, name: str, pin: str, texts: dict[str, str]) -> Pa
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Among several toolkits the first is the default, and the others keep their own places."""
+    """Yield the action that makes the first of several toolkits the default."""
     packages = wanted.packages
     if packages is None or len(packages.cuda_roots) < 2:
         return

@@ -1,4 +1,4 @@
-"""Desktops in a plan: what may be written, which packages draw and show them, what changes."""
+"""Remote desktops: the setting's parser, the packages that draw and show them, the actions of a plan."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")
 _SESSION = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9_./+-]*")
 _FIELDS = frozenset(DesktopsWish.__struct_fields__)
 _MOST = 64
-"""How many displays are set aside."""
+"""The most users, each of whom gets a display."""
 
 
 def _wish(value: Any, label: str) -> DesktopsWish | None:
-    """Read who gets a desktop: names, or {users, size, listen, …}; false is none."""
+    """Read who gets a desktop: names, or {users, size, listen, …}; None for false."""
     try:
         told = members(value, "users")
     except ValueError:
@@ -72,7 +72,7 @@ def _wish(value: Any, label: str) -> DesktopsWish | None:
 
 
 def _read(name: str, value: Any, label: str) -> Any:
-    """Read one field beside the users."""
+    """Read one field other than the users."""
     if name == "size" and isinstance(value, str) and _SIZE.fullmatch(value):
         return value
     if name == "session" and isinstance(value, str) and (not value or _SESSION.fullmatch(value)) and ".." not in value:
@@ -117,7 +117,7 @@ def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
 
 
 def _patterns(context: Context, _matrix: Matrix) -> tuple[str, ...]:
-    """Return the names to look for."""
+    """Return the package names to search for."""
     table = context.repos.desktops
     if context.settings.desktops is None:
         return ()
@@ -127,7 +127,7 @@ def _patterns(context: Context, _matrix: Matrix) -> tuple[str, ...]:
 
 
 def _packages(context: Context, manager: Manager) -> tuple[Package, ...]:
-    """Return what draws and shows desktops; a host whose repositories lack it is refused untouched."""
+    """Return the packages that draw and show desktops; raise if the repositories lack one."""
     wish, table = context.settings.desktops, context.repos.desktops
     if wish is None:
         return ()
@@ -157,7 +157,7 @@ def _packages(context: Context, manager: Manager) -> tuple[Package, ...]:
 
 
 def graphics_of(context: Context, series: str, version: str, others: Iterable[Package] = ()) -> tuple[Package, ...]:
-    """Return the half of the driver that draws, which machines without a screen lack, where it is offered."""
+    """Return the offered driver packages that draw, which a headless driver leaves out; `others` come anyway."""
     if context.settings.desktops is None:
         return ()
     there = {package.name for package in others}
@@ -167,7 +167,7 @@ def graphics_of(context: Context, series: str, version: str, others: Iterable[Pa
 
 
 def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
-    """Yield what a person should hear: without its half that draws, a driver draws nothing."""
+    """Yield a warning if the drawing half of the driver is neither installed nor wanted."""
     table, there = context.repos.desktops, context.facts.packages.installed
     if context.settings.desktops is None or not context.offers.known:
         return
@@ -181,7 +181,7 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
 
 
 def _why(_host: Judged, wanted: Wanted) -> str:
-    """Say which VNC server was chosen, and why."""
+    """Return which VNC server was chosen, and why."""
     packages = wanted.packages.desktops if wanted.packages is not None else ()
     if any(package.name == "turbovnc" for package in packages):
         return "VNC by TurboVNC, which a repository here has"
@@ -189,7 +189,7 @@ def _why(_host: Judged, wanted: Wanted) -> str:
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield what changes: desktops that are new, other or no longer wanted, and units of theirs that are off."""
+    """Yield the actions for desktops that are new, changed, no longer wanted or whose units do not run."""
     before, wish = wish_on_record(host.facts, "desktops"), wanted.parts.get("desktops")
     if wish is None:
         if before is not None:
@@ -221,7 +221,7 @@ def _wants(context: Context, manager: Manager, _stack: Stack, _matrix: Matrix) -
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
-    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    """Return the role's variables; backend "none" removes what an earlier apply set up."""
     wish: DesktopsWish | None = wanted.parts.get("desktops")
     if wish is None:
         return {"gpu_desktop_backend": "none"} if wish_on_record(facts, "desktops") is not None else {}

@@ -1,4 +1,4 @@
-"""IMEX in a plan: what may be written, where its package comes from, what changes."""
+"""IMEX: the setting's parser, its package, the actions of a plan."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _MOST_CHANNELS = 2048
-"""What the driver makes room for (ImexChannelCount)."""
+"""The driver's own limit (ImexChannelCount)."""
 _RACKS = ("GB200", "GB300")
-"""Products whose NVLink goes beyond one machine."""
+"""Products whose NVLink connects several machines."""
 
 
 def _wish(value: Any, label: str) -> ImexWish | None:
-    """Read the machines of a domain: a list, or {nodes, channels}; false is none."""
+    """Read the machines of a domain: a list, or {nodes, channels}; None for false."""
     try:
         told = members(value, "nodes")
     except ValueError:
@@ -61,7 +61,7 @@ def _is_node(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # Digits and dots alone are an address that is none.
+        # Digits and dots alone are meant as an address, not a name.
         return bool(_NAME.fullmatch(text)) and not re.fullmatch(r"[\d.]+", text)
     return True
 
@@ -74,7 +74,6 @@ def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
 
 
 def _not_offered(package: str, version: str) -> PreflightError:
-    """Return why a host gets no IMEX: its version must be the driver's, to the last number."""
     return PreflightError(
         "GS-376",
         f"gpusetup_imex needs {package} {version}, and no repository here has it",
@@ -83,7 +82,7 @@ def _not_offered(package: str, version: str) -> PreflightError:
 
 
 def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Package, ...]:
-    """Return the package of IMEX where it is asked for, of exactly the driver's version."""
+    """Return the IMEX package in exactly the driver's version, if asked for; raise if it is not offered."""
     if context.settings.imex is None:
         return ()
     rows = [row for row in context.repos.fabric if row.format == form]
@@ -96,7 +95,7 @@ def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Packa
 
 
 def _notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
-    """Yield what a person should hear: IMEX on a machine whose NVLink ends in itself does nothing."""
+    """Yield a warning if NVLink is not known to connect these GPUs with other machines: IMEX would do nothing."""
     if wish is not None and not any((gpu.name or "").startswith(_RACKS) for gpu in facts.gpus):
         found = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id for gpu in facts.gpus))
         racks = " and ".join(_RACKS)
@@ -104,7 +103,7 @@ def _notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield what changes: the list of nodes by what is on record of it, and the service."""
+    """Yield the actions for a node list or channel count that differs from the recorded files."""
     record = record_of(host.facts)
     wish: ImexWish | None = wanted.parts.get("imex")
     there = record.files.get(names.IMEX_NODES)
@@ -128,13 +127,13 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
 
 
 def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
-    """Its package moves with the driver, among those of the fabric."""
+    """Return the wish alone: the package belongs to those of the fabric, which move with the driver."""
     wish = context.settings.imex
     return Brought(wish, notes=tuple(_notes(context.facts, wish)))
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
-    """No channel takes away what an earlier apply set up."""
+    """Return the role's variables; 0 channels removes what an earlier apply set up."""
     wish: ImexWish | None = wanted.parts.get("imex")
     if wish is None:
         return {"gpu_imex_channels": 0} if names.IMEX_NODES in record_of(facts).files else {}

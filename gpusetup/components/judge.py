@@ -1,4 +1,4 @@
-"""The judge that hosts ask too, loaded from the same files, and a host's facts in the form in which it reads them."""
+"""Loads the rules that hosts use too (`gpu_judge`, from the same files) and converts facts into their form."""
 
 from __future__ import annotations
 
@@ -68,25 +68,25 @@ __all__ = [
 
 
 def probed(facts: HostFacts) -> dict[str, Any]:
-    """Return facts as the probe told them, without what a host could install: nothing here is judged by that."""
+    """Return facts as plain data, as the probe reported them, without package candidates: no rule reads those."""
     packages = msgspec.structs.replace(facts.packages, candidates=None)
     document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(facts, packages=packages))
     return document
 
 
 def record(facts: HostFacts) -> dict[str, Any]:
-    """Return what is on record as the host wrote it; an empty record where there is none."""
+    """Return the host's record as plain data; {} if there is none."""
     document: dict[str, Any] = msgspec.to_builtins(facts.state) if facts.state is not None else {}
     return document
 
 
 def wish(choice: DriverChoice) -> driver.Wish:
-    """Return what the judge is asked about a chosen driver."""
+    """Return a chosen driver in the form that the rules take."""
     return driver.Wish(choice.version, choice.module)
 
 
 class Judged(NamedTuple):
-    """A host's facts as they are typed, and as the judge reads them."""
+    """A host's facts as structs and as plain data, and its record as plain data."""
 
     facts: HostFacts
     probed: dict[str, Any]
@@ -94,5 +94,5 @@ class Judged(NamedTuple):
 
 
 def judged(facts: HostFacts) -> Judged:
-    """Return a host for the judge; every question about it is asked of the same reading."""
+    """Return a host in both forms, converted once for all rules."""
     return Judged(facts, probed(facts), record(facts))

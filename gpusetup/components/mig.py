@@ -1,4 +1,4 @@
-"""MIG: how a person writes the layout of each GPU, whether a GPU can be cut so, and what changes."""
+"""MIG: the parser of layouts, the check that a GPU can be cut like that, the actions of a plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BALANCED = "all-balanced"
 
 
 def _wishes(value: Any, label: str) -> tuple[MigWish, ...]:
-    """Return the wish for each GPU that is named."""
+    """Read the wish for each named GPU."""
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         try:
             value = json.loads(value)
@@ -113,13 +113,13 @@ def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
 
 
 _AMPERE = "8.0"
-"""GPUs of this compute capability need a reset to change their mode; later ones do not."""
+"""Only GPUs of this compute capability need a reset to switch MIG on or off."""
 
 
 def _layouts(
     facts: HostFacts, settings: Settings, stack: Stack, matrix: Matrix
 ) -> tuple[tuple[MigLayout, ...], tuple[str, ...]]:
-    """Return what each GPU is to have, and what a person should hear; what cannot be is refused."""
+    """Return the layout of each GPU and warnings; raise for a layout that a GPU cannot have."""
     if not settings.mig:
         return (), ()
     if facts.vgpu_guest:
@@ -167,7 +167,7 @@ def _capable(gpu: Gpu, product: MigProduct | None, matrix: Matrix) -> bool:
 
 
 def _first_driver(gpu: Gpu, matrix: Matrix) -> str | None:
-    """Return the first driver that has MIG on this product, None where it has none or nobody says."""
+    """Return the first driver with MIG on this product; None if it has no MIG or the matrix does not know."""
     found = [row.mig_min_driver for row in gpu_by_id(matrix, gpu.pci_id, gpu.subsystem) if row.mig_min_driver]
     return min(found, key=nv, default=None)
 
@@ -183,7 +183,7 @@ def _refuse_old_driver(number: int, gpu: Gpu, stack: Stack, matrix: Matrix) -> N
 
 
 def _profiles(gpu: Gpu, product: MigProduct | None) -> list[dict[str, Any]]:
-    """Return what a GPU can be cut into: as it says itself, else as the matrix says of its product."""
+    """Return a GPU's MIG profiles: those it reports, else those of its product in the matrix."""
     own = gpu.slices.profiles if gpu.slices is not None else ()
     found: list[dict[str, Any]] = msgspec.to_builtins(own or (product.profiles if product is not None else ()))
     return found
@@ -236,7 +236,7 @@ def _plain(layout: MigLayout) -> dict[str, Any]:
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield what becomes of each GPU: the layouts, and what comes back where one is no longer asked for."""
+    """Yield an action per GPU whose layout changes; a GPU that is no longer named gets its earlier layout back."""
     record = record_of(host.facts).mig
     layouts: tuple[MigLayout, ...] = wanted.parts.get("mig", ())
     probed = {gpu["address"]: gpu for gpu in host.probed["gpus"]}

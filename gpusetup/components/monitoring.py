@@ -1,4 +1,4 @@
-"""What exports a host's figures: chosen by its GPUs, with the packages that belong together."""
+"""The exporter of GPU metrics: chosen by the GPUs, with DCGM and exporter packages that belong together."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 _PORTS = {"dcgm": 9400, "nvidia_gpu_exporter": 9835, "textfile": 9100}
 _LOOPBACK = ("127.", "[::1]:", "localhost:")
 _FOLDER = "/var/lib/node_exporter/textfile_collector"
-"""For a node_exporter of ours that reads no folder by itself."""
+"""The folder for a node_exporter that gpusetup installs and that has no default folder."""
 _ASKED = "set by gpusetup_monitoring"
 _MANY = {"apt": "apt-get remove", "dnf": "dnf remove", "zypper": "zypper remove"}
 
 
 def _asks(settings: Settings) -> bool:
-    """Tell whether a repository must be asked."""
+    """Return whether repositories must be searched."""
     return settings.monitoring != "none" and not (settings.monitoring == "textfile" and settings.monitoring_textfile)
 
 
 def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
-    """Return the names to look for."""
+    """Return the package names to search for."""
     if not _asks(context.settings):
         return ()
     table = matrix.monitoring
@@ -57,7 +57,7 @@ def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
 
 
 def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Brought:
-    """Return what exports the figures here; what cannot be is refused before anything is touched."""
+    """Return the exporter with its packages; raise if the host cannot have it."""
     settings = context.settings
     if settings.monitoring == "none":
         return Brought()
@@ -72,7 +72,7 @@ def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> 
 
 
 def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterKind, str]:
-    """Choose by the GPUs: DCGM is made for data-centre GPUs that are whole."""
+    """Return an exporter for these GPUs, and why: DCGM only for data-centre GPUs that are not vGPUs."""
     facts = context.facts
     others = {
         gpu.name or gpu.pci_id
@@ -125,7 +125,7 @@ def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why:
 
 
 def _pair(context: Context, major: int, matrix: Matrix) -> DcgmPair | None:
-    """Return the pair that is there already, else the newest of which everything is offered."""
+    """Return the pair of DCGM and exporter that is installed, else the newest that is offered completely."""
     names, there = matrix.monitoring.dcgm, context.facts.packages.installed
     needed = list(_filled(names.needed, major))
 
@@ -149,7 +149,7 @@ def _filled(names: tuple[str, ...], major: int) -> Iterator[str]:
 
 
 def _cuda_major(context: Context, stack: Stack, matrix: Matrix) -> int:
-    """Return for which CUDA the diagnostics are: that of the driver, and of the oldest GPU."""
+    """Return the CUDA major of DCGM's diagnostics: the newest that the driver and all GPU architectures allow."""
     facts = context.facts
     version = stack.driver.version if stack.driver is not None else facts.driver.version if facts.driver else None
     if not version:
@@ -184,7 +184,7 @@ def _offered(context: Context, row: ExporterPackages | None, kind: str) -> Packa
 
 
 def _textfile(context: Context, row: ExporterPackages | None, why: str) -> Brought:
-    """A node_exporter that was there before us stays as it is: we add a file to its folder."""
+    """Return the textfile exporter; a node_exporter that gpusetup did not install only gets a file in its folder."""
     settings, record = context.settings, record_of(context.facts)
     exporter = _exporter(settings, "textfile", why)
     theirs = replace(exporter, listen="", certificate="", key="", passwords="")
@@ -215,7 +215,7 @@ def _exporter(settings: Settings, kind: ExporterKind, why: str) -> Exporter:
 
 
 def _refuse_open(settings: Settings) -> None:
-    """Nobody else reads a host's figures without a password, and no password goes over the network in the clear."""
+    """Raise unless the exporter listens on loopback only, or has certificate, key and passwords."""
     given = {
         "gpusetup_monitoring_certificate": settings.monitoring_certificate,
         "gpusetup_monitoring_key": settings.monitoring_key,
@@ -234,7 +234,7 @@ def _refuse_open(settings: Settings) -> None:
 
 
 def _listen(value: Any, label: str) -> str:
-    """Read an address and a port; without an address, or with 0.0.0.0, everybody can reach it."""
+    """Read address and port; without an address the exporter listens on all (0.0.0.0)."""
     match = _LISTEN.fullmatch(str(value).strip())
     if match is None or not 0 < int(match[2]) < 65536:
         raise wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
@@ -248,7 +248,7 @@ def _listen(value: Any, label: str) -> str:
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """What exports the figures is set up, changed, or taken away; a unit of it that is off is switched on."""
+    """Yield the action that sets up, changes or removes the exporter, or starts its stopped units."""
     before, exporter = wish_on_record(host.facts, "monitoring"), wanted.parts.get("monitoring")
     if exporter is None:
         if before is not None:
@@ -265,12 +265,12 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
 
 
 def _same_exporter(one: Exporter | None, other: Exporter | None) -> bool:
-    """Tell whether two are the same, whatever they were chosen for."""
+    """Return whether two exporters are equal apart from the reason they were chosen for."""
     return (one and replace(one, why="")) == (other and replace(other, why=""))
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
-    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    """Return the role's variables; "none" removes what an earlier apply set up."""
     exporter: Exporter | None = wanted.parts.get("monitoring")
     if exporter is None:
         return {"gpu_monitoring_exporter": "none"} if wish_on_record(facts, "monitoring") is not None else {}

@@ -1,4 +1,4 @@
-"""How single values are read: words, paths, addresses, and what a source's file name says; logins stay out of texts."""
+"""Parsers of single setting values and of source file names; and functions that hide passwords in texts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _LOCAL = re.compile(
 
 
 class FileSource(NamedTuple):
-    """What a file's name says."""
+    """What the name of an installer or repository package says."""
 
     kind: Literal["runfile", "deb", "rpm"]
     path: str
-    """Where it is on the host, or the address of a `.run` installer."""
+    """Its path on the host, or the URL of a `.run` installer."""
     stem: str = ""
-    """A local repository's name, without its ending."""
+    """The file name of a local repository without its extension."""
     directory: str = ""
-    """The distribution that it is for, as NVIDIA's repositories call it."""
+    """The distribution it is for, by the name in NVIDIA's repositories."""
     version: str = ""
-    """The driver's, of a `.run` installer."""
+    """The driver version of a `.run` installer."""
     arch: str = ""
     guest: bool = False
     """Whether it is a vGPU guest's driver."""
 
 
 def file_source(source: str) -> FileSource | None:
-    """Return what a source is when it is a file; None for all other sources, and for a file of no such name."""
+    """Return what a source's file name says; None if it is not a file with a name that NVIDIA gives."""
     name = source.rpartition("/")[2]
     fetched = source.startswith(("https://", "http://"))
     if not (source.startswith("/") or fetched):
@@ -47,7 +47,7 @@ def file_source(source: str) -> FileSource | None:
     if match := _RUNFILE.fullmatch(name):
         kind_of = match["kind"] or ""
         if kind_of.startswith("-vgpu"):
-            return None  # the software of the machine that lends vGPUs, which no guest can use
+            return None  # software for the vGPU host, which no guest can use
         guest = kind_of.startswith("-grid")
         return FileSource("runfile", source, version=match["version"], arch=match["arch"], guest=guest)
     if not fetched and (match := _LOCAL.fullmatch(name)):
@@ -63,16 +63,16 @@ _BARE = re.compile(r"(?<![^\s\"'=,(\[])[^\s/@:\"'\\=,(\[{]+:[^\s/@\"'\\]+@(?=[^\
 _WITH_LOGIN = re.compile(r"https?://(?:[^/]*@|(?!\[)[^/:]+:\d*[^\d/][^@]*@)")
 _LOGIN = re.compile(r"^(\s*(?:[a-z0-9+]+://)?)(.*)@", re.IGNORECASE | re.DOTALL)
 _SHORTEST = 4
-"""What is shorter may be a part of any word."""
+"""Shorter secrets are not replaced: they may be part of any word."""
 
 
 def holds_login(address: str) -> bool:
-    """Tell whether a login stands in an address, one with a slash in its password too."""
+    """Return whether an address contains a login, even one with a slash in its password."""
     return bool(_WITH_LOGIN.match(address))
 
 
 def without_login(value: Any, *, proxy: bool = False) -> Any:
-    """Return what an address variable says, lists and mappings too, with stars where a login stood."""
+    """Return an address, or a list or mapping of addresses, with each login replaced by stars."""
     if isinstance(value, dict):
         return {key: without_login(item, proxy=proxy) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -85,7 +85,7 @@ def without_login(value: Any, *, proxy: bool = False) -> Any:
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield what `without_login` leaves out of an address: the login as it stands there, and the password alone."""
+    """Yield each login that `without_login` hides, then its password alone."""
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         yield from secrets_in(item)
     if isinstance(value, str) and (match := _LOGIN.match(value)) and ":" in match.group(2):
@@ -94,12 +94,12 @@ def secrets_in(value: Any) -> Iterator[str]:
 
 
 def without_logins(text: str) -> str:
-    """Return a text whose addresses hold no login."""
+    """Return a text with the login of each address replaced by stars."""
     return _BARE.sub(_HIDDEN, _SCHEME.sub(_HIDDEN, text)) if "@" in text else text
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without these secrets, and without the login of any address."""
+    """Return a text with these secrets, and the login of each address, replaced by stars."""
     for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN if secret.endswith("@") else "***")
     return without_logins(text)
@@ -110,21 +110,21 @@ _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 
 
 def wrong(label: str, value: object, wanted: str) -> BadInputError:
-    """Return why a value is not valid, and what would be."""
+    """Return the error for an invalid value; `wanted` says what to write."""
     return BadInputError("GS-313", f"{label} = {_short(value)} is not valid", path=label, hint=f"write {wanted}")
 
 
 def _short(value: object) -> str:
-    """Return a value as a message shows it, without a password."""
+    """Return a value for a message: without a login, at most 80 characters."""
     value = without_login(value)
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else text[:77] + "…"
 
 
 def members(value: Any, first: str) -> dict[str, Any] | None:
-    """Read {first: [...], ...}, or its first list alone as words or JSON; none where it says so.
+    """Read {first: [...], ...}, or the list of `first` alone as words or JSON; None for false, none, off and "".
 
-    What is none of these raises ValueError.
+    Raise ValueError for anything else.
     """
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         value = json.loads(value)
@@ -140,7 +140,7 @@ def members(value: Any, first: str) -> dict[str, Any] | None:
 
 
 def texts(value: Any, label: str) -> tuple[str, ...]:
-    """Read a list: as JSON, or words between commas."""
+    """Read a list: JSON, or words separated by commas or spaces."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.lstrip().startswith("[") else re.split(r"[,\s]+", value.strip())
@@ -152,7 +152,7 @@ def texts(value: Any, label: str) -> tuple[str, ...]:
 
 
 def choice(*allowed: str) -> Callable[[Any, str], str]:
-    """Return what reads one of these words."""
+    """Return a parser that accepts exactly these words."""
 
     def read(value: Any, label: str) -> str:
         if value not in allowed:
@@ -180,7 +180,7 @@ def path(value: Any, label: str) -> str:
 
 
 def source(value: Any, label: str) -> str:
-    """Read where packages come from."""
+    """Read a source of packages: nvidia, distro, a cloud, a mirror's URL, a bundle's path or a file of NVIDIA."""
     text = str(value)
     if holds_login(text):
         raise BadInputError(
@@ -208,7 +208,7 @@ def source(value: Any, label: str) -> str:
 
 
 def place(value: Any, label: str) -> str:
-    """Read a path on the host, or an address whose answers pip can prove: wheels are not signed."""
+    """Read a path on the host or an https URL: wheels are not signed, so http would prove nothing."""
     text = str(value)
     proven = _PATH.fullmatch(text) or (_ADDRESS.fullmatch(text) and text.startswith("https://"))
     if holds_login(text) or not proven:
@@ -217,7 +217,7 @@ def place(value: Any, label: str) -> str:
 
 
 def sha256(value: Any, label: str) -> str:
-    """Read a digest."""
+    """Read a SHA-256 digest."""
     text = str(value).strip().lower()
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise wrong(label, value, "a SHA-256 digest: 64 hexadecimal digits")
@@ -225,7 +225,7 @@ def sha256(value: Any, label: str) -> str:
 
 
 def fingerprints(value: Any, label: str) -> tuple[str, ...]:
-    """Read full fingerprints."""
+    """Read a list of full key fingerprints."""
     prints = tuple(text.replace(" ", "").upper() for text in texts(value, label))
     if not all(re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", text) for text in prints):
         raise wrong(label, value, "full fingerprints: 40 or 64 hexadecimal digits each")
@@ -233,7 +233,7 @@ def fingerprints(value: Any, label: str) -> tuple[str, ...]:
 
 
 def extra_sources(value: Any, label: str) -> tuple[Source, ...]:
-    """Read further repositories."""
+    """Read additional repositories."""
     wanted = 'a list of {"name", "urls", "fingerprints", "key"}'
     if isinstance(value, str):
         try:

@@ -1,4 +1,4 @@
-"""RDMA, GDRCopy and GPUDirect Storage: how GPU memory is reached, the packages of it, and what changes."""
+"""RDMA, GDRCopy and GPUDirect Storage: the way to GPU memory, the packages, the actions of a plan."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
 
 class Driver(NamedTuple):
-    """The driver that a host has or gets."""
+    """The driver that a host has or will have."""
 
     version: str
     module: str
 
 
 class MemoryWay(NamedTuple):
-    """How adapters reach GPU memory, empty when not at all, and why."""
+    """How adapters reach GPU memory (empty: only through host memory), and why."""
 
     name: Literal["", "dma-buf", "nvidia-peermem"]
     why: str
 
 
 class StorageWay(NamedTuple):
-    """How files come into GPU memory, and why."""
+    """How files get into GPU memory, and why."""
 
     name: Literal["p2pdma", "nvidia-fs"]
     why: str
 
 
 def driver_of(facts: HostFacts, stack: Stack) -> Driver | None:
-    """Return the driver of the stack, else the one that is there."""
+    """Return the driver of the stack, else the installed one."""
     if stack.driver is not None:
         return Driver(stack.driver.version, stack.driver.module)
     if facts.driver is None or not facts.driver.version:
@@ -63,7 +63,7 @@ def driver_of(facts: HostFacts, stack: Stack) -> Driver | None:
 
 
 def short_of(reach: Reach, driver: Driver | None, kernel: str, arch: str, gpus: Iterable[str | None] = ()) -> str:
-    """Say what is lacking for a way to GPU memory; empty when nothing is."""
+    """Return what a host lacks for a way to GPU memory; "" if nothing."""
     release = re.match(r"\d+(\.\d+)*", kernel)
     strangers = sorted({name or "an unknown GPU" for name in gpus if not _is_among(name, reach.gpus)})
     if driver is None:
@@ -86,7 +86,7 @@ def _lacking(reach: Reach, facts: HostFacts, driver: Driver | None) -> str:
 
 
 def having_none(facts: HostFacts, table: RdmaFile) -> list[str]:
-    """Return the products here that have nothing of GPUDirect."""
+    """Return the products of this host that have no GPUDirect at all."""
     return sorted({gpu.name for gpu in facts.gpus if gpu.name and _is_among(gpu.name, table.without.gpus)})
 
 
@@ -97,14 +97,14 @@ def _is_among(name: str | None, products: tuple[str, ...]) -> bool:
 def memory_way(
     facts: HostFacts, driver: Driver | None, asked: DirectMemory, stack: RdmaStack, table: RdmaFile
 ) -> MemoryWay:
-    """Choose how adapters reach GPU memory; DMA-BUF comes first, as it needs no module of its own.
+    """Return how adapters reach GPU memory: DMA-BUF if possible, since it needs no extra module.
 
-    What was asked for by name and cannot be is refused; otherwise the way may be none.
+    Raise if a way that was asked for by name is impossible; with `auto` the result may be no way.
     """
     without = having_none(facts, table)
     lacking = f"{', '.join(without)} has none of it" if without else _lacking(table.dma_buf, facts, driver)
     peer_memory = facts.rdma.peer_memory if facts.rdma is not None else None
-    # DOCA-OFED brings its own RDMA core, which takes nvidia_peermem; a distribution's may be patched for it.
+    # DOCA-OFED's RDMA core supports nvidia_peermem; a distribution's kernel may be patched for it.
     closed = "" if stack == "doca" or peer_memory else "the RDMA core of this kernel takes no nvidia_peermem"
     if without:
         closed = lacking
@@ -130,7 +130,7 @@ def _impossible(asked: str, why: str, instead: str) -> PreflightError:
 
 
 def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs: bool, table: RdmaFile) -> StorageWay:
-    """Choose how files come into GPU memory; what cannot be is refused, as cuFile would copy without a word."""
+    """Return how files get into GPU memory; raise if no way is possible: cuFile would silently copy."""
     lacking = _lacking(table.p2pdma, facts, driver)
     if not lacking and facts.storage is not None and facts.storage.p2pdma is False:
         lacking = f"kernel {facts.kernel.running} is built without PCI peer-to-peer DMA"
@@ -156,7 +156,7 @@ def _no_storage(why: str, instead: str) -> PreflightError:
 
 
 def modules_of(*, ipoib: bool, memory: str, gdrcopy: bool, storage: str) -> tuple[str, ...]:
-    """Return the modules that are loaded at every boot."""
+    """Return the modules to load at every boot."""
     named = {
         "ib_ipoib": ipoib,
         "nvidia_peermem": memory == "nvidia-peermem",
@@ -167,7 +167,7 @@ def modules_of(*, ipoib: bool, memory: str, gdrcopy: bool, storage: str) -> tupl
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield what changes beside packages: files of limits and modules, and what the loaded modules lack."""
+    """Yield the actions other than packages: files for limits, modules and options, and a reboot for options."""
     facts, setup = host.facts, wanted.parts.get("rdma")
     record, found = record_of(facts), setup or GpuDirect()
     p2pdma = found.storage == "p2pdma"
@@ -206,7 +206,7 @@ def _is_as(there: object, text: str | None) -> bool:
 
 
 _OTHERS = ("doca-ofed", "mlnx-ofed", "mlnx-tools")
-"""Packages that tell of an RDMA stack of NVIDIA's, beside which a distribution's own cannot be."""
+"""Packages of NVIDIA's RDMA stack, which excludes a distribution's own."""
 _WHENCE = {
     "inbox": "it is the distribution's own: its main repository is switched off here, or a mirror lacks it",
     "doca": "NVIDIA publishes DOCA-OFED under terms that you must agree to, and no fingerprint of its key: name its "
@@ -218,7 +218,7 @@ _WHENCE = {
 
 
 def _asks(settings: Settings) -> bool:
-    """Tell whether anything of it is asked for."""
+    """Return whether any of these settings is on."""
     return settings.rdma != "none" or settings.gds != "none" or settings.gdrcopy or settings.ipoib
 
 
@@ -234,7 +234,7 @@ def _parts(settings: Settings, storage: str) -> Iterator[Part]:
 
 
 def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
-    """Return the names to look for."""
+    """Return the package names to search for."""
     if not _asks(context.settings):
         return ()
     parts = set(_parts(context.settings, context.settings.gds))
@@ -244,7 +244,7 @@ def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
 
 
 def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> Brought:
-    """Return what is set up here; what cannot be is refused before anything is touched."""
+    """Return the setup with its packages, reasons and warnings; raise if the host cannot have it."""
     settings, facts, table = context.settings, context.facts, matrix.rdma
     if not _asks(settings):
         return Brought()
@@ -295,7 +295,7 @@ def _packages(context: Context, manager: Manager, stack: Stack, matrix: Matrix, 
         row = next((row for row in matrix.rdma.packages if row.part == part and manager in row.managers), None)
         names = row.packages if row is not None else ()
         if part == "gds-tools":
-            # They come with a toolkit of packages; wheels have cuFile of their own.
+            # Only beside a packaged toolkit: wheels contain cuFile.
             minor = "-".join(stack.cuda.version.split(".")[:2]) if stack.cuda is not None else ""
             filled = (named(name, minor=minor) for name in names if minor)
             yield from (Package(name=name) for name in filled if context.offers.known and _has(context, name))
@@ -319,7 +319,7 @@ def _has(context: Context, name: str) -> bool:
 
 
 def _refuse_halves(context: Context) -> None:
-    """Two RDMA stacks overwrite each other; IP over InfiniBand without one has nothing to run over."""
+    """Raise for two RDMA stacks, which overwrite each other, and for settings that need a stack and have none."""
     settings, there = context.settings, context.facts.packages.installed
     found = next((name for name in there if name.startswith(_OTHERS)), None)
     if settings.rdma == "inbox" and found is not None:
@@ -340,7 +340,7 @@ def _refuse_halves(context: Context) -> None:
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
-    """Return what the role is told; "none" takes away what an earlier apply set up."""
+    """Return the role's variables; "none" removes what an earlier apply set up."""
     setup: GpuDirect | None = wanted.parts.get("rdma")
     if setup is None:
         ours = judge.gpudirect.files("inbox", ["any"], p2pdma=True)
@@ -353,7 +353,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
 
 
 def _storage_mode(value: Any, label: str) -> str:
-    """Read how files come into GPU memory; true is whatever fits the host."""
+    """Read how files get into GPU memory; true means auto, false means none."""
     word = {True: "auto", False: "none"}.get(value, value) if isinstance(value, bool) else value
     return str(choice(*get_args(StorageMode))(word, label))
 

@@ -1,8 +1,8 @@
-"""A host's record: what another version of gpusetup, or the roles alone, may have written, and what it says of applies.
+"""Reads a host's record, which another version of gpusetup, or the roles alone, may have written.
 
-A lock that does not fit says why and hides nothing else. A part that removal stands on makes the record unreadable:
-what it lacks would not be undone. Fields that only another version knows are left alone, except in a lock, which is
-written again: there they are named, so that nobody takes the new one for the old one.
+A lock that does not fit only makes that lock unusable (`unread` says why). Damage in a part that removal depends on
+makes the whole record unreadable, since removal would miss changes. Unknown fields are ignored, except in a lock: it is
+written again without them, so they count as unread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read_applied(document: object) -> Applied:
-    """Return a lock as far as this version understands it, with the reason why it cannot be planned from."""
+    """Return the parts of a lock that this version understands; `unread` says why it cannot be planned from."""
     if not document:
         return NO_LOCK
     if not isinstance(document, dict):
@@ -39,7 +39,7 @@ def read_applied(document: object) -> Applied:
 
 
 def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields that fit, and what is wrong with the others."""
+    """Return the valid fields of a struct, and what is wrong with the others."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     parts: dict[str, Any] = {}
     wrong: list[str] = []
@@ -55,14 +55,14 @@ def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) ->
 
 
 def read_record(document: object) -> tuple[HostRecord | None, str]:
-    """Return a host's record, or None and why it cannot be used."""
+    """Return a host's record, or None and why it cannot be used; (None, "") for a host without a record."""
     if document is None:
         return None, ""
     reason = judge.record_form.wrong(document)
     if reason or not isinstance(document, dict):
         return None, reason
     apply = document.get("apply", {})
-    # What is only told, or looked at anew, spoils nothing.
+    # Damage in these does not matter to removal.
     told: dict[str, Any] = {
         "lock": read_applied(document.get("lock")),
         "verified": _if_it_fits(document.get("verified"), Verified),
@@ -88,7 +88,7 @@ def _if_it_fits(value: object, kind: Any) -> Any:
 
 
 def _error_text(error: msgspec.ValidationError, root: str) -> str:
-    """Return msgspec's words with the whole path of the field."""
+    """Return msgspec's message with the full path of the field."""
     text, path = wrong_field(error)
     return f"{text} at `{root}{path[1:]}`"
 
@@ -98,47 +98,47 @@ _OF_APPLIES = SCHEMA.rpartition("/")[0] + "/"
 
 
 def record_of(facts: HostFacts) -> HostRecord:
-    """Return what is on record; an empty record where there is none."""
+    """Return the host's record; an empty one if there is none."""
     return facts.state or _NOTHING
 
 
 def wish_on_record(facts: HostFacts, field: str) -> Any:
-    """Return what the last apply that finished, or one that was cut, wanted of a component; None: nothing."""
+    """Return a component's wish from the unfinished apply, else from the last finished one; None: neither has one."""
     found = (getattr(lock.wanted, field) for lock in locks(facts) if lock.wanted is not None)
     return next((wish for wish in found if wish), None)
 
 
 def unfinished(facts: HostFacts) -> Apply | None:
-    """Return the apply that began and has not written down its end, None when there is none."""
+    """Return the apply that began and did not finish; None if there is none."""
     apply = record_of(facts).apply
     return apply if apply != _NOTHING.apply and not apply.finished else None
 
 
 def begun(facts: HostFacts) -> Applied:
-    """Return what the apply under way is to make of the host; an empty lock where none is under way."""
+    """Return the lock of the unfinished apply; an empty lock if there is none."""
     apply = unfinished(facts)
     return apply.lock if apply is not None else NO_LOCK
 
 
 def locks(facts: HostFacts) -> tuple[Applied, ...]:
-    """Return what the host was to become, the latest first: by the apply under way, by the last one that finished."""
+    """Return the locks on record: of the unfinished apply, then of the last finished one."""
     return tuple(lock for lock in (begun(facts), record_of(facts).lock) if lock != NO_LOCK)
 
 
 def unread(facts: HostFacts) -> str:
-    """Say what of the last lock another version wrote and this one does not know, nothing when all is well."""
+    """Return what this version cannot read in the latest lock; "" if it can read all of it."""
     lock = next(iter(locks(facts)), NO_LOCK)
     return lock.unread if lock.schema.startswith(_OF_APPLIES) else ""
 
 
 def lost(facts: HostFacts) -> str:
-    """Say why a host that gpusetup has changed has no readable record; nothing when it has one, or never had."""
+    """Return why the record is damaged or missing; "" if it is readable, never existed or needs root to read."""
     reason = _reason(facts)
     return "" if "ermission denied" in reason else reason
 
 
 def hidden(facts: HostFacts) -> Refusal | None:
-    """Return why nothing can be compared with the record, or undone by it; None when nothing is in the way."""
+    """Return the refusal for a host whose record cannot be read; None if it can, or there never was one."""
     reason = _reason(facts)
     if not reason:
         return None
@@ -150,7 +150,7 @@ def hidden(facts: HostFacts) -> Refusal | None:
 
 
 def forgotten(facts: HostFacts) -> str:
-    """Say what a record cannot know because an earlier one was lost."""
+    """Return a warning that an earlier record was lost, with what this one therefore lacks; "" if none was."""
     past = record_of(facts).lost
     if not past.why:
         return ""

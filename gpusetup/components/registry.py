@@ -1,4 +1,4 @@
-"""Every component, in the order in which a host changes."""
+"""All components, in the order of their actions on a host."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ from gpusetup.components.vgpu import VGPU
 
 COMPONENTS = (DRIVER, CUDA, PYTHON, CONTAINERS, RDMA, IMEX, DESKTOPS, MIG, VGPU, MONITORING)
 GROUPS = {name: group for component in COMPONENTS for name, group in component.packages.items()}
-"""By the fields of a package set, what is known of each."""
+"""Field of a package set → how a plan treats it."""

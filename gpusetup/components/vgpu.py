@@ -1,4 +1,4 @@
-"""A vGPU guest: its driver, from a file or a cloud alone and of a branch that its host takes, and its licence."""
+"""vGPU guests: a driver from a file or a cloud, of a release that the vGPU host accepts, and the licence."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _SHOWN = 4
 
 
 def brings_guest_driver(settings: Settings) -> bool:
-    """Tell whether the source is a guest driver's installer, or a cloud that has one."""
+    """Return whether the source is a guest driver's installer, or a cloud that provides one."""
     file = file_source(settings.source)
     return settings.source in get_args(Cloud) or (file is not None and file.guest)
 
 
 def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: Matrix) -> Iterator[Refusal]:
-    """Yield why this driver may not be put on this vGPU guest."""
+    """Yield why this driver must not be installed on this vGPU guest."""
     if not facts.vgpu_guest:
         return
     if not brings_guest_driver(settings):
@@ -69,7 +69,7 @@ def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: M
 
 
 def guest_notes(facts: HostFacts, settings: Settings) -> Iterator[str]:
-    """Yield what a person should hear of a guest driver before it comes."""
+    """Yield warnings about a guest driver before it is installed."""
     if not brings_guest_driver(settings):
         return
     if not facts.vgpu_guest:
@@ -87,7 +87,7 @@ def guest_notes(facts: HostFacts, settings: Settings) -> Iterator[str]:
 
 
 def vgpu_refusal() -> Refusal:
-    """Return why a vGPU guest gets no driver from a repository."""
+    """Return the refusal of a repository's driver on a vGPU guest."""
     return Refusal(
         reference="GS-323",
         message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
@@ -104,9 +104,9 @@ def _release_of(version: str, matrix: Matrix) -> str | None:
 
 
 def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> Settings:
-    """Return the wishes with the address of the cloud's guest driver in place of the cloud's name.
+    """Return the settings with the URL of a cloud's guest driver as source instead of the cloud's name.
 
-    A guest driver that works stays, as everywhere: then it needs no source.
+    A working guest driver that fits is kept; the source is then that driver's own URL, or `distro`.
     """
     cloud = next((item for item in matrix.vgpu.clouds if item.cloud == settings.source), None)
     if cloud is None:
@@ -131,7 +131,7 @@ def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> S
 def _chosen(
     cloud: VgpuCloud, files: dict[str, CloudFile], wish: Requirement | None, host: str, matrix: Matrix
 ) -> CloudFile:
-    """Return the newest that was asked for and that the host takes; where nothing says, what the cloud installs."""
+    """Return the newest file that fits request and vGPU host; if neither limits it, the cloud's default release."""
     takes = fitting(host.partition(".")[0], matrix) if host else None
     fit = [file for file in files.values() if takes is None or file.vgpu.partition(".")[0] in takes]
     asked = wish is not None and bool(wish.specifier or wish.latest)
@@ -157,7 +157,7 @@ def _version(file: CloudFile) -> str:
 
 
 def _refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
-    """Return why this host can use no licence; nothing where it can, or where none is asked for."""
+    """Return the refusal of a licence token on a host without nvidia-gridd, unless the new driver brings it."""
     if not settings.vgpu_token or "gridd" in facts.services or brings_guest_driver(settings):
         return ()
     refusal = Refusal(
@@ -170,13 +170,13 @@ def _refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
 
 
 def _license_unwanted(facts: HostFacts, settings: Settings) -> bool:
-    """Tell whether an earlier apply licensed the vGPU and nobody asks for that any more."""
+    """Return whether an earlier apply licensed the vGPU and no token is set now."""
     name = "/" + judge.licence.TOKEN
     return not settings.vgpu_token and any(path.endswith(name) for path in record_of(facts).files)
 
 
 def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
-    """Return the lock with today's path of its token; refuse where that file is another token by now."""
+    """Return the lock with today's path of its token; raise if that file is now another token."""
     wanted = lock.wanted
     if wanted is None or not wanted.settings.vgpu_token:
         return lock
@@ -191,7 +191,7 @@ def with_recorded_token(lock: Applied, settings: Settings) -> Applied:
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield the action that licenses the vGPU, where something is not as it should be."""
+    """Yield the action that licenses the vGPU, or gives its licence up, if anything differs."""
     settings = wanted.settings
     if _license_unwanted(host.facts, settings):
         why = "gpusetup_vgpu_token is no longer set"

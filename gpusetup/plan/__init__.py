@@ -1,1 +1,1 @@
-"""Observed against desired: ordered actions, the lock, what will be rebooted, removed and downloaded."""
+"""Plans a host: facts and settings become the wanted state, ordered actions, a lock and role variables."""

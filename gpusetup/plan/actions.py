@@ -1,4 +1,4 @@
-"""What a host has against what it should have: ordered actions with their reasons."""
+"""Compares a host with its wanted state: ordered actions with their reasons."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
-    """Return what is not installed at its version."""
+    """Return the wanted packages that are not installed at their version."""
     return tuple(package for package in packages.wanted() if not satisfied(package, installed))
 
 
 def satisfied(package: Package, installed: dict[str, str]) -> bool:
-    """Tell whether a package is installed at the version that it must have."""
+    """Return whether a package is installed at its wanted version."""
     return versions.satisfied(installed, package.name, package.version)
 
 
 def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
-    """Return installed packages that must go; one that is wanted by name never does."""
+    """Return the installed packages to remove; a package that is wanted by name is never among them."""
     return tuple(judge.drift.unwanted(installed, packages.remove, [package.name for package in packages.wanted()]))
 
 
 def actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """Yield every change, in the order in which it is made."""
+    """Yield all actions in the order in which apply performs them."""
     for component in COMPONENTS:
         yield from component.first(host, wanted)
     if wanted.packages is not None:
@@ -92,7 +92,7 @@ def _packages(host: Judged, wanted: Wanted, packages: PackageSet) -> Iterator[Ac
 
 
 def _lost(host: Judged, packages: PackageSet) -> Iterator[Action]:
-    """What belongs to the packages on record and was taken away since; a driver that moves brings its own."""
+    """Yield the reinstallation of recorded packages that somebody removed; a driver that moves brings its own."""
     wishes = {package.name: package.version for package in packages.wanted()}
     lost = judge.drift.missing(host.facts.packages.installed, host.record, wishes)
     if lost:
@@ -139,14 +139,14 @@ def _is_kernel(name: str) -> bool:
 
 
 def _files(host: Judged) -> Iterator[Action]:
-    """What an earlier apply wrote and somebody else changed since."""
+    """Yield the files of an earlier apply that somebody else changed since."""
     for found in judge.drift.files(host.probed, host.record):
         identity = found.what.strip("/").replace("/", "-")
         yield action("file", identity, found.what, f"it is {found.now}, and was {found.was}")
 
 
 def _record(host: Judged) -> Iterator[Action]:
-    """A host is as wanted only when its record says so too."""
+    """Yield what the record leaves open: an unfinished apply, a lost record, changes that wait."""
     facts = host.facts
     begun = unfinished(facts)
     if begun is not None:

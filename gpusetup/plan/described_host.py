@@ -1,4 +1,4 @@
-"""A host of which only distribution and CPU are known: enough for package names, nothing is claimed beyond that."""
+"""Stand-in facts for a host of which only distribution, CPU and perhaps GPUs are known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUSE_LIKE = ("sles", "opensuse")
 
 
 def described_host(request: Request) -> HostFacts:
-    """Return the host that a request describes."""
+    """Return facts with the distribution and CPU of a request, and nothing else."""
     label = request.os or ""
     match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
     name, version = match.groups() if match else ("", "")
@@ -61,9 +61,9 @@ def described_host(request: Request) -> HostFacts:
 
 
 def as_delivered(host: HostFacts) -> HostFacts:
-    """Return a host as it is by itself: its hardware, kernel, Pythons and runtimes, and a driver of somebody else's.
+    """Return a host as before gpusetup: its hardware, kernel, Pythons, runtimes and somebody else's driver.
 
-    What we brought is not there, nor what passes: a full disk, a running program, a broken package database.
+    Without what gpusetup installed, and without passing states: a full disk, a running program, a broken database.
     """
     bare = described_host(Request(os=host.os.label, arch="aarch64" if host.arch == "aarch64" else "x86_64"))
     kept = {
@@ -79,7 +79,7 @@ def as_delivered(host: HostFacts) -> HostFacts:
 
 
 def with_gpus_of(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
-    """Return a host that has none with the GPUs that a request was about: what an image is made for."""
+    """Return a host without GPUs with those of a request: an image is made for them."""
     if facts.gpus:
         return facts
     gpus = tuple(_described_gpu(text, matrix) for text in request.gpus)

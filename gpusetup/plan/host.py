@@ -1,4 +1,4 @@
-"""One host's plan, in three looks: by its facts, with what repositories offer, with the simulated transaction."""
+"""Plans one host in three steps: from its facts, with repository offers, with the simulated transaction."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from gpusetup.model.variables import RoleVariables
 
 _MOVES = {"upgrade", "downgrade", "remove"}
-_TELLING = ("reboot", "module-load")  # actions that say best why a host boots
+_TELLING = ("reboot", "module-load")  # whose reasons explain a reboot best
 Stage = Literal["offers", "transaction", "final"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A plan on its way: what the preview is asked, and whether for offers or for what the transaction would do."""
+    """An unfinished plan: the next preview's variables, and whether it asks for offers or the transaction."""
 
     plan: HostPlan
     ask: RoleVariables = NOTHING
@@ -71,7 +71,7 @@ class Draft:
 
 
 class Planner:
-    """Plans hosts with one matrix; equal questions are resolved once."""
+    """Plans hosts with one matrix; equal requests are resolved once."""
 
     def __init__(self, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> None:
         self.matrix = matrix
@@ -81,7 +81,7 @@ class Planner:
     # --- first look ---------------------------------------------------------------------------------------------
 
     def first(self, facts: HostFacts, settings: Settings) -> Draft:
-        """Plan by the facts alone: most hosts of a second run end here."""
+        """Plan from facts alone; a host that matches its record is finished here."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
         if (refusal := foreign_driver(facts)) is not None:
             return _refused(base, (refusal,))
@@ -89,7 +89,7 @@ class Planner:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
         for lock, cut in ((begun(facts), True), (record_of(facts).lock, False)):
-            anew = settings.upgrade and unfinished(facts) is None  # an upgrade that was cut goes on
+            anew = settings.upgrade and unfinished(facts) is None  # an interrupted upgrade goes on
             if anew or not lock.repeatable or lock.key != key:
                 continue
             draft = self._from_record(base, facts, settings, lock)
@@ -102,7 +102,7 @@ class Planner:
         return self._look(base, facts, settings, None, key)
 
     def recorded(self, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
-        """Plan a host to what a record says, whatever would be chosen today."""
+        """Plan a host to the state of a lock, whatever would be chosen today."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
         if not lock.repeatable:
             raise PreflightError(
@@ -125,7 +125,7 @@ class Planner:
         return draft
 
     def second(self, facts: HostFacts, settings: Settings, answer: Preview) -> Draft:
-        """Plan with what the wanted repositories offer."""
+        """Plan with the offers of the wanted repositories."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
         refusals = findings(answer)
         if refusals:
@@ -189,7 +189,7 @@ class Planner:
     def _choose(
         self, context: Context, family: Family | None, candidates: tuple[DriverCandidate, ...] | None
     ) -> tuple[Context, Resolution]:
-        """Resolve within what the repositories have; where that has no toolkit that fits, wheels bring it."""
+        """Resolve within the repositories' offers; if no packaged toolkit fits, resolve with CUDA as wheels."""
         facts, settings = context.facts, context.settings
         libraries = family.library_candidates(context) if family is not None else ()
         system = system_of(self.matrix, facts)
@@ -227,7 +227,7 @@ class Planner:
         return _draft(_replace(plan, reasons=reasons, warnings=warnings), wanted)
 
     def _from_record(self, base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
-        """Plan by what was applied last: the same wish on the same matrix is the same stack."""
+        """Plan from a lock: equal settings on the same matrix give the same stack."""
         wanted = unpacked(lock, settings)
         return _draft(_planned(base, judge.judged(facts), wanted, lock, self.matrix), wanted)
 
@@ -237,7 +237,7 @@ class Planner:
         return question_variables(context.facts, seen_through_streams(context, all_sources(context, family)), names)
 
     def resolve(self, request: Request) -> Resolution:
-        """Ask the resolver, once per question."""
+        """Return the resolver's answer; each request is resolved once."""
         packed_request = msgspec.json.encode(request)
         if packed_request not in self._answers:
             try:
@@ -250,9 +250,9 @@ class Planner:
         return answer
 
     def key(self, facts: HostFacts, settings: Settings) -> str:
-        """Return a digest over all that decides a stack, but not over what an apply changes."""
+        """Return a digest over all that decides the stack, without anything that an apply changes."""
         what: dict[str, Any] = {
-            # Of when and how, not of what.
+            # These decide when and how, not what.
             "settings": msgspec.structs.replace(
                 settings, reboot=None, upgrade=False, containers_restart="idle", reload="idle", policy=None
             ),
@@ -270,7 +270,7 @@ class Planner:
 
 
 def describe(facts: HostFacts) -> str:
-    """Return what a host is and has, on one line."""
+    """Return system, GPUs and driver of a host in one line."""
     names = [gpu.name or gpu.pci_id for gpu in facts.gpus]
     gpus = ", ".join(f"{names.count(name)}x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names))
     driver = facts.driver.version if facts.driver is not None else None
@@ -279,7 +279,7 @@ def describe(facts: HostFacts) -> str:
 
 
 def _not_understood(facts: HostFacts) -> Iterator[str]:
-    """Say that a record of another version, or a damaged one, is replaced."""
+    """Yield a warning if another version wrote the record, or it is damaged: it will be replaced."""
     if reason := unread(facts):
         yield f"another version of gpusetup recorded the last apply ({reason}): gpusetup chooses the stack again"
     if reason := lost(facts):
@@ -353,9 +353,9 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
 
 
 def jobs_of(facts: HostFacts, plan: HostPlan) -> dict[int, str]:
-    """Return the programs under which a driver would move: it leaves them with libraries that no longer fit the kernel.
+    """Return the programs on the GPUs, without the driver's services, if the plan moves the driver; else {}.
 
-    The driver's own services are none of them.
+    Their loaded libraries would no longer fit the kernel module.
     """
     if not _moves_driver(plan):
         return {}
@@ -367,7 +367,7 @@ def _moves_driver(plan: HostPlan) -> bool:
 
 
 def _lacks_packages(facts: HostFacts, draft: Draft) -> bool:
-    """Tell whether an apply was cut before its packages came: what the repositories have today is chosen from anew."""
+    """Return whether the draft's packages are missing: then the stack is chosen again from today's offers."""
     packages = draft.wanted.packages if draft.wanted is not None else None
     return packages is not None and bool(missing(packages, facts.packages.installed))
 

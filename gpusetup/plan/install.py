@@ -1,4 +1,4 @@
-"""The lines that install a stack: with root by `gpusetup apply`, without it by pip, uv or conda, or in a container."""
+"""The commands that install a stack: `gpusetup apply` as root; pip, uv or conda without root; a Dockerfile."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from gpusetup.model.tables import CudaImage
 
 _AGAINST_TORCH = "--no-build-isolation"
-"""What pip needs where a package is compiled against the torch that is installed."""
+"""The pip option for packages that are compiled against the installed torch."""
 _BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 _NO_WHEELS = "nothing in this stack is a Python package"
 _NO_TOOLKIT = "the CUDA toolkit with its compiler is not a Python package"
 
 
 def install_of(resolution: Resolution, matrix: Matrix) -> Install:
-    """Return every way to install a stack."""
+    """Return all ways to install a stack."""
     stack, request = resolution.stack, resolution.request
     built = _built(stack)
     pins = python_requirements(stack, matrix)
@@ -59,22 +59,22 @@ def install_of(resolution: Resolution, matrix: Matrix) -> Install:
 
 
 def apply_line(stack: Stack, request: Request) -> str:
-    """Return the command that brings a machine to exactly this stack."""
+    """Return the `gpusetup apply` command for exactly this stack."""
     asked = {requirement.component for requirement in request.requirements}
     words = ["sudo", "gpusetup", "apply"]
     for requirement in exact_requirements(stack):
         if requirement.component == "python" and "python" not in asked:
-            continue  # the distribution's, which apply finds by itself
+            continue  # apply finds the distribution's Python
         if requirement.component == "driver" and stack.driver is not None and stack.driver.installed:
             continue
         if requirement.component in _built(stack):
-            continue  # apply installs wheels; what is built comes after it, into its environment
+            continue  # apply installs wheels only; source packages are built afterwards
         words += ["-w", str(requirement)]
     return shlex.join(words)
 
 
 def _built(stack: Stack) -> tuple[str, ...]:
-    """Return the packages that the index has no wheel of."""
+    """Return the packages without a wheel in the index."""
     return tuple(name for name, chosen in stack.packages().items() if chosen.kind == "source")
 
 
@@ -83,7 +83,7 @@ def _name(pin: str) -> str:
 
 
 def _steps(install: str, pins: tuple[str, ...], later: tuple[str, ...], stack: Stack) -> Iterator[str]:
-    """Yield the lines that install wheels, then those that build what has none: it is compiled against the rest."""
+    """Yield the commands for wheels, then for packages without one, which are compiled against the rest."""
     if pins:
         yield f"{install} {_words(pins)}"
     beside = tuple(pin for pin in later if _AGAINST_TORCH in stack.part(_name(pin)).build)
@@ -96,13 +96,13 @@ def _steps(install: str, pins: tuple[str, ...], later: tuple[str, ...], stack: S
 
 
 def _lacks_toolkit(stack: Stack) -> bool:
-    """Tell whether wheels would leave the toolkit out: beside a framework or CuPy they bring what those need of it."""
+    """Return whether no wheel brings the CUDA toolkit: only a framework, package or CuPy brings its parts."""
     users = (stack.torch, stack.tensorflow, stack.jax, stack.cupy, *stack.packages().values())
     return stack.cuda is not None and all(user is None for user in users)
 
 
 def companions_of(stack: Stack, matrix: Matrix) -> dict[str, str]:
-    """Return the packages that belong to the chosen torch."""
+    """Return the packages that are released with the chosen torch, each with its version."""
     if stack.torch is None:
         return {}
     version = stack.torch.version
@@ -111,7 +111,7 @@ def companions_of(stack: Stack, matrix: Matrix) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Return `3.9.*` for `~=3.9.0`: what a range of patch releases reads like in a table."""
+    """Return `3.9.*` for `~=3.9.0`, the form for tables; other text unchanged."""
     return f"{text.removeprefix('~=').rpartition('.')[0]}.*" if text.startswith("~=") else text
 
 
@@ -128,7 +128,7 @@ def _pip(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[s
 
 
 def _uv(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
-    """Uv looks for PyTorch's own packages alone in PyTorch's index, which pip cannot."""
+    """Return the uv commands; uv, unlike pip, searches PyTorch's index for PyTorch's own packages only."""
     if not pins and not later:
         return ()
     backend = () if stack.torch is None or stack.torch.on_pypi else (f"--torch-backend {stack.torch.variant}",)
@@ -138,7 +138,7 @@ def _uv(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[st
 
 
 def _conda(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
-    """Conda brings the Python; the packages are the same wheels, for the matrix holds no conda builds."""
+    """Return the conda commands: conda brings Python, pip the same wheels; the matrix has no conda builds."""
     if not pins and not later:
         return ()
     python = shlex.quote("python" + _python(stack, "="))
@@ -149,7 +149,7 @@ def _conda(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple
 
 
 def _python(stack: Stack, equal: str) -> str:
-    """Return the Python of a stack as a version, else as the range that its packages share."""
+    """Return the stack's Python as a version, else as the range that its packages allow."""
     if stack.python is None:
         return f"{equal}3"
     return f"{equal}{_minor(stack.python.version)}" if stack.python.version else stack.python.requires
@@ -163,11 +163,11 @@ _PYTHON = {
     "azurelinux": "tdnf install -y python3 && tdnf clean all",
     "suse": "zypper --non-interactive install python3 && zypper clean --all",
 }
-"""Family → what installs its own Python with venv."""
+"""Family → command that installs its Python with venv."""
 
 
 def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[str, ...], str]:
-    """Return the lines of a Dockerfile and a note; no lines when the matrix knows no image, and the note says so."""
+    """Return the lines of a Dockerfile and a note; without a suitable image no lines, and the note says why."""
     if stack.cudas:
         return (), "an NVIDIA image holds one toolkit: ask for one CUDA"
     chosen = max(_candidates(stack, request, matrix), key=lambda item: _rank(stack, request, *item), default=None)
@@ -194,7 +194,7 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
 
 
 def _candidates(stack: Stack, request: Request, matrix: Matrix) -> Iterator[tuple[CudaImage, OsRelease]]:
-    """Images of the host's distribution and of Ubuntu, whose Python fits and whose CUDA the driver runs."""
+    """Yield images of the host's distribution and of Ubuntu whose Python fits and whose CUDA the driver runs."""
     from packaging.specifiers import SpecifierSet
 
     pythons = SpecifierSet(stack.python.requires) if stack.python is not None else SpecifierSet()
@@ -216,7 +216,7 @@ def _candidates(stack: Stack, request: Request, matrix: Matrix) -> Iterator[tupl
 
 
 def _newest_cuda(stack: Stack, matrix: Matrix) -> str:
-    """Return the newest CUDA that an image may have: the driver's own, for NVIDIA's images refuse an older driver."""
+    """Return the newest CUDA that an image may have: the driver's or the stack's; images refuse an older driver."""
     branches = matrix.driver.branches
     branch = next((row for row in branches if stack.driver and str(row.branch) == stack.driver.branch), None)
     own = (branch and branch.cuda) or ""

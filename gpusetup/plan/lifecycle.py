@@ -1,4 +1,4 @@
-"""After an apply: what drifted from it, which one to go back to, what removal undoes."""
+"""After an apply: drift from it, the choice of an apply to roll back to, the plan of a removal."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 def applied_id(facts: HostFacts) -> str:
-    """Return the id of the apply on record, nothing when there is none."""
+    """Return the id of the apply on record; "" if there is none."""
     return record_of(facts).apply.id
 
 
 def differences(facts: HostFacts) -> tuple[Difference, ...]:
-    """Return everything that is no longer as the last apply left it."""
+    """Return everything that differs from what the last apply left."""
     host = judge.judged(facts)
     found = judge.drift.differences(host.probed, host.record)
     return tuple(msgspec.convert(item._asdict(), Difference) for item in found)
 
 
 def is_verified(past: Past) -> bool:
-    """Tell whether the verification passed, as far as there was a GPU to ask."""
+    """Return whether the verification passed; with a simulated GPU a skipped one counts."""
     return past.verified is not None and past.verified.passed
 
 
 def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
-    """Return the apply to go back to: the one asked for, else the last that verified and is not what the host has now.
+    """Return the apply to roll back to: the one asked for, else the latest verified one that differs from now.
 
-    A host whose last apply failed, or did not verify, goes back to the last one that did.
+    If the current apply failed or did not verify, that is the latest verified one.
     """
     if wanted:
         return _named(history, wanted)
@@ -69,7 +69,7 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    """Tell whether two applies left the same state."""
+    """Return whether two applies left the same state."""
     if left.lock.stack != right.lock.stack or left.packages != right.packages:
         return False
     one, other = left.lock.wanted, right.lock.wanted
@@ -86,12 +86,12 @@ def _same_part(name: str, one: Any, other: Any) -> bool:
 
 
 def _wish(packages: PackageSet | None) -> PackageSet | None:
-    """Return what was wished of packages, without what depends on the packages that were there before."""
+    """Return a package set without the fields that depend on the packages installed before it."""
     return packages and replace(packages, prerequisites=(), remove=(), may_remove=(), enable=(), replace=())
 
 
 def removal_of(facts: HostFacts) -> Removal | None:
-    """Return what the record says is to be undone; None for a host without a record."""
+    """Return everything that a removal undoes, from the record; None for a host without one."""
     state = facts.state
     if state is None:
         return None
@@ -121,7 +121,7 @@ def removal_of(facts: HostFacts) -> Removal | None:
 
 
 def pending_reboot(facts: HostFacts, removal: Removal) -> str:
-    """Say why the host still runs something that is no longer on its disk."""
+    """Return why a reboot is needed after a removal; "" if none is."""
     loaded = facts.driver.loaded if facts.driver is not None else None
     if loaded is not None and (removal.packages or removal.restored or removal.runfile):
         return f"nvidia {loaded.version} stays loaded until the host reboots"

@@ -1,4 +1,4 @@
-"""Make a lock of a resolution, read one back, and turn it into requirements that leave no choice."""
+"""Makes a lock of a resolution, and reads it back."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
 
 
 def with_hashes(lock: Lock, hashes: PipHashes) -> Lock:
-    """Return the lock with the hashes that an index gave for its lines."""
+    """Return the lock with wheel hashes from a package index."""
     return msgspec.structs.replace(lock, hashes=hashes, digest=_digest(lock.stack, lock.pip, hashes))
 
 
 def hashed_lines(lock: Lock) -> tuple[HashedLines, ...]:
-    """Return what replaces which lines where the lock is applied."""
+    """Return, for both sets of lines in a lock, the hashed lines that replace them on apply."""
     if lock.hashes is None:
         return ()
     python, arch = lock.hashes.python, lock.hashes.arch
@@ -43,7 +43,7 @@ def hashed_lines(lock: Lock) -> tuple[HashedLines, ...]:
 
 
 def read_lock(raw: bytes, path: str) -> Lock:
-    """Read a lock; one that was edited is refused, for its digest no longer speaks for it."""
+    """Read a lock; raise if it was edited, so that its digest does not match."""
     try:
         document = msgspec.json.decode(raw)
         if isinstance(document, dict) and document.get("schema") != SCHEMA:

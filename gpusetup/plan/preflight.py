@@ -1,4 +1,4 @@
-"""What forbids a change before anything is touched: refusals of a host, of its driver, and of what a preview found."""
+"""Refusals before anything changes: of the host, of its driver, by the site's policy, from a preview."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:
-    """Return what an error means for the one host that it is about; `note` stands for the error's own."""
+    """Return an error as the refusal of one host; `note`, if given, replaces the error's own."""
     return Refusal(
         reference=error.reference,
         message=error.message,
@@ -45,12 +45,12 @@ def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:
 
 
 def refusal_not_seen(failure: Failure) -> Refusal:
-    """Return what it means that a host could not be looked at."""
+    """Return the refusal of a host whose facts could not be read."""
     return Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
 
 
 def findings(answer: Preview) -> tuple[Refusal, ...]:
-    """Return the preview's refusals."""
+    """Return the refusals among a preview's findings."""
     return tuple(
         Refusal(
             reference=item.reference or "GS-329",
@@ -73,7 +73,7 @@ def _hint(text: str) -> str:
 
 
 Guest = Literal["wsl", "container", "jetson"]
-"""Machines whose driver comes from elsewhere."""
+"""Machines that use a driver from elsewhere."""
 
 _DRIVER_GUESTS: dict[Guest, tuple[str, str]] = {
     "wsl": (
@@ -99,14 +99,14 @@ _ORIGINS = {
 
 
 _TAKES_A_KEY = "3.0.4"
-"""The first DKMS that reads from its settings which key to sign with."""
+"""The first DKMS whose settings can name the signing key."""
 _CHOOSE = "gpusetup apply    (without --recorded it chooses what the policy allows)"
 NO_GPU = "no NVIDIA GPU on PCI: nothing to do"
 _ROOM_TO_LOOK = 64 << 20
 
 
 def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
-    """Whatever is wanted: a package database that is broken, a file system that cannot be written."""
+    """Yield refusals that hold for any wish: a damaged package database, a read-only or full file system."""
     problems = [text for text in facts.packages.problems if "dpkg was interrupted" not in text]
     broken = [text for text in problems if "must be reinstalled" in text]
     if broken:
@@ -136,7 +136,7 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
 
 
 def maintenance_refusal(facts: HostFacts) -> Refusal:
-    """Return why a host that its cloud is about to stop does not change."""
+    """Return the refusal of a host for which its cloud has announced maintenance."""
     return Refusal(
         reference="GS-359",
         message="the cloud announces " + "; ".join(map(str, facts.virtualisation.events)),
@@ -146,7 +146,7 @@ def maintenance_refusal(facts: HostFacts) -> Refusal:
 
 
 def cloud_notes(facts: HostFacts, matrix: Matrix) -> Iterator[str]:
-    """Yield what the cloud is about to do to a host, and that it has fewer GPUs than its machine type."""
+    """Yield warnings: announced maintenance, and fewer GPUs than the machine type has."""
     if facts.virtualisation.events:
         yield "the cloud announces " + "; ".join(map(str, facts.virtualisation.events))
     found = instances(matrix).get(plain_type(facts.virtualisation.machine_type))
@@ -155,13 +155,13 @@ def cloud_notes(facts: HostFacts, matrix: Matrix) -> Iterator[str]:
 
 
 def foreign_driver(facts: HostFacts) -> Refusal | None:
-    """Return why nothing is chosen for a host whose driver belongs to another system; None for all other hosts."""
+    """Return the refusal of WSL and Jetson, which get no stack at all; None for all other hosts."""
     kind = borrowed_from(facts)
     return guest_refusal(kind) if kind is not None and kind != "container" else None
 
 
 def borrowed_from(facts: HostFacts) -> Guest | None:
-    """Tell what brings the driver of a host where none may be installed; None for all other hosts."""
+    """Return the kind of machine if its driver comes from elsewhere; None for all other hosts."""
     if facts.simulated:
         return None
     if facts.virtualisation.driver_refused is None and is_jetson(facts.kernel.running):
@@ -170,12 +170,12 @@ def borrowed_from(facts: HostFacts) -> Guest | None:
 
 
 def is_jetson(kernel: str) -> bool:
-    """Tell by the kernel's release whether it is that of Jetson Linux."""
+    """Return whether a kernel release is of Jetson Linux."""
     return kernel.endswith("tegra")
 
 
 def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix) -> Iterator[Refusal]:
-    """Return why this driver may not be put on this host."""
+    """Yield why the chosen driver must not be installed on this host."""
     facts, settings, choice, packages = host.facts, wanted.settings, wanted.stack.driver, wanted.packages
     if not wanted.manage_driver or choice is None or choice.installed or packages is None:
         return
@@ -198,7 +198,7 @@ def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix
 def policy_refusals(
     facts: HostFacts, policy: Policy | None, matrix: Matrix, *, after: HostPlan | None = None, way: str = _CHOOSE
 ) -> Iterator[Refusal]:
-    """Return what the policy has against a host, as it is or `after` a plan; `way` is the command that mends it."""
+    """Yield how a host, as it is or `after` a plan, breaks the policy; `way` is the command that mends it."""
     if policy is None:
         return
     stack = (after.stack if after is not None else None) or Stack()
@@ -223,13 +223,13 @@ _REMOVE = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 
 
 def guest_refusal(kind: Guest) -> Refusal:
-    """Return why a machine whose driver comes from elsewhere gets none."""
+    """Return the refusal of a machine whose driver comes from elsewhere."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
 
 
 def homeless_refusal(names: tuple[str, ...]) -> Refusal:
-    """Return why libraries can be put nowhere: no repository has them as packages, no Python as wheels."""
+    """Return the refusal of libraries that neither packages nor wheels provide here."""
     return Refusal(
         reference="GS-333",
         message=f"no source here provides {', '.join(names)} of this stack",
@@ -244,9 +244,11 @@ def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iter
     if packages.runfile is not None:
         ours = "runfile"
     elif record_of(facts).runfile.version:
-        installs = tuple(install for install in installs if install.origin != "runfile")  # ours to replace
+        installs = tuple(
+            install for install in installs if install.origin != "runfile"
+        )  # gpusetup installed it and may replace it
     wanted = {package.name for package in packages.driver}
-    # What gpusetup brought itself it may exchange: the record says how to bring it back.
+    # gpusetup may replace packages that it installed: the record says how to undo that.
     wanted |= set(record_of(facts).brought)
     for install in installs:
         if install.origin == "runfile" == ours:
@@ -350,7 +352,7 @@ def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: 
 
 
 def apply_refused(facts: HostFacts, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Refusal | None:
-    """Return why apply would install no driver here, whatever is asked for; None where it may."""
+    """Return why apply would install no driver here, whatever is asked for; None if it may."""
     if facts.simulated or working_driver(facts) is not None:
         return None
     kind = borrowed_from(facts)

@@ -1,4 +1,4 @@
-"""From what a host is and what is wanted of it to a question for the resolver."""
+"""Turns facts and settings into a request for the resolver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def request_for(
     *,
     pythons: tuple[str, ...] | None = None,
 ) -> Request:
-    """Return the question; two hosts with equal questions get the same answer."""
+    """Return a host's request; hosts with equal requests get the same answer."""
     moves = other_way(facts, settings)
     driver = None if moves or (settings.upgrade and brought_driver(facts)) else working_driver(facts)
     adopted = adopted_python(facts, settings)
@@ -75,14 +75,14 @@ def _without_libraries(settings: Settings) -> bool:
 
 
 def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
-    """Return what the last apply that finished brought; the driver is judged by what works, not by the record."""
+    """Return the versions of the last finished apply, except the driver: the working one counts, not the record."""
     lock = record_of(facts).lock
     wanted = exact_requirements(lock.stack) if lock.stack is not None and not lock.unread else ()
     return tuple(item for item in wanted if item.component != "driver")
 
 
 def _this_driver(requirements: tuple[Requirement, ...], version: str) -> tuple[Requirement, ...]:
-    """Ask for the driver that a file holds: one that works and fits as well is not what was meant."""
+    """Return requirements with the driver of the named file, so that another working driver is not kept."""
     asked = requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
     named = next((item for item in asked if item.component == "driver"), None)
     if named is not None and (named.specifier or named.latest):
@@ -94,7 +94,7 @@ def _this_driver(requirements: tuple[Requirement, ...], version: str) -> tuple[R
 def _same_driver(
     requirements: tuple[Requirement, ...], facts: HostFacts, candidates: tuple[DriverCandidate, ...] | None
 ) -> tuple[Requirement, ...]:
-    """Ask for the version that is there where only the way of its modules changes, and that way has this version."""
+    """Return requirements with the installed driver version, if the new way of modules offers it."""
     version = working_driver(facts)
     if version is None or all(item.version != version for item in candidates or ()):
         return requirements
@@ -108,7 +108,7 @@ def _requirements(settings: Settings, adopted: Python | None) -> tuple[Requireme
     pinned = []
     for requirement in asked:
         if requirement.component in {"cuda", "cudnn", "nccl"}:
-            # In an adopted interpreter these are wheels, and what is there is what counts.
+            # In an adopted interpreter these are wheels, and the installed ones count.
             continue
         version = installed_version(adopted, requirement.component)
         if version is None or requirement.specifier:

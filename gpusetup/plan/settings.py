@@ -1,7 +1,7 @@
-"""Lay what was asked for over each other: a host's own variables, then gpusetup.toml, then the command line;
-but whoever asks for more care there is obeyed.
+"""Merges settings: a host's own variables win over gpusetup.toml, and that over the command line.
 
-Every level says the same things under the same names; in an inventory they begin with `gpusetup_`.
+Only for `reboot` the more careful of command line and others wins. All levels use the same names; in an inventory they
+begin with `gpusetup_`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PREFIX = "gpusetup_"
 NO_EFFECT = " on the command line has no effect"
-"""In every sentence about a wish that a higher level overrules."""
+"""Part of every warning about an overruled wish."""
 
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _OTHERS = (
@@ -38,11 +38,11 @@ _OTHERS = (
     "no_proxy",
     "ca_file",
 )
-"""Variables that playbooks and roles read themselves."""
+"""Variables that playbooks and roles read directly."""
 
 
 def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> dict[str, Any]:
-    """Return one level's settings, checked; `where` is said when one of them is wrong."""
+    """Return the parsed settings of one level; errors name `where`."""
     level: dict[str, Any] = {}
     for full, value in values.items():
         name = full[len(prefix) :]
@@ -65,16 +65,16 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
 def settings_for(
     host: Mapping[str, Any], file: Mapping[str, Any], line: Mapping[str, Any], wishes: Sequence[Requirement]
 ) -> Settings:
-    """Return one host's wishes; a higher level's list of components leaves out what lower levels ask for.
+    """Return one host's merged settings; a higher level's list of components drops what lower levels add to it.
 
-    Where the command line asks for more care than the host's own variable, the command line is obeyed.
+    For `reboot` the more careful of command line and higher levels wins.
     """
     wanted: dict[str, Requirement] = {item.component: item for item in wishes}
     merged: dict[str, Any] = {}
     for level in (line, file, host):
         listed = level.get("components")
         if listed is not None:
-            # Nobody lists Python: what is asked of it holds for whatever is listed.
+            # Lists of components do not name Python: its requirement stays.
             kept = [name for name in wanted if name == "python" and name not in listed]
             wanted = {name: wanted.get(name, Requirement(component=name)) for name in (*listed, *kept)}
         for name, wish in level.get("versions", {}).items():
@@ -92,9 +92,9 @@ def settings_for(
 def overruled(
     host: Mapping[str, Any], file: Mapping[str, Any], wishes: Sequence[Requirement], counts: Settings
 ) -> tuple[str, ...]:
-    """Say which wishes of the command line a higher level overrules; one that it only makes narrower is none.
+    """Return a warning for each wish of the command line that a higher level overrules, not for one it narrows.
 
-    It names no host: hosts with equal plans are told together.
+    The texts name no host, since hosts with equal plans are printed together.
     """
     found = []
     for wish in wishes:
@@ -120,7 +120,7 @@ def overruled(
 
 
 def _version_text(wish: Requirement | None) -> str:
-    """Return a version as a variable has it."""
+    """Return a version requirement as the value of a variable."""
     if wish is None:
         return "none"
     if wish.latest:
@@ -155,8 +155,9 @@ def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
 
 
 def _requirement(component: str, value: Any, label: str) -> Requirement | None:
-    """Read a version, a specifier, `latest`, `true` (whatever fits best), `none` or `false` (not this one); of CUDA a
-    list of versions too.
+    """Read a version, a specifier, `latest`, `true` (any that fits), `none` or `false` (leave it out).
+
+    CUDA takes a list of versions too.
     """
     if component == "cuda" and (isinstance(value, list | tuple) or str(value).lstrip().startswith("[")):
         return _toolkits(value, label)
@@ -186,7 +187,7 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
 
 
 def _toolkits(value: Any, label: str) -> Requirement | None:
-    """Read several toolkits; the first one is the default."""
+    """Read several CUDA versions; the first is the default toolkit."""
     wishes = [_requirement("cuda", item, label) for item in texts(value, label)]
     found = next(iter(wishes), None)
     for wish in wishes[1:]:
@@ -199,7 +200,7 @@ def _toolkits(value: Any, label: str) -> Requirement | None:
 
 
 def _component(name: str) -> str:
-    """Return a component by its own name; variables have an underscore where packages have a dash."""
+    """Return the component that a variable names: aliases resolved, `_` for `-` allowed."""
     found = SAID_AS.get(name, name)
     return found if found in VERSIONED else name.replace("_", "-")
 
@@ -232,4 +233,4 @@ _GENERAL: dict[str, Callable[[Any, str], Any]] = {
 }
 _ALL = _GENERAL | {name: read for component in COMPONENTS for name, read in component.settings.items()}
 KNOWN = {name: _ALL[name] for name in ("components", *Settings.__struct_fields__) if name in _ALL}
-"""Settings beside the components' versions, and how each is read."""
+"""Setting name → parser, for all settings except the components' versions."""

@@ -1,4 +1,4 @@
-"""A plan in the words of the roles: typed variables, as each role's README.md lists them."""
+"""Turns the wanted state into role variables, which each role's README.md lists."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def for_manager(facts: HostFacts) -> RoleVariables:
-    """Return what every play on a host is told: which package manager it has."""
+    """Return the variables for every play on a host: its package manager."""
     return RoleVariables(gpu_package_manager=facts.packages.manager or "apt")
 
 
 def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
-    """Return everything that the roles are told about one host."""
+    """Return all role variables of one host."""
     told = {name: value for item in COMPONENTS for name, value in item.variables(facts, wanted).items()}
     variables = for_manager(facts) if wanted.packages is None else _package_variables(wanted.packages)
     return replace(variables, gpu_packages_no_way_back=wanted.settings.no_way_back or UNSET, **told)
 
 
 def question_variables(facts: HostFacts, origins: Origins, patterns: tuple[str, ...]) -> RoleVariables:
-    """Return the variables that only ask what the wanted repositories offer."""
+    """Return the variables of a preview that only reads the offers of the wanted repositories."""
     return replace(
         for_manager(facts),
         gpu_repo_sources=origins.sources,

@@ -1,4 +1,4 @@
-"""From a stack to everything that one host should have: packages, services, Python requirements."""
+"""Turns a stack into the wanted state of one host: packages, services, Python requirements, components."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ KERNEL_PACKAGES = {
         "kernel-syms*",
     ),
 }  # fmt: skip
-"""The kernel itself and the metapackages by which the next one comes."""
+"""Package manager → globs for kernels and the metapackages that bring the next one."""
 _PIN_PRIORITY = 1001
-"""Above 1000 apt goes down to the pinned version too."""
+"""Above 1000, apt also downgrades to the pinned version."""
 
 
 def manages_driver(context: Context, stack: Stack) -> bool:
-    """Tell whether the driver's packages are ours: somebody else's working driver that fits is kept as it is."""
+    """Return whether gpusetup manages the driver's packages: not for somebody else's working driver that fits."""
     return stack.driver is not None and (not _kept(context, stack) or _applied_driver(context, stack) is not None)
 
 
@@ -86,12 +86,12 @@ def _kept(context: Context, stack: Stack) -> bool:
 
 
 def asks(settings: Settings) -> bool:
-    """Tell whether a component asks for packages beside those of the stack."""
+    """Return whether a component needs packages in addition to the stack's."""
     return any(component.asks(settings) for component in COMPONENTS)
 
 
 def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matrix) -> bool:
-    """Tell whether anything of the stack comes from a repository."""
+    """Return whether anything must be installed from a repository."""
     if manages_driver(context, stack) or family.libraries(context, stack) or asks(context.settings):
         return True
     facts = context.facts
@@ -102,9 +102,9 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
 
 
 def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
-    """Let go what an earlier apply brought for a component, and nobody asks for now.
+    """Return the packages with removals of `leftovers` added.
 
-    It is no part of what is recorded: what a person installs later under such a name is theirs.
+    The lock does not contain these removals: a package that a person installs later under such a name is theirs.
     """
     gone = leftovers(facts, packages)
     if not gone:
@@ -123,7 +123,7 @@ def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
 
 
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
-    """Return what the host should have."""
+    """Return the wanted state of a host; raise if a component cannot be installed."""
     settings = context.settings
     managed, applied = manages_driver(context, stack), _applied_driver(context, stack)
     packages = None
@@ -160,7 +160,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 keeps_kernel=driver.keeps_kernel,
             )
         if stack.driver is not None and driver is None and settings.imex is not None:
-            # Somebody else's driver stays as it is; beside it comes IMEX of its version.
+            # Somebody else's driver is kept; IMEX of its version is added.
             packages = replace(packages, fabric=imex_of(context, stack.driver, _form(family)))
         packages = _with_libraries(packages, family.libraries(context, stack))
         roots = packages.cuda_roots
@@ -180,7 +180,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     if packages is not None and family is not None:
         of_named = environment_packages(context.facts, settings, context.named, matrix)
         packages = replace(packages, python=tuple(dict.fromkeys((*interpreter.packages, *of_named))))
-        # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
+        # Only what gpusetup installs is held; the owner of another driver decides about its holds.
         beside = (*packages.libraries(), *packages.fabric)
         ours = packages.hold if managed else tuple(package.name for package in beside)
         keeps = settings.hold_kernel or packages.keeps_kernel
@@ -252,7 +252,7 @@ def _as_applied(
 
 
 def _built_reasons(driver: DriverPackages) -> tuple[Reason, ...]:
-    """Say how the kernel modules come, and that the kernel is held where nothing would bring those of the next one."""
+    """Return how the kernel modules are built and why, and why the kernel is held if it is."""
     if not driver.why:
         return ()
     way = "prebuilt kernel modules" if driver.built == "prebuilt" else "kernel modules by DKMS"
@@ -279,7 +279,7 @@ def _from(origins: Origins, packages: PackageSet) -> PackageSet:
 
 
 def _origins(context: Context, family: Family, applied: PackageSet | None) -> Origins:
-    """Where a driver of ours came from stays beside where the rest comes from."""
+    """Return the sources of this plan and those that a kept driver of gpusetup came from."""
     origins = all_sources(context, family)
     if applied is None:
         return origins
@@ -289,9 +289,9 @@ def _origins(context: Context, family: Family, applied: PackageSet | None) -> Or
 
 
 def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
-    """Leave out what is there already: headers of an older kernel are often no longer in any repository.
+    """Return the prerequisites without those present: headers of older kernels often leave the repositories.
 
-    The metapackage stays: without it the next kernel has none.
+    The metapackage is kept: without it the next kernel would have no headers.
     """
     target = context.facts.kernel.target
     there = context.facts.packages.installed
@@ -310,7 +310,7 @@ def _is_headers(context: Context, package: Package) -> bool:
 
 
 def _pin(globs: tuple[str, ...], version: str) -> Pin:
-    """Make apt choose this version for everything that belongs to the driver, whatever else the repository offers."""
+    """Return an apt pin of this version for all packages that move with the driver."""
     return Pin(packages=globs, version=f"{version}*", priority=_PIN_PRIORITY)
 
 
@@ -328,8 +328,8 @@ def _requirements(
 
 
 def _hashed(context: Context, lines: tuple[str, ...], there: str) -> tuple[str, ...]:
-    """Return the complete lines that a lock with hashes has for these; without them nothing may be installed."""
-    wanted = without_caps(lines)  # a driver that stays may be another one than that of the lock
+    """Return the hashed lines of a lock for these lines; raise if it has none for this host."""
+    wanted = without_caps(lines)  # the kept driver may differ from the lock's
     found = next((item for item in context.settings.hashed if without_caps(item.lines) == wanted), None)
     if found is None:
         raise PreflightError(
@@ -361,7 +361,7 @@ def _services(
 
 
 def packed(wanted: Wanted) -> AppliedWanted:
-    """Return what a host's record keeps of it."""
+    """Return the part of the wanted state that the host's lock keeps."""
     parts = {item.kept: wanted.parts.get(item.name, item.none) for item in COMPONENTS if item.kept}
     kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__ if name not in parts}
     of_settings = {name: getattr(wanted.settings, name) for name in AppliedSettings.__struct_fields__}
@@ -369,7 +369,7 @@ def packed(wanted: Wanted) -> AppliedWanted:
 
 
 def unpacked(lock: Applied, settings: Settings) -> Wanted:
-    """Return what a repeatable lock wants of its host."""
+    """Return the wanted state from a repeatable lock and today's settings."""
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
     own = kept.pop("settings")
     settings = replace(settings, **{name: getattr(own, name) for name in AppliedSettings.__struct_fields__})

@@ -1,1 +1,1 @@
-"""The driver: where its packages come from, what they are called, how its kernel modules come."""
+"""The driver: sources and names of its packages, and how its kernel modules are built."""

@@ -1,4 +1,4 @@
-"""What of the driver changes on a host: the nouveau module, a `.run` installation, kernel modules, keys, services."""
+"""The driver component: actions for nouveau, `.run` installations, kernel modules, signing keys and services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _first(host: Judged, wanted: Wanted) -> Iterator[Action]:
-    """What must be gone before packages come."""
+    """Yield the removals that must precede the package transaction."""
     if wanted.stack.driver is not None and wanted.manage_driver:
         yield from _old_runfile(host.facts, wanted)
         yield from _nouveau(host.probed)

@@ -1,4 +1,4 @@
-"""Kernel modules that come built, or that DKMS builds on the host: which there are, which are taken, and why."""
+"""Prebuilt kernel modules or modules that DKMS builds on the host: which are offered, which are chosen, and why."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Prebuilt:
-    """Modules that come built for the kernel that boots next."""
+    """Prebuilt modules for the kernel that boots next."""
 
     package: Package
     follower: str = ""
-    """The package that brings those of later kernels, or keeps a kernel without any away."""
+    """A package that brings the modules of later kernels, or blocks kernels without them."""
     lasting: bool = False
-    """They hold for later kernels too."""
+    """Whether these modules work with later kernels too."""
     signer: str
     trusted: bool
     stream: str = ""
 
     @property
     def follows(self) -> bool:
-        """Whether a kernel update leaves the host with modules."""
+        """Whether the host still has modules after a kernel update."""
         return self.lasting or bool(self.follower)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ways:
-    """What there is of one driver for one kernel: prebuilt modules, packages that DKMS builds from, or both."""
+    """What is offered for one driver and kernel: prebuilt modules, packages for DKMS, or both."""
 
     prebuilt: Prebuilt | None
     dkms: bool
     prefers: Built
-    """What is taken where both are there and nothing else decides."""
+    """The choice when both are offered and nothing else decides."""
 
 
 def choose(context: Context, ways: Ways) -> tuple[Built, str] | None:
-    """Return which way a driver's modules come, and why; None when it does not come in the way that is asked for."""
+    """Return how a driver's modules are built, and why; None if not possible in the way that is asked for."""
     asked, prebuilt, kernel = context.settings.module, ways.prebuilt, context.facts.kernel.next
     if asked != "auto":
         there = prebuilt is not None if asked == "prebuilt" else ways.dkms
@@ -80,12 +80,12 @@ def _key_unknown(context: Context) -> bool:
 
 
 def only_trusted(context: Context) -> bool:
-    """Tell whether Secure Boot would refuse what DKMS builds here, so that drivers with signed modules come first."""
+    """Return whether Secure Boot would refuse DKMS modules, so that only drivers with signed modules count."""
     return context.settings.module == "auto" and _key_unknown(context)
 
 
 def nvidia_prebuilt(context: Context, version: str, module: str) -> Prebuilt | None:
-    """Return the prebuilt modules that go with a driver from NVIDIA's repository, None where none are offered."""
+    """Return the prebuilt modules for a driver from NVIDIA's repository; None if not offered."""
     branch = version.partition(".")[0]
     for row, texts in _rows(context):
         if row.module != module or not any(covering([row], int(branch))):
@@ -110,7 +110,7 @@ def nvidia_prebuilt(context: Context, version: str, module: str) -> Prebuilt | N
 
 
 def prebuilt_patterns(context: Context) -> tuple[str, ...]:
-    """Return globs of every name that prebuilt modules may have beside NVIDIA's repository."""
+    """Return globs for all package names that prebuilt modules of this host may have."""
     names = []
     for row, texts in _rows(context):
         known = {**texts, "branch": "*", "version": "*"}
@@ -119,7 +119,7 @@ def prebuilt_patterns(context: Context) -> tuple[str, ...]:
 
 
 def stale_prebuilt(context: Context, version: str = "") -> tuple[str, ...]:
-    """Return the installed packages of prebuilt modules that are of another driver; all of them without a version."""
+    """Return installed packages of prebuilt modules for other versions than this; without a version, all of them."""
     rows = [row for row in context.repos.prebuilt if context.facts.os.label in row.systems]
     globs = [glob(row.package, "[0-9]*") for row in rows if not row.built]
     plugins = [row.next for row in rows if row.next and not version]
@@ -128,14 +128,14 @@ def stale_prebuilt(context: Context, version: str = "") -> tuple[str, ...]:
 
 
 def repositories_of(context: Context) -> tuple[str, ...]:
-    """Return the distribution's own repositories to switch on for prebuilt modules, where they are asked for."""
+    """Return the distribution's repositories to enable for prebuilt modules; () unless `module` is `prebuilt`."""
     if context.settings.module != "prebuilt":
         return ()
     return tuple(dict.fromkeys(row.enable for row, _texts in _rows(context) if row.enable))
 
 
 def seen_through_streams(context: Context, origins: Origins) -> Origins:
-    """Return the sources of a look; prebuilt modules are in streams that are off, and must be seen all the same."""
+    """Return sources that also show packages in disabled module streams, where prebuilt modules are."""
     if context.settings.module != "prebuilt" or not any(row.stream for row, _texts in _rows(context)):
         return origins
     return replace(origins, sources=tuple(replace(source, module_hotfixes=True) for source in origins.sources))
@@ -152,7 +152,7 @@ def _rows(context: Context) -> Iterator[tuple[PrebuiltModules, dict[str, str]]]:
 
 
 def refusal(context: Context, family: Family) -> Refusal | None:
-    """Return why no driver's modules come in the way that is asked for; None when nothing is asked for."""
+    """Return the refusal of a module way that no driver has here; None for `auto`."""
     asked, facts = context.settings.module, context.facts
     if asked == "auto":
         return None
@@ -175,7 +175,7 @@ def refusal(context: Context, family: Family) -> Refusal | None:
 
 
 def no_way(context: Context, family: Family, candidates: tuple[DriverCandidate, ...] | None) -> Refusal | None:
-    """Return why kernel modules cannot come in the way that is asked for: nobody makes them, or none are offered."""
+    """Return the refusal if modules of the way that is asked for do not exist or are not offered; else None."""
     settings = context.settings
     if settings.module == "auto" or (found_built(context.facts) == settings.module and not settings.upgrade):
         return None
@@ -194,7 +194,7 @@ def _way_out(context: Context) -> str:
 
 
 def found_built(facts: HostFacts) -> Built | None:
-    """Tell how the modules of the kernel that boots next came to be; None when there are none."""
+    """Return whether the next kernel's modules are prebuilt or from DKMS; None if it has none."""
     target = facts.kernel.target
     module = target.nvidia if target is not None else None
     if module is None:
@@ -204,6 +204,6 @@ def found_built(facts: HostFacts) -> Built | None:
 
 
 def other_way(facts: HostFacts, settings: Settings) -> bool:
-    """Tell whether the host's modules came in another way than is asked for: then its driver is not as wanted."""
+    """Return whether the host's modules were built in another way than is asked for, so that its driver must change."""
     found = found_built(facts)
     return settings.module != "auto" and found is not None and found != settings.module

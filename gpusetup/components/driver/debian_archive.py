@@ -1,4 +1,4 @@
-"""Debian's own packages: one driver per suite, no branch in the names, modules by DKMS, older series as `tesla-NNN`."""
+"""Debian's packages: one driver per suite, no branch in names, DKMS modules; older series are called `tesla-NNN`."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
 _TOOLKIT = "nvidia-cuda-toolkit"
 _TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
-"""Lets nvcc use the compiler that this toolkit knows; the suite's own is newer."""
+"""Makes nvcc use a compiler that this toolkit supports; the suite's default is newer."""
 _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 """11.8.89~11.8.0-5~deb12u1: the compiler's number, then the release."""
 _NCCL = "libnccl2"
 
 
 class DebianArchive(Family):
-    """Debian 11 to 13 with contrib and non-free: the driver's modules as source alone."""
+    """Debian 11 to 13 with contrib and non-free; kernel modules only as source."""
 
     key = "debian-archive"
     manager: Literal["apt"] = "apt"
 
     def sources(self, context: Context) -> Origins:
-        """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
+        """Return entries for contrib and non-free, with the host's own mirror and key."""
         return archive_sources(context, (row.components for row in _rows(context)))
 
     def patterns(self, context: Context) -> tuple[str, ...]:
-        """Kernel modules, user space and headers."""
+        """Return the names of kernel modules, user space, libraries and headers."""
         names = [
             name for row in _rows(context) for name in (*row.modules, *row.packages, *row.optional, row.persistence)
         ]
         return tuple(dict.fromkeys((*names, _NCCL, _TOOLKIT, _TOOLKIT_GCC, *header_patterns(context))))
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
-        """A flavour counts only where its module is exactly as new as the user space."""
+        """Return the offered drivers; a flavour counts only if its module has the version of the user space."""
         if not context.offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
@@ -68,12 +68,12 @@ class DebianArchive(Family):
         return driver_candidates(found)
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
-        """Kernel module, CUDA library, nvidia-smi, GSP firmware; everything at one version."""
+        """Return kernel module, CUDA library, nvidia-smi and GSP firmware, all in one version."""
         offers, version = context.offers, choice.version
         row = _row_for(context, choice)
         packages = [offers.exact(name, version) for name in (*row.modules, *row.packages)]
         packages += [offers.exact(name, version) for name in row.optional if offers.has(name, version)]
-        # It has patch numbers of its own, but is of one branch: a suite's own does not go with an older series.
+        # Its patch number differs from the driver's, but the branch must match.
         daemon = offers.matching(row.persistence, f"{choice.branch}.*")
         persistence = context.settings.persistence and daemon is not None
         if persistence:
@@ -96,7 +96,7 @@ class DebianArchive(Family):
         return next((row.series for row in rows), "")
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
-        """Debian's toolkit and NCCL, when they are asked for as packages."""
+        """Return Debian's toolkit and NCCL, if packages are asked for."""
         if context.settings.cuda_from != "packages" or not context.offers.known:
             return ()
         cuda = [match.group(1) for match in map(_RELEASE.search, context.offers.versions(_TOOLKIT)) if match]
@@ -107,9 +107,9 @@ class DebianArchive(Family):
         )
 
     def libraries(self, context: Context, stack: Stack) -> Libraries:
-        """Debian's toolkit when it was asked for as packages.
+        """Return Debian's toolkit and NCCL, if packages are asked for.
 
-        cuDNN is a wheel all the same: Debian's package of it is a script that fetches an archive from NVIDIA.
+        cuDNN stays a wheel: Debian's package is a script that downloads an archive from NVIDIA.
         """
         if context.settings.cuda_from != "packages" or stack.cuda is None:
             return Libraries()
@@ -121,9 +121,9 @@ class DebianArchive(Family):
 
 
 def last_seen(repos: ReposFile, label: str) -> tuple[DriverCandidate, ...] | None:
-    """Return the drivers that a suite was last seen with, for where nobody can look; None for other systems."""
+    """Return the drivers that the matrix last saw in a suite, for unknown offers; None for other systems."""
     rows = [row for row in repos.distro_drivers if label in row.systems and row.version]
-    # An open module that is older than the rest of the driver goes with nothing.
+    # An open module that is older than its driver fits nothing.
     whole = {(row.series, versions.upstream(row.version)) for row in rows if row.module == "proprietary"}
     found: dict[str, set[ModuleFlavour]] = {}
     for row in rows:
@@ -138,7 +138,7 @@ def _rows(context: Context) -> list[DistroDriver]:
 
 
 def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
-    """Return the series that has this driver, in this module flavour; the one last seen where nobody could look."""
+    """Return the series that offers this driver and flavour, else the one last seen with it; raise if there is none."""
     rows = [row for row in _rows(context) if row.module == choice.module]
     offered = [row for row in rows if context.offers.has(row.packages[0], choice.version)]
     seen = [row for row in rows if versions.upstream(row.version) == choice.version]
@@ -148,9 +148,9 @@ def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
 
 
 def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
-    """Return what goes: the other flavour's module, and the roots of other series; all else depends on `alternative`.
+    """Return what must be removed: the other flavour's module, and the root packages of other series.
 
-    Two series can be installed side by side; the newer one's libraries are in force then, whatever module is loaded.
+    Two series may be installed side by side, but then the newer libraries are used, whatever module is loaded.
     """
     names = [
         name
@@ -162,7 +162,7 @@ def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
 
 
 def _flavour_note(context: Context, row: DistroDriver, choice: DriverChoice) -> tuple[str, ...]:
-    """Say why the proprietary module is taken where an open one is offered too."""
+    """Return a note if the offered open module is unusable because its version differs."""
     rows = [other for other in _rows(context) if other.module == "open" and other.series == row.series]
     offered = [version for other in rows for version in context.offers.upstreams(other.modules[0])]
     if choice.module == "open" or not offered or choice.version in offered:

@@ -1,4 +1,4 @@
-"""Fabric manager and what goes with it on machines with NVSwitches, and what moves with the driver."""
+"""Fabric Manager and its companions for machines with NVSwitches; packages that move with the driver."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def held(repos: ReposFile, source: str, family: str) -> tuple[str, ...]:
-    """Return globs of everything that moves with the driver."""
+    """Return globs for all packages that move with the driver."""
     return next(row.names for row in repos.stack_names if row.source == source and family in row.families)
 
 
 def fabric_of(
     context: Context, choice: DriverChoice, form: Format, *, manager_only: bool = False
 ) -> tuple[Package, ...]:
-    """Return fabric manager and what goes with it, where this machine runs NVSwitches.
+    """Return Fabric Manager with companions for a machine with NVSwitches, and IMEX if asked for.
 
-    All are of exactly the driver's version. Of IMEX and NVSDM what is installed moves along.
+    All have exactly the driver's version. IMEX and NVSDM move along if installed.
     """
     switches = context.facts.nvswitch
     imex = imex_of(context, choice, form)
@@ -45,7 +45,7 @@ def fabric_of(
 
 
 def _fabric_row(context: Context, choice: DriverChoice, form: Format) -> FabricPackages:
-    """Return the row of the branch; where an archive names it the older way still, the row with that name."""
+    """Return the first row, the branch's own before others, whose name the repository offers; else the branch's own."""
     rows = [row for row in context.repos.fabric if row.format == form]
     ours = next(covering(rows, int(choice.branch)))
 
@@ -56,7 +56,7 @@ def _fabric_row(context: Context, choice: DriverChoice, form: Format) -> FabricP
 
 
 def fabric_globs(context: Context, form: Format) -> tuple[str, ...]:
-    """Return every name of the fabric's packages: of another branch they conflict with nothing, and would stay."""
+    """Return globs for fabric packages of any branch: no conflict would remove those of another branch."""
     rows = [row for row in context.repos.fabric if row.format == form]
     if context.facts.nvswitch is None:
         names = [row.imex for row in rows] if context.settings.imex is not None else []
@@ -66,7 +66,7 @@ def fabric_globs(context: Context, form: Format) -> tuple[str, ...]:
 
 
 def companions(facts: HostFacts, templates: Iterable[str]) -> list[str]:
-    """Return those of which some branch is installed: they would break, or keep back, what they belong to."""
+    """Return the templates of which any branch is installed: left behind, they would break or block the driver."""
     found = []
     for template in filter(None, templates):
         patterns = [glob(template, "[0-9]*"), re.sub(r"-?\{\w+\}", "", template)]

@@ -1,4 +1,4 @@
-"""Headers for the kernel that boots next, and what brings those of the kernels after it."""
+"""Kernel headers: for the kernel that boots next, and the metapackage for later ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def headers(context: Context) -> tuple[Package, ...]:
-    """Return the headers of the kernel that boots next, and the package that brings those of later kernels."""
+    """Return the headers of the kernel that boots next, and the metapackage that brings those of later kernels."""
     found = _row(context)
     if found is None:
         return ()
@@ -30,7 +30,7 @@ def headers(context: Context) -> tuple[Package, ...]:
 
 
 def header_patterns(context: Context) -> tuple[str, ...]:
-    """Return every name that may be asked for."""
+    """Return all package names that `headers` may choose."""
     found = _row(context)
     if found is None:
         return ()
@@ -40,7 +40,7 @@ def header_patterns(context: Context) -> tuple[str, ...]:
 
 
 def flavour_of(context: Context) -> str:
-    """Return how the metapackages of this host's kernels end: `generic`, `generic-hwe-24.04`, `aws`."""
+    """Return the suffix of this host's kernel metapackages: `generic`, `generic-hwe-24.04`, `aws`."""
     found = _row(context)
     if found is None:
         return ""
@@ -50,7 +50,7 @@ def flavour_of(context: Context) -> str:
 
 
 def unknown_kernel_note(context: Context) -> tuple[str, ...]:
-    """Say so where nothing is known of the kernel's headers."""
+    """Return a note if the matrix knows no header package for this kernel."""
     if _row(context) is not None:
         return ()
     text = f"no known package has the headers of kernel {context.facts.kernel.next}: "
@@ -69,7 +69,7 @@ def _row(context: Context) -> tuple[KernelPackages, dict[str, str]] | None:
 
 
 def _following(context: Context, row: KernelPackages, texts: dict[str, str]) -> str:
-    """Return the metapackage: the one beside the image's that is installed, else one of this kernel's line."""
+    """Return the header metapackage that matches an installed image metapackage, else one of this kernel's line."""
     offers = context.offers
     mine = _header_metapackages(context, texts.get("flavour", ""))
     if mine:
@@ -84,7 +84,7 @@ def _following(context: Context, row: KernelPackages, texts: dict[str, str]) -> 
 
 
 def _header_metapackages(context: Context, flavour: str) -> list[str]:
-    """Return the headers' metapackages beside the images' ones that are installed: they bring the next kernel."""
+    """Return the header metapackages for the installed image metapackages, which bring the next kernel."""
     found = []
     for name, package in context.facts.packages.installed.items():
         match = re.fullmatch(r"linux-image-([a-z][a-z0-9.-]*)", name)
@@ -94,6 +94,6 @@ def _header_metapackages(context: Context, flavour: str) -> list[str]:
 
 
 def _same_flavour(meta: str, flavour: str) -> bool:
-    """Tell whether an image's metapackage is of this kernel's flavour: `generic-hwe-24.04` and `aws-6.8` are."""
+    """Return whether an image metapackage is of a flavour: `generic-hwe-24.04` is of `generic`, `aws-6.8` of `aws`."""
     rest = meta.removeprefix(flavour) if flavour and meta.startswith(flavour) else None
     return rest is not None and re.fullmatch(r"(?:-(?:hwe|lts|edge|\d+\.\d+))*", rest) is not None

@@ -1,8 +1,8 @@
 """NVIDIA's repositories, for apt, dnf and zypper.
 
-Ubuntu: the branch is in the names up to 580; from 590 a pinning package chooses the version. Debian: Debian's own names
-underneath, never the branch. EL 8 and 9, Amazon Linux: a module stream chooses; later ones have plain packages.
-SUSE: the generation in a name (G06, G07) says which branches it is for.
+Ubuntu: names contain the branch up to 580; from 590 a pinning package selects the version. Debian: Debian's names,
+without the branch. EL 8 and 9, Amazon Linux: a module stream selects the branch; later releases have plain packages.
+SUSE: the generation in a name (G06, G07) covers a range of branches.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
 
 _STREAMS = "nvidia-driver"
-"""The module whose streams choose a branch."""
+"""The dnf module whose streams select a branch."""
 _BUILDERS = {"8": "powertools", "9": "crb", "10": "crb"}
-"""What dkms needs lies in a repository of the EL rebuilds that is off at first."""
+"""EL major → the repository with what dkms needs, which EL rebuilds disable by default."""
 
 
 class NvidiaRepository:
@@ -67,7 +67,7 @@ class NvidiaRepository:
         self.manager: Manager = "apt" if self.form == "deb" else "zypper" if self.family == "suse" else "dnf"
 
     def sources(self, context: Context) -> Origins:
-        """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""
+        """Return NVIDIA's repository or its mirror, and the distribution's repositories to enable."""
         origins = _origins(context, self.manager)
         origins = replace(origins, enable=(*origins.enable, *repositories_of(context)))
         system = context.facts.os
@@ -78,7 +78,7 @@ class NvidiaRepository:
         return origins
 
     def patterns(self, context: Context) -> tuple[str, ...]:
-        """Kernel modules by name family, user space, and the libraries."""
+        """Return globs for kernel modules, user space, fabric, libraries and headers."""
         names = [glob(name) for row in self._rows(context) for name in _all_names(row)]
         return tuple(
             dict.fromkeys(
@@ -101,7 +101,7 @@ class NvidiaRepository:
         )
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
-        """Every version with its module and user space; streams hide other branches until one is chosen."""
+        """Return the versions with modules and user space; None if an unselected stream may hide all of them."""
         offers = context.offers
         if not offers.known:
             return None
@@ -119,7 +119,7 @@ class NvidiaRepository:
         return None if hidden else driver_candidates(signed if signed and only_trusted(context) else found)
 
     def _offered(self, context: Context, row: Row) -> Iterator[tuple[str, Ways]]:
-        """Yield each version that this row has user space of, with the ways in which its modules come."""
+        """Yield each version whose user space this row offers, with the ways to get its modules."""
         offers = context.offers
         for pattern in row.compute_only[-1:]:
             for name in offers.names(glob(pattern)):
@@ -138,7 +138,7 @@ class NvidiaRepository:
         )
 
     def _built(self, context: Context, row: Row, module: str, version: str) -> tuple[Built, str, Prebuilt | None]:
-        """Return the way that the modules come; where nobody could look, DKMS."""
+        """Return how the modules are built, why, and the prebuilt ones; DKMS while offers are unknown."""
         ways = self._ways(context, row, module, version)
         chosen = choose(context, ways)
         why_not = refusal(context, self)
@@ -148,7 +148,7 @@ class NvidiaRepository:
         return built, why, ways.prebuilt if built == "prebuilt" else None
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
-        """Compute packages without a desktop; the metapackage where nobody could look what else is offered."""
+        """Return the compute packages without a desktop; the metapackage while offers are unknown."""
         offers, version = context.offers, choice.version
         row, other = self._row(context, choice), self._other(context, choice)
         texts = {"branch": choice.branch, "version": version}
@@ -210,15 +210,15 @@ class NvidiaRepository:
         return f"-{choice.branch}" if any("{branch}" in name for row in rows for name in row.compute_only) else ""
 
     def has_prebuilt(self, context: Context) -> bool:
-        """Tell whether there are any for this system, of whatever kernel."""
+        """Return whether the matrix has prebuilt modules for this system, for any kernel."""
         return any(context.facts.os.label in row.systems for row in context.repos.prebuilt)
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
-        """What this repository has of them."""
+        """Return the offered builds of toolkit, cuDNN and NCCL."""
         return libraries.offered(context, self.form)
 
     def libraries(self, context: Context, stack: Stack) -> Libraries:
-        """Toolkit, cuDNN and NCCL as system packages."""
+        """Return toolkit, cuDNN and NCCL as packages."""
         return libraries.wanted(context, stack, self.form)
 
     def _rows(self, context: Context) -> Iterator[Row]:
@@ -231,10 +231,10 @@ class NvidiaRepository:
         return rows[0]
 
     def _other(self, context: Context, choice: DriverChoice) -> list[str]:
-        """Return what brings the other module flavour: it goes in the same transaction."""
+        """Return the packages of the other module flavour, which the same transaction removes."""
         rows = [row for row in covering(self._rows(context), int(choice.branch)) if row.module != choice.module]
         texts = {"branch": choice.branch, "version": choice.version}
-        # User space is the same for both; what makes a flavour is its module and whatever pulls that.
+        # User space is common to both flavours; the module, and packages that depend on it, differ.
         names = [(*row.compute_only[:1], *row.optional[:1], *row.flavoured, *row.packages) for row in rows]
         return [name for group in names for name in _filled(group, texts)]
 
@@ -252,7 +252,7 @@ def _offered(context: Context, names: Iterable[str], version: str) -> bool:
 
 
 def _origins(context: Context, manager: Manager) -> Origins:
-    """Return the repository of this distribution and CPU, from NVIDIA or from a mirror with NVIDIA's layout."""
+    """Return the repository for this distribution and CPU, from NVIDIA, a mirror with its layout or a local package."""
     repository = context.repository
     if repository is None:
         return Origins()

@@ -1,4 +1,4 @@
-"""The driver from NVIDIA's `.run` installer: packages bring only what builds its modules."""
+"""The driver from NVIDIA's `.run` installer; packages only provide what builds its modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BUILDER = "dkms"
 
 
 class RunfileInstaller(Family):
-    """NVIDIA-Linux-x86_64-580.95.05.run, on the host."""
+    """An installer such as NVIDIA-Linux-x86_64-580.95.05.run."""
 
     key = "runfile"
 
@@ -33,19 +33,19 @@ class RunfileInstaller(Family):
 
     @property
     def manager(self) -> Manager:
-        """The host's own."""
+        """The host's package manager."""
         return self._manager
 
     def sources(self, context: Context) -> Origins:  # noqa: ARG002 - one interface for all
-        """The host's own: headers and DKMS come from there."""
+        """Return nothing: headers and DKMS come from the host's own repositories."""
         return Origins()
 
     def patterns(self, context: Context) -> tuple[str, ...]:
-        """What builds modules."""
+        """Return the names of DKMS and headers."""
         return (_BUILDER, *header_patterns(context))
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
-        """The one that the file's name says, in the flavours that NVIDIA makes of its branch."""
+        """Return the version in the file's name, in the flavours that its branch has."""
         if context.settings.module == "prebuilt" or context.facts.arch != self.file.arch:
             return ()
         branch = int(self.file.version.partition(".")[0])
@@ -53,7 +53,7 @@ class RunfileInstaller(Family):
         return (DriverCandidate(version=self.file.version, modules=tuple(flavours)),)
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
-        """DKMS and headers; what packages brought of another driver goes."""
+        """Return DKMS and headers as prerequisites; packages of another driver are removed."""
         if context.facts.nvswitch is not None:
             raise PreflightError(
                 "GS-352",
@@ -74,7 +74,7 @@ class RunfileInstaller(Family):
 
 
 def packaged_drivers(facts: HostFacts) -> tuple[str, ...]:
-    """Return the driver's packages that are installed, by name."""
+    """Return the names of installed driver packages."""
     installs = facts.driver.installs if facts.driver is not None else ()
     return tuple(dict.fromkeys(name for install in installs for name in install.packages))
 

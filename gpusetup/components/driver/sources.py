@@ -1,4 +1,4 @@
-"""Where packages come from on a host, what vouches for them, and why there are none."""
+"""The package source of a host: repository, signing key, package family; and refusals when there is none."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LAYOUT = "/compute/cuda/repos/"
 
 
 def context_of(repos: ReposFile, facts: HostFacts, settings: Settings, offers: Offers) -> Context:
-    """Return all that the choice of packages looks at."""
+    """Return the context in which packages are chosen."""
     return Context(
         facts=facts, settings=settings, offers=offers, repos=repos, repository=repository_of(repos, facts, settings)
     )
 
 
 def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
-    """Return NVIDIA's directory for this distribution and CPU, None when there is none."""
+    """Return NVIDIA's repository directory for this distribution and CPU; None if there is none."""
     for directory in repos.directories:
         if facts.os.label in directory.systems and facts.arch in directory.arches:
             return directory
@@ -44,7 +44,7 @@ def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
 
 
 def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Repository | None:
-    """Return the repository for a host, None when the distribution's own source is used or none exists."""
+    """Return NVIDIA's repository for a host; None for source `distro`, a `.run` file, or if none exists."""
     directory = directory_of(repos, facts)
     file = file_source(settings.source)
     if settings.source == "distro" or directory is None or (file is not None and file.kind == "runfile"):
@@ -80,7 +80,7 @@ def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Rep
 
 
 def unproven(context: Context) -> Refusal | None:
-    """Return why a repository cannot be used: nothing vouches for its key, and none is taken unseen."""
+    """Return the refusal of a repository whose key cannot be verified; None if it can."""
     repository = context.repository
     if repository is None or repository.key != UNPROVEN:
         return None
@@ -99,7 +99,7 @@ def unproven(context: Context) -> Refusal | None:
 
 
 def _of_file(context: Context, installer: Installer) -> Refusal | None:
-    """Return why a local repository's package is not for this host, or is not proven."""
+    """Return the refusal of a local repository's package for another host or without proof; None if all is well."""
     file = file_source(installer.path)
     if file is None or file.directory != installer.directory:
         return Refusal(
@@ -125,7 +125,7 @@ def _of_file(context: Context, installer: Installer) -> Refusal | None:
 
 
 def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: str) -> Key:
-    """Return what vouches: a site's own fingerprints, NVIDIA's for this directory, or the keyring package's digest."""
+    """Return the key: the site's fingerprints, else NVIDIA's for this directory, else the keyring package's digest."""
     if settings.source_fingerprints:
         place = settings.source_key or f"{url}/{settings.source_fingerprints[0][-8:].lower()}.pub"
         return Key.at(place, settings.source_fingerprints)
@@ -143,7 +143,7 @@ def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: st
 
 
 class Absence(NamedTuple):
-    """What is said of it."""
+    """The parts of a message that no packages can be installed."""
 
     message: str
     note: str
@@ -151,7 +151,7 @@ class Absence(NamedTuple):
 
 
 def absence(repos: ReposFile, facts: HostFacts, source: str, directory: RepoDirectory | None) -> Absence:
-    """Return why no packages can be installed here."""
+    """Return why no packages can be installed on this host."""
     label = facts.os.label
     if source == "distro":
         return Absence(
@@ -172,7 +172,7 @@ def absence(repos: ReposFile, facts: HostFacts, source: str, directory: RepoDire
 def family_for(
     repos: ReposFile, system: OperatingSystem, source: str, directory: RepoDirectory | None
 ) -> Family | None:
-    """Return how packages are named here; None where there is nothing that we can install."""
+    """Return the package family for a source; None if gpusetup can install nothing from it here."""
     file = file_source(source)
     if file is not None and file.kind == "runfile":
         return RunfileInstaller(file, manager_of(system))
@@ -186,13 +186,13 @@ def family_for(
 
 
 def manager_of(system: OperatingSystem) -> Manager:
-    """Return the package manager of a family of distributions."""
+    """Return the package manager of a distribution."""
     managers: dict[str, Manager] = {"debian": "apt", "suse": "zypper"}
     return managers.get(system.family, "dnf")
 
 
 def all_sources(context: Context, family: Family) -> Origins:
-    """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
+    """Return all repositories: the family's, the container toolkit's and the site's additional ones."""
     origins = family.sources(context)
     extra = (
         repository_at(source.name, family.manager, source.uris or (), source.key or UNPROVEN)

@@ -1,4 +1,4 @@
-"""Ubuntu's own packages: branch and `-server` in the names, modules prebuilt and signed for Ubuntu's kernels."""
+"""Ubuntu's packages: names contain branch and `-server`; modules are prebuilt and signed for Ubuntu's kernels."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ _GRAPHICS = (
     "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",
     "xserver-xorg-video-nvidia",
 )  # fmt: skip
-"""What a desktop has besides; it stays, in the new series."""
+"""Further packages of a desktop: those that are installed move to the new series."""
 _STEMS = (
     *_GRAPHICS, "libnvidia-compute", "libnvidia-cfg1", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common",
     "nvidia-kernel-source", "nvidia-dkms", "nvidia-headless-no-dkms", "nvidia-headless", "nvidia-driver",
 )  # fmt: skip
 _SERIES = r"(-\d{3}(?:-server)?)"
 _PREBUILT = rf"linux-(?:modules|objects|signatures)-nvidia{_SERIES}(?:-open)?-[\w.+-]+"
-"""Behind the flavour stands the kernel."""
+"""The kernel release follows the flavour."""
 _NAME = re.compile(rf"(?:({'|'.join(_STEMS)}){_SERIES}?(?:-open)?|{_PREBUILT})")
 
 
 def of_other_series(context: Context, series: str) -> tuple[str, ...]:
-    """Return what is installed of other series than this suffix, by name.
+    """Return the names of installed packages of other series than this suffix.
 
-    Ubuntu's archive and NVIDIA's repository say differently what excludes what: alone, apt finds no way between them.
+    Ubuntu's archive and NVIDIA's repository declare different conflicts, so apt alone finds no way between them.
     """
     found = ((name, _NAME.fullmatch(name)) for name in context.facts.packages.installed)
     return tuple(sorted(name for name, match in found if match and (match.group(2) or match.group(3) or "") != series))
 
 
 def graphics_patterns(context: Context) -> tuple[str, ...]:
-    """Return globs of what a desktop has, where it has it."""
+    """Return globs for the desktop packages that are installed."""
     return tuple(f"{stem}*" for stem in _installed_graphics(context))
 
 
 def graphics(context: Context, series: str, version: str) -> tuple[Package, ...]:
-    """Return the desktop's packages that are installed, in this series."""
+    """Return the installed desktop packages, in this series and version."""
     names = (f"{stem}{series}" for stem in _installed_graphics(context))
     return tuple(context.offers.exact(name, version) for name in names if context.offers.has(name, version))
 
@@ -72,17 +72,17 @@ def _installed_graphics(context: Context) -> tuple[str, ...]:
 
 
 class UbuntuArchive(Family):
-    """Ubuntu 20.04 to 26.04, restricted; its toolkit is years old."""
+    """Ubuntu 20.04 to 26.04, component restricted; its CUDA toolkit is too old to use."""
 
     key = "ubuntu-archive"
     manager: Literal["apt"] = "apt"
 
     def sources(self, context: Context) -> Origins:
-        """Restricted, from the mirror and with the key that the host uses already."""
+        """Return entries for restricted, with the host's own mirror and key."""
         return archive_sources(context, (row.components for row in _rows(context)))
 
     def patterns(self, context: Context) -> tuple[str, ...]:
-        """Server branches; desktop ones are left to desktops."""
+        """Return globs for server branches, fabric, headers and installed desktop packages."""
         names = [
             name for row in _rows(context) for name in (*row.modules, row.next_kernel, *row.packages, row.persistence)
         ]
@@ -96,7 +96,7 @@ class UbuntuArchive(Family):
         )
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
-        """A flavour counts where modules for the kernel that boots next exist, prebuilt or as source."""
+        """Return the drivers with modules for the kernel that boots next, prebuilt or as source."""
         if not context.offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
@@ -114,7 +114,7 @@ class UbuntuArchive(Family):
         return driver_candidates(signed if signed and only_trusted(context) else found)
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
-        """Signed modules for the kernel and for those that follow it, user space without DKMS, nvidia-smi."""
+        """Return signed modules for this and later kernels (or DKMS source), user space and nvidia-smi."""
         offers, branch = context.offers, choice.branch
         row = _row_for(context, choice)
         built, why = _built(context, row, branch)
@@ -154,7 +154,7 @@ class UbuntuArchive(Family):
         return f"-{choice.branch}-server"
 
     def has_prebuilt(self, context: Context) -> bool:
-        """Canonical makes them for every kernel of the archive."""
+        """Return True for all systems in the matrix: Canonical builds modules for every kernel of its archive."""
         return any(True for _row in _rows(context))
 
 
@@ -174,7 +174,7 @@ def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
 
 
 def _names(context: Context, row: DistroDriver, branch: str) -> tuple[str, str]:
-    """Return the package of prebuilt modules for the kernel that boots next, and the source for DKMS."""
+    """Return the names of the prebuilt modules for the kernel that boots next, and of the source for DKMS."""
     signed, source = (named(name, branch=branch, kernel=context.facts.kernel.next) for name in row.modules)
     return signed, source
 
@@ -190,7 +190,7 @@ def _ways(context: Context, row: DistroDriver, branch: str) -> Ways:
 
 
 def _built(context: Context, row: DistroDriver, branch: str) -> tuple[Built, str]:
-    """Return the way that the modules come; where nobody could look, the archive is taken to have both."""
+    """Return how the modules are built, and why; while offers are unknown, both ways count as offered."""
     chosen = choose(context, _ways(context, row, branch))
     if chosen is not None:
         return chosen
@@ -199,9 +199,9 @@ def _built(context: Context, row: DistroDriver, branch: str) -> tuple[Built, str
 
 
 def _follower(context: Context, row: DistroDriver, branch: str) -> str:
-    """Return what brings the modules of the kernels after this one, on this host's own line of kernels.
+    """Return the metapackage that brings modules for later kernels of this host's line; "" if not offered.
 
-    The metapackage of another line (`generic` beside an HWE kernel) would pull that line's kernel in.
+    The metapackage of another line (`generic` with an HWE kernel) would install that line's kernel.
     """
     release = context.facts.kernel.next
     line = release[: release.find(".", release.find(".") + 1) + 1]
@@ -210,7 +210,7 @@ def _follower(context: Context, row: DistroDriver, branch: str) -> str:
 
 
 def _other_flavour(series: str, suffix: str) -> tuple[str, ...]:
-    """Return globs of what belongs to the other flavour of this series alone: it goes in the same transaction."""
+    """Return globs for packages of the other flavour of this series, which the same transaction removes."""
     stems = ("nvidia-dkms", "nvidia-headless-no-dkms", "linux-modules-nvidia")
     if suffix:
         return (*(f"{stem}-{series}" for stem in stems[:2]), f"linux-modules-nvidia-{series}-[!o]*")

@@ -1,1 +1,1 @@
-"""Python environments: their requirements, and what of them a host lacks."""
+"""Python environments: their requirements, their size, and what a host lacks of them."""

@@ -1,4 +1,4 @@
-"""Python environments, the default and named ones: what is asked for, what a host lacks, how much room they take."""
+"""The default and the named Python environments: the setting's parser, requirements, actions and role variables."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _FORM = "{serve: [vllm==0.19.*], train: [torch==2.11.*, deepspeed]}"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 _HOLDS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy")
 _SHARED = ("driver", "cuda", "cudnn", "nccl")
-"""What a host has once, or what comes with a framework's wheels."""
+"""What a host has only once, or a framework's wheels contain."""
 
 
 def _wishes(value: Any, label: str) -> tuple[EnvironmentWish, ...]:
-    """Return the environments in the order of their names; raises before anything is touched."""
+    """Read the environments, sorted by name; raise for an invalid one."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else {}
@@ -98,16 +98,16 @@ def _wrong(label: str, message: str, hint: str = "") -> BadInputError:
 
 
 def environment_of(facts: HostFacts, settings: Settings) -> Python | None:
-    """Return the interpreter of the environment, None where there is none."""
+    """Return the interpreter of the default environment; None if there is no environment."""
     path = f"{settings.python_path}/bin/python"
     return next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
 
 
 def settled(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> tuple[str, ...]:
-    """Return the lines that an environment is made of: what is on record stays where it differs in limits alone.
+    """Return the requirements of the default environment: the recorded lines if only limits differ from them.
 
-    Gigabytes are not fetched again for a limit that came with another gpusetup. It takes an upgrade, or a driver older
-    than the one that the environment was made for, and a wheel beyond the limit.
+    A new limit alone must not download gigabytes again. It counts on an upgrade, or if the recorded lines have limits
+    too, and only where an installed wheel is beyond it.
     """
     applied = record_of(facts).lock.wanted
     recorded = applied.requirements if applied is not None else ()
@@ -119,13 +119,13 @@ def settled(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> tup
 
 
 def lacking(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> list[str]:
-    """Return the lines that the environment does not fulfil."""
+    """Return the lines that the default environment does not fulfil."""
     wanted = [line for line in lines if not line.startswith("-")]
     have = environment_of(facts, settings)
     pins = judge.requirements.pins(wanted)
     left = record_of(facts).expect.python
     if have is not None and left is not None and left.path == settings.python_path and left.now is None:
-        # Its record knows every package, the probe only the frameworks.
+        # The record has every package, the probe only frameworks.
         there = {**_packages(have), **left.packages}
     else:
         there = _packages(have)
@@ -143,7 +143,7 @@ def _packages(python: Python | None) -> dict[str, str]:
 
 
 def _beyond(line: str, there: dict[str, str]) -> bool:
-    """Tell whether a package is there that a limit forbids."""
+    """Return whether an installed package is beyond the limit of this line."""
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
 
@@ -157,16 +157,16 @@ def _beyond(line: str, there: dict[str, str]) -> bool:
 
 
 def path_of(settings: Settings, name: str) -> str:
-    """Return where an environment is: beside the default one."""
+    """Return the path of a named environment: the default one's path, then `-NAME`."""
     return f"{settings.python_path}-{name}"
 
 
 def with_one_driver(
     facts: HostFacts, settings: Settings, base: Request, answer: Resolution, resolve: Callable[[Request], Resolution]
 ) -> tuple[Resolution, dict[str, Resolution]]:
-    """Return the host's own stack and that of each environment, all on one driver; raises where none serves all.
+    """Return the host's stack and that of each named environment, all with one driver; raise if no driver serves all.
 
-    A newer driver runs what an older one runs, so the newest that any of them chose is tried first.
+    A newer driver runs what an older one runs, so the newest of the separately chosen ones is tried first.
     """
     questions = {wish.name: _question(facts, settings, base, wish.name) for wish in settings.environments}
     alone = {name: _resolved(name, question, resolve) for name, question in questions.items()}
@@ -199,7 +199,7 @@ def _together(
 
 
 def _question(facts: HostFacts, settings: Settings, base: Request, name: str) -> Request:
-    """Ask for what lives in the environment; the wish for a driver is the host's."""
+    """Return the request for one environment: its own requirements, and the host's for the driver."""
     wish = next(item for item in settings.environments if item.name == name)
     driver = tuple(item for item in base.requirements if item.component == "driver")
     return replace(
@@ -244,7 +244,7 @@ def _driver(stack: Stack) -> str:
 
 
 def _environments(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
-    """Return the environments as the host is to have them."""
+    """Return the wanted named environments."""
     facts, settings = context.facts, context.settings
     applied = _applied(facts)
     system = system_of(matrix, facts)
@@ -254,7 +254,7 @@ def _environments(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
         there = applied.get(name)
         lines = python_requirements(stack, matrix)
         if there is not None and not settings.upgrade and _made_for(there.stack, stack):
-            # Gigabytes are not fetched again for a limit alone, unless the driver is older than the one it was for.
+            # A new limit alone downloads nothing again, unless the driver is older than at the last apply.
             lines = there.requirements if without_caps(there.requirements) == without_caps(lines) else lines
         made_with = interpreter_of(facts, settings, stack, system)
         found.append(
@@ -272,7 +272,7 @@ def _made_for(before: Stack, now: Stack) -> bool:
 def environment_packages(
     facts: HostFacts, settings: Settings, answers: Mapping[str, Resolution], matrix: Matrix
 ) -> tuple[Package, ...]:
-    """Return the system packages without which the environments cannot be made; raises where there is no Python."""
+    """Return the system packages that making the environments needs; raise if no suitable Python exists."""
     system = system_of(matrix, facts)
     found = [
         item for answer in answers.values() for item in interpreter_of(facts, settings, answer.stack, system).packages
@@ -281,7 +281,7 @@ def environment_packages(
 
 
 def _reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]:
-    """Return why each environment is what it is, in the words of its own answer."""
+    """Return the reasons of each environment's answer, prefixed with its name."""
     return tuple(
         replace(reason, text=f"environment {name}: {reason.text}")
         for name, answer in answers.items()
@@ -291,12 +291,11 @@ def _reasons(answers: Mapping[str, Resolution]) -> tuple[Reason, ...]:
 
 
 def _warnings(answers: Mapping[str, Resolution]) -> tuple[str, ...]:
-    """Return what each answer warns of, with the environment that it is about."""
+    """Return the warnings of each environment's answer, prefixed with its name."""
     return tuple(f"environment {name}: {text}" for name, answer in answers.items() for text in answer.warnings)
 
 
 def _for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, ...]:
-    """Return the environments in the words of the role."""
     return tuple(
         RoleEnvironment(name=item.name, path=item.path, requirements=item.requirements, interpreter=item.interpreter)
         for item in environments
@@ -304,13 +303,13 @@ def _for_role(environments: tuple[Environment, ...]) -> tuple[RoleEnvironment, .
 
 
 def _forgotten(facts: HostFacts, environments: tuple[Environment, ...]) -> tuple[str, ...]:
-    """Return the paths of environments on record that nobody asks for any more."""
+    """Return the paths of recorded environments that are no longer asked for."""
     wanted = {item.path for item in environments}
     return tuple(item.path for item in record_of(facts).expect.environments if item.path and item.path not in wanted)
 
 
 def _named_actions(facts: HostFacts, environments: tuple[Environment, ...]) -> Iterator[Action]:
-    """Yield what is to be made, in what differs from what is there, and what goes."""
+    """Yield an action for each named environment that is new, changed, damaged or no longer asked for."""
     there = {item.path: item for item in record_of(facts).expect.environments}
     applied = _applied(facts)
     for item in environments:
@@ -383,7 +382,7 @@ def _variables(_facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
 
 
 def _signers(settings: Settings) -> tuple[str, ...]:
-    """Return whose keys the packages of the bundle must have that these wheels are of; none: they are of no bundle."""
+    """Return the key fingerprints of the bundle that contains these wheels; () if they are not in a bundle."""
     bundle = settings.python_links.rpartition("/python")[0]
     places: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((settings.source,), settings.source_fingerprints)]
     places += [(source.uris or (), (source.key or UNPROVEN).fingerprints or ()) for source in settings.extra_sources]

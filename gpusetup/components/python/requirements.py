@@ -1,6 +1,6 @@
-"""Exact pins of a stack as pip reads them, and the interpreter that its environment is made with.
+"""The exact pins of a stack as pip requirements, and the interpreter that makes its environment.
 
-Apart from the environments of a host: a lookup needs them and must not pay for what is known of hosts.
+Separate from `environments`, so that lookups without a host import little.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 _RULE = "compiler-wheels-within-driver"
 _COMPANIONS = ("torchvision", "torchaudio")
 CAPPED_MAJOR = 13
-"""A CUDA major: the wheels of earlier ones have it in their names: nvidia-nvjitlink<12.3 is nowhere to be had."""
+"""The only CUDA major with limits: wheels of earlier majors have other names, so nvidia-nvjitlink<12.3 matches none."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
 
 
 def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, ...]:
-    """Return `package<version` for each compiler wheel that the stack's wheels bring without an upper limit.
+    """Return `package<version` for each compiler wheel that the stack's wheels require without an upper limit.
 
-    The driver that is kept or chosen decides, but nothing goes below the CUDA that the stack itself pins.
-    `toolkit`: the toolkit comes as wheels beside CuPy.
+    The limit is the CUDA of the stack's driver, but never below the CUDA that the stack pins. `toolkit`: whether CuPy
+    brings the toolkit as wheels.
     """
     names, native = compiler_wheels(matrix), _cuda_of_driver(stack, matrix)
     if native is None or native[0] != CAPPED_MAJOR:
@@ -56,13 +56,13 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
 
 
 def limits(cuda: str, matrix: Matrix) -> tuple[str, ...]:
-    """Return `package<version` for every compiler wheel, at a CUDA; none for a major that no limit is known for."""
+    """Return `package<version` for every compiler wheel at a CUDA version; () for majors without limits."""
     names = compiler_wheels(matrix)
     return tuple(_below(name, _numbers(cuda)) for name in names) if _numbers(cuda)[0] == CAPPED_MAJOR else ()
 
 
 def compiler_wheels(matrix: Matrix) -> tuple[str, ...]:
-    """Return the names of the wheels that hold a compiler, or what goes with one."""
+    """Return the names of the wheels with a compiler or parts of one."""
     names = next((rule.value for rule in matrix.cuda.rules if rule.id == _RULE), ())
     return names if isinstance(names, tuple) else ()
 
@@ -72,18 +72,18 @@ def _below(name: str, cuda: tuple[int, int]) -> str:
 
 
 def limit_of(line: str) -> tuple[str, str] | None:
-    """Return package and version of such a limit; None for every other line of a requirements file."""
+    """Return package and version of a limit line; None for any other line."""
     found = _CAP.fullmatch(line)
     return (found[1], found[2]) if found else None
 
 
 def without_caps(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines that say which packages are wanted, whatever driver they are for."""
+    """Return the lines that are not limits, and so do not depend on the driver."""
     return tuple(line for line in lines if limit_of(line) is None)
 
 
 def _cuda_of_driver(stack: Stack, matrix: Matrix) -> tuple[int, int] | None:
-    """Return the CUDA whose own driver this is; None when nobody knows, and with cuda-compat in front of it."""
+    """Return the CUDA of the driver's branch; None if unknown, or if cuda-compat replaces parts of the driver."""
     driver = stack.driver
     if driver is None or driver.relation == "forward":
         return None
@@ -93,20 +93,20 @@ def _cuda_of_driver(stack: Stack, matrix: Matrix) -> tuple[int, int] | None:
 
 
 def _frameworks(stack: Stack, matrix: Matrix) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the CUDA of each framework and what it requires of CUDA's wheels."""
+    """Yield the CUDA of each framework, and its requirements on CUDA wheels."""
     if stack.torch is not None:
         version = stack.torch.version
         yield stack.torch.cuda, next((row.pins for row in matrix.torch.releases if row.version == version), {})
     if stack.jax is not None:
         chosen = (stack.jax.version, stack.jax.extra)
         rows = matrix.jax.releases
-        # JAX takes any minor release of its major: the lowest of them is no limit from below.
+        # JAX accepts any minor release of its major, so it sets no lower bound beyond .0.
         major = stack.jax.cuda.partition(".")[0]
         yield f"{major}.0", next((row.pins for row in rows if (row.version, row.extra) == chosen), {})
 
 
 def _seen_floating(stack: Stack, matrix: Matrix) -> Iterator[str]:
-    """Yield the compiler wheels that came too new when a package of the stack was resolved without limits."""
+    """Yield the compiler wheels that are known to come too new with a package of the stack."""
     for name, chosen in stack.packages().items():
         for release in matrix.package(name).releases if name not in _COMPANIONS else ():
             if release.version == chosen.version and release.compilers:
@@ -117,9 +117,9 @@ def _seen_floating(stack: Stack, matrix: Matrix) -> Iterator[str]:
 def _floating(pins: Mapping[str, str], names: tuple[str, ...]) -> Iterator[str]:
     asked = {name for name, specifier in pins.items() if not specifier[:1].isdigit()}
     if "nvidia-cuda-nvcc" in asked:
-        asked.add("nvidia-cuda-crt")  # nvcc requires its headers in any version
+        asked.add("nvidia-cuda-crt")  # nvcc requires it without a version
     if "nvjitlink" in pins.get("cuda-toolkit", "").partition("]")[0].strip("[").split(","):
-        asked.add("nvidia-nvjitlink")  # the one part of the toolkit to which cuda-toolkit sets no upper limit
+        asked.add("nvidia-nvjitlink")  # cuda-toolkit sets no upper limit for this part alone
     yield from (name for name in names if name in asked)
 
 
@@ -137,21 +137,21 @@ _ADOPTED = {
 
 
 def adopted_python(facts: HostFacts, settings: Settings) -> Python | None:
-    """Return the interpreter that was named for adoption, as the probe found it."""
+    """Return the interpreter in `python_adopt` as the probe found it; None if not set or not found."""
     if not settings.python_adopt:
         return None
     return next((python for python in facts.pythons if python.path == settings.python_adopt), None)
 
 
 def installed_version(python: Python, component: str) -> str | None:
-    """Return the version of a framework in an interpreter."""
+    """Return the installed version of a framework; None if it is not installed."""
     return next((python.packages[name] for name in _ADOPTED.get(component, ()) if name in python.packages), None)
 
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 LIBRARIES = ("cuda", "cudnn", "nccl")
-"""What comes as system packages, or as wheels."""
+"""Libraries that come as system packages or as wheels."""
 
 _CUPY_NEEDS = ("cuda-runtime", "cuda-nvrtc", "cublas", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
 _WITH_TORCH = ("torchvision", "torchaudio")
@@ -159,7 +159,7 @@ _WATCHED = ("cupy", "torch", "tensorflow", "jax")
 
 
 def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str] = LIBRARIES) -> tuple[str, ...]:
-    """Return a requirements file: option lines first. `wheels`: the CUDA libraries that come as wheels too."""
+    """Return the lines of a requirements file, options first. `wheels`: the CUDA libraries to include as wheels."""
     options: list[str] = []
     pins: list[str] = []
     frameworks = [name for name in ("torch", "tensorflow", "jax") if getattr(stack, name) is not None]
@@ -188,7 +188,7 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
 
 
 def _packages(stack: Stack) -> list[str]:
-    """Pin the packages above the frameworks; what is released with torch comes in torch's build."""
+    """Return pins of the packages that use a framework; torchvision and torchaudio have torch's build."""
     pins: list[str] = []
     for name, chosen in stack.packages().items():
         extras = f"[{','.join(chosen.extras)}]" if chosen.extras else ""
@@ -199,7 +199,7 @@ def _packages(stack: Stack) -> list[str]:
 
 
 def _toolkit_wheels(stack: Stack, cuda: CudaFile) -> list[str]:
-    """Pin the toolkit's wheels to the chosen CUDA; where a framework is, its own pins decide."""
+    """Return pins of the toolkit's wheels for CuPy; only called without a framework, whose own pins decide."""
     if stack.cuda is None or stack.cupy is None:
         return []
     if stack.cupy.ctk:
@@ -224,7 +224,7 @@ def _other_wheels(stack: Stack, nccl: NcclFile, wheels: Collection[str]) -> list
 
 
 def adopted_requirements(facts: HostFacts, settings: Settings, stack: Stack) -> tuple[str, ...]:
-    """Return the pins that an adopted interpreter must have: what of the stack it was found with."""
+    """Return pins of the stack's frameworks as they are installed in the adopted interpreter."""
     python = adopted_python(facts, settings)
     if python is None:
         return ()
@@ -238,26 +238,26 @@ def adopted_requirements(facts: HostFacts, settings: Settings, stack: Stack) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Interpreter:
-    """What an environment is made with."""
+    """The Python that makes an environment."""
 
     path: str = ""
     """Empty: the system's own."""
     version: str = ""
-    """Empty: nobody knows."""
+    """Empty: unknown."""
     packages: tuple[Package, ...] = ()
 
 
 def system_of(matrix: Matrix, facts: HostFacts) -> OsRelease | None:
-    """Return what the matrix says of a host's distribution."""
+    """Return the matrix's record of a host's distribution; None if it has none."""
     return by_id(matrix, facts.os.label)
 
 
 def pythons_of(
     facts: HostFacts, settings: Settings, system: OsRelease | None, offers: Offers, *, installable: bool = True
 ) -> tuple[str, ...] | None:
-    """Return the Pythons that a host has or is offered, its own first; None when nobody knows.
+    """Return the Python versions that a host has or can install, the system's own first; None if unknown.
 
-    `installable`: packages can be installed there at all.
+    `installable`: whether gpusetup can install packages there.
     """
     if settings.python_interpreter:
         named = _version_at(facts, settings.python_interpreter)
@@ -275,13 +275,13 @@ def pythons_of(
 
 
 def packaged_patterns(system: OsRelease | None) -> tuple[str, ...]:
-    """Return the names of the packages of other Pythons, which repositories are asked for."""
+    """Return the package names of the distribution's additional Pythons."""
     rows = system.pythons if system is not None else ()
     return tuple(dict.fromkeys(name for row in rows for name in row.packages))
 
 
 def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: OsRelease | None) -> Interpreter:
-    """Return what the stack's environment is made with; raises where there is no such Python."""
+    """Return the Python that makes the stack's environment; raise if the host cannot have it."""
     wanted = ".".join(((stack.python and stack.python.version) or "").split(".")[:2])
     if settings.python_interpreter:
         path = settings.python_interpreter
@@ -306,7 +306,7 @@ def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: O
 
 
 def _own_version(facts: HostFacts, system: OsRelease | None) -> str:
-    """Return the version of what the system calls python3, as the host tells, else as the matrix knows."""
+    """Return the version of /usr/bin/python3: from the host, else from the matrix; "" if neither knows."""
     known = system.python if system is not None and system.python != "unknown" else ""
     return _version_at(facts, SYSTEM_PYTHON) or known
 
@@ -320,7 +320,7 @@ def _offered(facts: HostFacts, offers: Offers, packages: Collection[str]) -> boo
 
 
 def _venv(facts: HostFacts) -> tuple[Package, ...]:
-    """Debian and Ubuntu keep venv apart from Python."""
+    """Return python3-venv where it is missing: Debian and Ubuntu package it separately."""
     if facts.packages.manager != "apt":
         return ()
     own = next((python for python in facts.pythons if python.path == SYSTEM_PYTHON), None)
@@ -330,7 +330,7 @@ def _venv(facts: HostFacts) -> tuple[Package, ...]:
 
 
 def adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
-    """Return why a named interpreter cannot be adopted."""
+    """Return why the interpreter in `python_adopt` cannot be adopted; () if it can."""
     python = adopted_python(facts, settings)
     if not settings.python_adopt or (python is not None and not python.changeable):
         return ()
@@ -353,6 +353,6 @@ def adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
 
 
 def has_python(stack: Stack) -> bool:
-    """Tell whether something of the stack lives in a Python environment."""
+    """Return whether a part of the stack needs a Python environment."""
     frameworks = ("torch", "tensorflow", "jax", "cupy")
     return any(getattr(stack, name) is not None for name in frameworks) or bool(stack.packages())

@@ -1,4 +1,4 @@
-"""What a Python environment weighs: its download, and the room that it takes where it is made."""
+"""The size of a Python environment: its download, and its disk space."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gpusetup.model.tables import Size, WheelsFile
 
 _BESIDE = 10
-"""Per cent beside the files themselves, for folders and what pip writes: CuPy took 5 when it was installed."""
+"""Per cent added to the size of the files, for folders and files that pip writes; measured with CuPy: 5."""
 
 
 class DiskSpace(NamedTuple):
-    """Bytes; what nobody measured is named, and nothing is guessed in its place."""
+    """Sizes in bytes; pins without a measurement are listed in `unknown` and not guessed."""
 
     download: int = 0
     installed: int = 0
@@ -26,12 +26,12 @@ class DiskSpace(NamedTuple):
 
     @property
     def peak(self) -> int:
-        """Bytes while it is made: pip keeps what it downloaded, inside the new environment, until all is unpacked."""
+        """Bytes while it is made: pip keeps the downloads inside the environment until all are unpacked."""
         return self.download + self.installed * (100 + _BESIDE) // 100 if self.installed else 0
 
 
 def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> DiskSpace:
-    """Return what these lines of a requirements file bring; what comes with two of them is counted once."""
+    """Return the size of what these requirement lines install; shared dependencies count once."""
     closures = {item.pin: item.wheels for item in measured.closures if item.arch == arch}
     sizes = next((found for cpu, found in measured.sizes.items() if cpu == arch), {})
     counted: dict[str, Size] = {}
@@ -51,7 +51,7 @@ def disk_space_of(requirements: Iterable[str], arch: str, measured: WheelsFile) 
 
 
 def environment_sizes(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, DiskSpace]:
-    """Return the size that each environment takes that is to be made, by its path."""
+    """Return path → size of each environment that these actions make."""
     made = {action.id for action in todo if action.kind == "python"}
     lines = {wanted.settings.python_path: wanted.requirements} if "python-packages" in made else {}
     for item in wanted.parts.get("python", ()):
@@ -61,7 +61,7 @@ def environment_sizes(wanted: Wanted, todo: Iterable[Action], arch: str, measure
 
 
 def unmeasured(size: DiskSpace) -> tuple[str, ...]:
-    """Say whose size nobody has measured."""
+    """Return a warning that names the pins without a measurement."""
     if not size.unknown:
         return ()
     names = ", ".join(size.unknown)
@@ -69,7 +69,7 @@ def unmeasured(size: DiskSpace) -> tuple[str, ...]:
 
 
 def total(sizes: Iterable[DiskSpace]) -> DiskSpace:
-    """Return what several environments bring, one beside the other."""
+    """Return the sum of several environments."""
     every = tuple(sizes)
     return DiskSpace(
         download=sum(size.download for size in every),
@@ -79,7 +79,7 @@ def total(sizes: Iterable[DiskSpace]) -> DiskSpace:
 
 
 def _pins(requirements: Iterable[str]) -> Iterator[str]:
-    """Yield what is pinned, without its hashes; a line that only limits what comes with a pin brings nothing itself."""
+    """Yield the pins without their hashes; options and limit lines install nothing."""
     for line in requirements:
         pin = line.partition(" ")[0]
         if not line.startswith("-") and "==" in pin:
