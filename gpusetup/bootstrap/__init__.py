@@ -1,1 +1,1 @@
-"""The state machine on a new instance: resumes after each reboot until the stack is proven."""
+"""The first boot of a new machine: a state machine that resumes after each reboot until the stack is verified."""

@@ -1,4 +1,4 @@
-"""A folder that a new machine can be served from: wheels, and a manifest with the digest of every file."""
+"""Controller bundles: a folder of wheels for new machines, with a manifest that has the digest of every file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from gpusetup.model.platforms import OsRelease
 
 MANIFEST, SIGNATURE, KEY = "manifest.json", "manifest.json.asc", "bundle.pub"
-"""What a bundle holds, by whose word, and that signer's key; the last two are there where a bundle has packages."""
+"""Manifest, its signature and the signer's key; the last two exist only in bundles with packages."""
 _ANEW = "make a bundle: gpusetup bundle --controller-only --out DIR"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 LONGEST_MANIFEST = 1 << 26
-"""In bytes: some 400,000 files. What is longer is refused before it is read."""
+"""In bytes, enough for some 400,000 files; no more is read."""
 _LONGEST_NAME, _LONGEST_PATH = 240, 2048
-"""In bytes; while a file comes, its name is a little longer."""
+"""In bytes; during a transfer a file's name is a little longer."""
 _ANY_GLIBC = 99
-"""Names of platforms from before they were numbered by their glibc."""
+"""Stands for an unknown glibc: any platform tag fits."""
 BESIDE = ("3.12", "3.11")
-"""What the first stage installs beside a distribution's own Python, where the distribution packages it."""
+"""Pythons that the first stage installs in addition to the distribution's own, if packaged."""
 
 
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
-    """Make the folder, whole or not at all; one that exists is replaced only when it is a bundle."""
+    """Make the folder, completely or not at all; an existing one is replaced only if it is a bundle."""
     out = out.resolve()
     new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
     _clear(out, new, old)
@@ -65,7 +65,7 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
 
 
 def _clear(out: Path, new: Path, old: Path) -> None:
-    """Delete what a run left; a bundle that it moved aside and did not replace comes back."""
+    """Delete the leftovers of a run; move a bundle back that it moved aside and did not replace."""
     if old.exists() and not out.exists():
         old.rename(out)
     for folder in (new, old):
@@ -75,7 +75,7 @@ def _clear(out: Path, new: Path, old: Path) -> None:
 def controller_wheels(
     wheels: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]
 ) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """Put gpusetup and all that it needs into the folder `wheels` of a bundle; return pip's wheel and the sets."""
+    """Write gpusetup and its dependencies to a bundle's folder `wheels`; return pip's wheel and the sets of wheels."""
     own = own_wheel(wheels)
     pip = download_pip(wheels)
     sets = {
@@ -87,7 +87,7 @@ def controller_wheels(
 
 
 def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """Return the manifest with its serial and its time; those of the bundle before it, if nothing else differs."""
+    """Return the manifest with serial and time: those of the previous bundle if nothing else differs, else new ones."""
     if before is not None and before.serial:
         same = msgspec.structs.replace(manifest, serial=before.serial, made=before.made)
         if same == before:
@@ -98,21 +98,21 @@ def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write a manifest, whole."""
+    """Write a manifest atomically."""
     part = path.with_name(f".{path.name}.new")
     part.write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n")
     part.replace(path)
 
 
 def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:
-    """Return the sets of wheels of which a new machine can use one, the best first."""
+    """Return the names of the wheel sets that a new machine could use, the best first."""
     rows = [system.packaged(version) for version in BESIDE]
     beside = [row.version for row in rows if row is not None and not row.prerelease]
     return tuple(f"{one}-{arch}" for one in dict.fromkeys((system.python, *beside)) if one in PYTHONS)
 
 
 def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
-    """Return the wheels of a set that its Python cannot install on a system with this glibc (or an unknown one)."""
+    """Return the wheels of a set that its Python cannot install on a system with this glibc ("unknown": any)."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     python, _, arch = kind.partition("-")
@@ -122,14 +122,14 @@ def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
         try:
             tags = parse_wheel_filename(name.rpartition("/")[2])[3]
         except InvalidWheelFilename:
-            continue  # not ours to judge: pip reads the name on the machine
+            continue  # left to pip on the machine
         if not tags & usable:
             found.append(name.rpartition("/")[2])
     return found
 
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:
-    """Return a manifest and its digest."""
+    """Return a manifest and the digest of its file; raise if it is invalid or too long."""
     try:
         with path.open("rb") as file:
             raw = file.read(LONGEST_MANIFEST + 1)
@@ -156,7 +156,7 @@ def read_manifest(path: Path) -> tuple[Manifest, str]:
 
 
 def _wrong_name(names: Collection[str]) -> str:
-    """Say which name cannot be that of a file in a bundle's folder; nothing where all can."""
+    """Return why a name cannot be a file in a bundle's folder; "" if all can."""
     folders: set[str] = set()
     for name in names:
         parts = name.split("/")
@@ -173,7 +173,7 @@ def _wrong_name(names: Collection[str]) -> str:
 
 
 def check_bundle(folder: Path) -> Manifest:
-    """Compare every file with the manifest; the first that differs is an error."""
+    """Compare every file with the manifest; raise for the first that is missing or differs."""
     manifest, _ = read_manifest(folder / MANIFEST)
     for name, wanted in manifest.files.items():
         path = folder / name

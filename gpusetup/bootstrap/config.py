@@ -1,4 +1,4 @@
-"""What a new machine was told: /etc/gpusetup/bootstrap.json, written by the user-data."""
+"""The settings of a bootstrap: /etc/gpusetup/bootstrap.json, written by the user-data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ETC = Path("/etc/gpusetup")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file."""
+    """The content of bootstrap.json."""
 
     source: str
     manifest_sha256: str
@@ -22,21 +22,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lock_url: str = ""
     lock_sha256: str = ""
     keep_driver: bool = False
-    """A working driver that the image brings stays where everything else of the lock goes with it."""
+    """Keep a working driver of the image if the rest of the lock is compatible with it."""
     stage: Literal["", "image"] = ""
-    """`image`: install what can be without a GPU and clean up; the first boot of each copy goes on from there."""
+    """`image`: install what needs no GPU and clean up; each copy continues at its first boot."""
     recheck: int = 0
-    """Look again every so many seconds once done."""
+    """Seconds between re-checks once done; 0: none."""
     callback: str = ""
     reboots: int = 2
     splay: int = 0
-    """Start within so many seconds, each machine at its own time."""
+    """Wait a random time of at most this many seconds before the start."""
     wait_deadline: int = 1800
     fetch_deadline: int = 1800
 
 
 def read_config(path: Path = ETC / "bootstrap.json") -> Config:
-    """Read it."""
+    """Read the settings; raise if they are missing or invalid."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Config)
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""What each state of the bootstrap does on the machine."""
+"""The work of each bootstrap state on the machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TICK = 1.0
 
 
 def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TICK) -> Problem | None:
-    """Wait until nobody works on packages."""
+    """Wait until no program holds a package lock; return a problem after the deadline."""
     locks = host_code("gpu_probe.locks")
     end = time.monotonic() + deadline
     while (held := locks.holder(str(root))) is not None:
@@ -46,7 +46,7 @@ def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TI
 
 
 def wait_for_cloud_init(deadline: float, run: Path = Path("/run/cloud-init"), tick: float = _TICK) -> Problem | None:
-    """Wait until cloud-init has finished this boot; one that is absent or switched off is not waited for."""
+    """Wait until cloud-init, if enabled, has finished this boot; return a problem after the deadline."""
     end = time.monotonic() + deadline
     while run.is_dir() and not (run / "result.json").exists() and not (run / "disabled").exists():
         if time.monotonic() >= end:
@@ -56,7 +56,7 @@ def wait_for_cloud_init(deadline: float, run: Path = Path("/run/cloud-init"), ti
 
 
 def package_lock_problem(path: str, holder: str, deadline: float) -> Problem:
-    """Say who is in the way."""
+    """Return the problem of a held package lock."""
     return Problem(
         reference="GS-745",
         message=f"{holder} holds {path}; waited {deadline:.0f} s for it",
@@ -66,7 +66,7 @@ def package_lock_problem(path: str, holder: str, deadline: float) -> Problem:
 
 
 def cloud_init_problem(deadline: float) -> Problem:
-    """Say that cloud-init does not end."""
+    """Return the problem of a cloud-init that does not end."""
     return Problem(
         reference="GS-746",
         message=f"cloud-init has not finished within {deadline:.0f} s",
@@ -79,10 +79,10 @@ TIMER = "gpusetup-recheck.timer"
 
 
 def units(config: Config) -> dict[str, str]:
-    """Return name and text of each unit; nothing when nobody asked for re-checks."""
+    """Return name → text of the re-check units; {} without re-checks."""
     if not config.recheck:
         return {}
-    # Machines that were made together do not ask the mirror together.
+    # Machines that were created together must not load the mirror together.
     spread = max(config.splay, config.recheck // 10)
     return {
         "gpusetup-recheck.service": Path(__file__).with_name("recheck.service").read_text(encoding="utf-8"),
@@ -97,7 +97,7 @@ _LIMIT = 4 * 1024 * 1024
 
 
 def fetch_lock(config: Config, target: Path) -> Problem | None:
-    """Fetch, compare, keep; a lock that is there already with that digest is not fetched again."""
+    """Fetch the pinned lock unless the target has its digest already; return a problem if that fails."""
     if target.exists() and _digest(target.read_bytes()) == config.lock_sha256:
         return None
     try:
@@ -131,18 +131,18 @@ _REBOOT_PATIENCE = 600.0
 
 
 def boot_id() -> str:
-    """Return the kernel's name for this boot."""
+    """Return the kernel's id of this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 class Effects:
-    """The machine's side of the bootstrap."""
+    """Performs the states of the bootstrap on this machine."""
 
     def __init__(self, config: Config, log: Callable[[str], None]) -> None:
         self.config, self.log = config, log
 
     def perform(self, status: Status) -> Outcome:
-        """Do what a state stands for."""
+        """Do the work of a state; return an OSError as a problem."""
         work = {
             "preparing": self._wait, "waiting": self._wait, "fetching": self._fetch, "applying": self._apply,
             "retrying": self._pause, "rebooting": self._reboot, "sealing": self._seal,
@@ -156,17 +156,17 @@ class Effects:
             )
 
     def prepare(self) -> None:
-        """Go on at the next boot: a person's new try after a failure finds the service disabled."""
+        """Enable the service for the next boot: after a failure it is disabled."""
         if UNIT_FILE.exists():
             self._systemctl("enable", UNIT)
 
     def finish(self, status: Status) -> None:
-        """Start at no boot again; after a failure the service stays for a look and another try.
+        """Stop starting at boot, and start re-checks if asked for; after a failure the unit file stays for another try.
 
-        An image keeps what starts the service in the first boot of its copies.
+        An image keeps its per-boot script, which starts the service at the first boot of each copy.
         """
         if not UNIT_FILE.exists():
-            return  # it had come to its end before; what people made of its units since is theirs
+            return  # finished before: the units now belong to the people of this machine
         if status.state == "sealed":
             self._systemctl("disable", UNIT)
             return
@@ -185,7 +185,7 @@ class Effects:
         if self.config.splay and not status.reboots and not status.attempts:
             time.sleep(random.Random(boot_id()).uniform(0, self.config.splay))  # noqa: S311 - spreads load, guards nothing
         first = FIRST_BOOT.exists() and FIRST_BOOT.read_text(encoding="ascii").strip() == boot_id()
-        # In the first boot cloud-init waits for us, so that its own status tells how it went.
+        # In the first boot cloud-init waits for the bootstrap, so that its own status shows the result.
         problem = None if first else wait_for_cloud_init(self.config.wait_deadline)
         return _outcome(problem or wait_for_packages(self.config.wait_deadline))
 
@@ -197,7 +197,7 @@ class Effects:
         words = ["apply", "--reboot", "never"]
         if LOCK_FILE.exists():
             words += ["--lock", str(LOCK_FILE), *(["--keep-driver"] if self.config.keep_driver else [])]
-        # What another machine verified before it was copied is not verified here.
+        # Always verify: a verification on record may be of the machine that was copied.
         words += ["--stage", self.config.stage] if self.config.stage else ["--verify", "always"]
         done, text = self.gpusetup(*words)
         return outcome_of_apply(done.code, text, timed_out=done.timed_out)
@@ -209,7 +209,7 @@ class Effects:
         return _outcome(problem)
 
     def gpusetup(self, command: str, *words: str) -> tuple[Finished, str]:
-        """Run a command of gpusetup about this machine; returns its end and its JSON answer."""
+        """Run a gpusetup command on this machine; return how it ended and its JSON answer."""
         answer = HOME / "answer.json"
         answer.unlink(missing_ok=True)
         host = {
@@ -238,7 +238,7 @@ class Effects:
         if problem is not None:
             self.log(f"{problem.message}; rebooting anyway")
         self._systemctl("reboot")
-        time.sleep(_REBOOT_PATIENCE)  # the machine goes down under us; the next boot goes on
+        time.sleep(_REBOOT_PATIENCE)  # the reboot ends this process; the next boot continues
         problem = Problem(
             reference="GS-747", message=f"the machine did not reboot within {_REBOOT_PATIENCE:.0f} s",
             hint="see what blocks it: systemctl list-jobs", exit=9,

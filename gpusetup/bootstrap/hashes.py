@@ -1,7 +1,6 @@
-"""Ask the package index what a requirements file needs in all, with the SHA-256 of each wheel, for another machine.
+"""Resolves requirements to the complete set of wheels for another machine, each with its SHA-256.
 
-A resolver that installs answers, chosen as hosts choose their installer: uv where it is there and pip has no index of
-its own, else pip. Our pins are its requirements, and what limits what comes with them is one too.
+The resolver is chosen as hosts choose their installer: uv if installed and pip has no index configured, else pip.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
 _DEADLINE = 1800.0
 _ROUNDS = 8
 _UV_GLIBC = (17, 28, *range(31, 41))
-"""Which glibc 2.x uv knows as platforms."""
+"""The minor versions of glibc 2 for which uv has a platform name."""
 _NO_ANSWER = re.compile(
     r"Failed to fetch|error sending request|Could not connect|Request failed after|dns error"
     r"|after connection broken|Max retries exceeded|Could not fetch URL \S+ (?!404 |410 )|Temporary failure in name"
 )
-"""In the words of uv and pip: nobody answered, or broke off. pip goes on then: that a list of files did not come is in
-its log alone, and what it says is that nothing matches."""
+"""Messages of uv and pip for an index that did not answer. pip logs a missing file list and then reports that nothing
+matches."""
 _NO_FIT = re.compile(r"No solution found|ResolutionImpossible|No matching distribution found|conflicting dependencies")
 _YANKED = re.compile(r"^warning: `?([^`\n]*?)`? is yanked(?: \(reason: (.*)\))?", re.MULTILINE)
 
@@ -61,29 +60,29 @@ class Target(NamedTuple):
     glibc: str = "2.28"
 
     def __str__(self) -> str:
-        """Say it in an error."""
+        """Return the target for an error message."""
         return f"Python {self.python} on {self.arch} with glibc {self.glibc}"
 
     @property
     def tags(self) -> list[Tag]:
-        """Return the tags of the wheels that it installs, the best first."""
+        """Return the wheel tags that the target accepts, the best first."""
         return wheel_tags(self.python, self.arch, int(self.glibc.partition(".")[2]))
 
 
 class Full(NamedTuple):
-    """What a resolver found: lines with hashes, the same as a PEP 751 document, and what it warned of."""
+    """A resolver's answer: lines with hashes, the same as a PEP 751 document, and warnings."""
 
     lines: tuple[str, ...]
     pylock: str
     warnings: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
-    """Which variant of which package was chosen."""
+    """The chosen wheel variants, one sentence each."""
 
 
 def hashes_of(wanted: PipRequirements, target: Target, machine: Machine | None = None) -> tuple[PipHashes, Full]:
-    """Return the complete lines for both sets, and all about the one that needs no system packages.
+    """Return the hashes for both sets of a lock, and the full answer for the set that needs no system packages.
 
-    For a machine uv takes wheel variants too, where an index has them.
+    With `machine`, uv also chooses among wheel variants if the index has them.
     """
     wheels = _full(wanted.wheels, target, machine)
     system = wheels if wanted.wheels == wanted.system else _full(wanted.system, target, machine)
@@ -127,7 +126,7 @@ def _by_uv(uv: str, lines: tuple[str, ...], target: Target, machine: Machine | N
 def _compiled(
     uv: str, lines: Iterable[str], target: Target, *more: str, form: str = "pylock.toml", machine: Machine | None = None
 ) -> tuple[Finished, str]:
-    """Let uv resolve, with the variants that fit a machine; return what it said and what it wrote."""
+    """Resolve with uv, with wheel variants for `machine`; return the finished process and the file that it wrote."""
     minor = int(target.glibc.partition(".")[2])
     platform = f"{target.arch}-manylinux_2_{max((known for known in _UV_GLIBC if known <= minor), default=17)}"
     options = ["--python-version", target.python, "--python-platform", platform, "--only-binary", ":all:"]
@@ -151,7 +150,7 @@ def _compiled(
 
 
 def _lines(pylock: str, target: Target) -> list[str]:
-    """Return the lines of a requirements file for what uv locked: of each package the wheels that fit the target."""
+    """Return uv's locked packages as requirement lines, without packages whose marker excludes the target."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -170,7 +169,7 @@ def _lines(pylock: str, target: Target) -> list[str]:
 # --- wheel variants ---------------------------------------------------------------------------------------------------
 
 _IS_VARIANT = re.compile(r"resolved to a wheel variant")
-"""In the words of uv 0.13.9, which resolves variants and does not write them into PEP 751's document."""
+"""The message of uv 0.13.9, which resolves variants but cannot write them to a PEP 751 document."""
 _OLD = re.compile(r"unexpected argument '--preview-features'")
 _PIN = re.compile(r"^([^\s=]+)==(\S+)\n +# from (\S+)", re.MULTILINE)
 _SELECTED = r"Selecting: {}==\S+ \[[^]]*\] \((\S+)\)"
@@ -182,7 +181,7 @@ _LARGEST, _PATIENCE = 64 << 20, 60.0
 
 
 class _Metadata(msgspec.Struct):
-    """What must be in a variants.json."""
+    """The required fields of a variants.json."""
 
     priorities: dict[str, list[str]] = msgspec.field(name="default-priorities")
     variants: dict[str, dict[str, dict[str, list[str]]]]
@@ -190,7 +189,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Variant(NamedTuple):
-    """One package that has variants: its table in the document, the label that was chosen and what to warn of."""
+    """A package with variants: its table in the PEP 751 document, the chosen label and a warning."""
 
     name: str
     table: str
@@ -199,14 +198,14 @@ class _Variant(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Say what was chosen."""
+        """Return a sentence about the choice."""
         return f"{self.name}: the variant {self.label}"
 
 
 def _with_variants(
     uv: str, lines: tuple[str, ...], target: Target, machine: Machine
 ) -> tuple[Finished, str, list[_Variant]]:
-    """Resolve with variants: uv finds the releases for the machine, the matrix chooses the variants of them."""
+    """Resolve with variants: uv chooses the releases for the machine, the matrix their variants."""
     more = ("--no-annotate", "--emit-index-annotation", "--verbose")
     done, text = _compiled(uv, lines, target, *more, form="requirements.txt", machine=machine)
     if not done.ok:
@@ -228,9 +227,9 @@ def _with_variants(
 
 
 def _variant(pin: tuple[str, str, str], target: Target, machine: Machine, *, uvs: str | None) -> _Variant | None:
-    """Return the variant of a release that fits best; None where its index has no variants of it.
+    """Return the best variant of a release for the machine; None if the index has no variants of it.
 
-    Where uv chose another one that fits (`uvs`), that is the one whose dependencies are in the lock.
+    If uv chose another variant that fits (`uvs`), that one is used: the lock has its dependencies.
     """
     name, version, index = pin
     wheels: dict[str, list[tuple[str, str]]] = {}
@@ -270,12 +269,12 @@ def _variant(pin: tuple[str, str, str], target: Target, machine: Machine, *, uvs
         for url, digest in kept
     )
     head = f"\n[[packages]]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nindex = {json.dumps(index)}\n"
-    table = re.sub(r"//[^/@\s\"]*@", "//", f"{head}wheels = [{files}]\n")  # a login stays where it is
+    table = re.sub(r"//[^/@\s\"]*@", "//", f"{head}wheels = [{files}]\n")  # logins do not go into the lock
     return _Variant(name, table + (inlined if label else ""), label, warning)
 
 
 def _listed(page: str) -> list[tuple[str, str, str]]:
-    """Return what an index lists of a package: name, address and SHA-256 of each file."""
+    """Return name, URL and SHA-256 of each file on a package's index page; [] for an index that is not http(s)."""
     if not page.startswith(("http://", "https://")):
         return []
     raw = _fetched(page, _PAGE)
@@ -304,7 +303,7 @@ def _fetched(url: str, accept: str) -> bytes:
 
 
 def _toml(value: Any) -> str:
-    """Return JSON as TOML, in one line; uv has refused what TOML has no form for."""
+    """Return JSON as one line of TOML; uv has already refused values that TOML lacks, such as null."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(item)}' for key, item in value.items())} }}"
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)
@@ -314,7 +313,7 @@ def _toml(value: Any) -> str:
 
 
 def _by_pip(lines: tuple[str, ...], target: Target) -> Full:
-    """Ask until nothing is missing: pip judges markers by the Python that runs it, not by the one it is asked for."""
+    """Resolve with pip, again until complete: pip evaluates markers for its own Python instead of the target's."""
     options = [line for line in lines if line.startswith("-")]
     pins = [line for line in lines if not line.startswith("-")]
     environment = target_environment(target.python, target.arch)
@@ -338,7 +337,7 @@ def _by_pip(lines: tuple[str, ...], target: Target) -> Full:
 def complete(
     pins: Iterable[str], report: list[dict[str, Any]], environment: dict[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Return the lines that are reached from the pins, with hashes, and the requirements that the report lacks."""
+    """Return hashed lines for all packages that the pins need, and the requirements that the report lacks."""
     known = {canonicalize_name(item["metadata"]["name"]): item for item in report}
     waiting = [Requirement(pin) for pin in pins]
     seen: set[tuple[str, str]] = set()
@@ -391,7 +390,7 @@ def _yanked(what: str, reason: str) -> str:
 
 
 def _refusal(done: Finished, lines: Iterable[str], target: Target, log: str = "") -> NoStackError | UnreachableError:
-    """Tell a resolver's no from an index that did not answer."""
+    """Return the error of a failed resolver: no set fits, or the index did not answer."""
     if _NO_FIT.search(done.err) and not _NO_ANSWER.search(done.err + log):
         return NoStackError(
             "GS-773",

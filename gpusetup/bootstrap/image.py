@@ -1,4 +1,4 @@
-"""The end of an image: what belongs to this one machine goes, and the first boot of each copy goes on from there."""
+"""Seals a machine as an image: removes its identity; each copy continues the bootstrap at its first boot."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ _CACHES = (("apt-get", "clean"), ("dnf", "clean", "packages"), ("zypper", "clean
 
 
 def seal(config: Config, log: Callable[[str], None], root: Path = Path("/")) -> None:
-    """Clean this machine for copies of its disk; safe to repeat.
+    """Clean this machine so that its disk can be copied; safe to repeat.
 
-    SSH host keys are left to cloud-init, which makes new ones for each new instance: without keys nobody could log in
-    to switch this machine off.
+    SSH host keys stay, since nobody could log in without them; cloud-init makes new ones on each copy.
     """
     for argv in (*_CACHES, ("cloud-init", "clean", "--logs", "--seed")):
         if shutil.which(argv[0]):
@@ -48,7 +47,7 @@ def seal(config: Config, log: Callable[[str], None], root: Path = Path("/")) -> 
     start = root / PER_BOOT.relative_to("/")
     start.parent.mkdir(parents=True, exist_ok=True)
     write_whole(start, _START.encode(), 0o755)
-    # Last: from here on the machine is a copy. Reports need a token, which is no part of an image.
+    # Last, since it ends the stage `image`. No reports: their token is not part of an image.
     left = replace(config, stage="", callback="")
     write_whole(root / (ETC / "bootstrap.json").relative_to("/"), msgspec.json.encode(left) + b"\n", 0o600)
     os.sync()
@@ -62,7 +61,7 @@ def _remove(path: Path) -> None:
 
 
 def _forget_machine_id(root: Path) -> None:
-    """Empty, not absent: systemd makes a new one, and does not take the boot for the first of a fresh system."""
+    """Empty machine-id: systemd then makes a new id; if absent, it would treat the boot as a system's very first."""
     own, bus = root / "etc/machine-id", root / "var/lib/dbus/machine-id"
     write_whole(own, b"", 0o444)
     if bus.exists() and not bus.is_symlink():

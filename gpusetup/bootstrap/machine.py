@@ -1,12 +1,12 @@
-"""The state machine of a bootstrap: what follows from what. Pure: time, boot and outcomes are arguments.
+"""The states of a bootstrap and their transitions. Pure: time, boot and outcomes are arguments.
 
     waiting → fetching → applying → done | nothing-to-do | pending-reboot | failed
                             ↓ ↑
                  rebooting or retrying
 
-An image goes from applying to sealing to sealed; a re-check stops at pending-reboot where a new machine would reboot.
+An image goes from applying to sealing to sealed; a re-check ends at pending-reboot where a new machine would reboot.
 
-`begin` goes on from whatever an earlier boot, or a killed process, left behind; `advance` takes one step's outcome.
+`begin` continues from the status of an earlier boot or a killed process; `advance` processes the outcome of one step.
 """
 
 from __future__ import annotations
@@ -37,28 +37,27 @@ STEPS: dict[State, tuple[int, str, str]] = {
 }
 OF = 4
 _RETRIES = {6: 8, 7: 3}
-"""Exit code of apply → how often in all: a mirror may come back; a transaction is resumed."""
+"""Exit code of apply → number of tries: a mirror may come back, and a transaction is resumed."""
 _RETRIES_OF = {"GS-403": 12, "GS-442": 8}
-"""Reference → how often in all: an apply that outlived a killed bootstrap, or a person's own, ends by itself; a signing
-key that its server did not give may come, as the lists beside it may."""
+"""Reference → number of tries: another apply on this host ends at some time; a key server may answer later."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the configuration allows."""
+    """The limits set by the configuration."""
 
     reboots: int = 2
     fetches: bool = False
-    """A lock is pulled from a URL."""
+    """Whether a lock is fetched from a URL."""
     image: bool = False
-    """The machine becomes an image: nothing reboots, and it is cleaned at the end."""
+    """Whether the machine becomes an image: it does not reboot and is cleaned at the end."""
     asks: bool = False
-    """A reboot is somebody's to make: the machine is in use."""
+    """Whether people decide about reboots, because the machine is in use."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When and in which boot a transition happens."""
+    """The time and the boot of a transition."""
 
     time: str
     boot: str
@@ -66,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a state's work ended."""
+    """The result of a state's work."""
 
     kind: Literal["ok", "nothing-to-do", "reboot", "problem"]
     problem: Problem | None = None
@@ -76,7 +75,7 @@ class Outcome:
 
 
 def begin(before: Status | None, now: Moment) -> Status:
-    """Return where to go on: at the start, after a reboot (whoever made it), after a kill, or after a failure."""
+    """Return the status to start with: fresh, or after a reboot, a kill or a failure."""
     if before is None or before.state in {"done", "sealed"}:
         return _enter(Status(state="waiting", started=now.time, since=now.time, boot=now.boot), "waiting", now)
     if before.state == "pending-reboot":
@@ -89,7 +88,7 @@ def begin(before: Status | None, now: Moment) -> Status:
 
 
 def advance(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> Status:
-    """Return the next status."""
+    """Return the status after an outcome; raise ValueError for a final state."""
     if status.state in FINAL:
         raise ValueError(status.state)
     if outcome.kind == "problem":
@@ -106,7 +105,7 @@ def advance(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> St
 
 
 def pause_before(attempt: int) -> float:
-    """Return the seconds to wait before another try."""
+    """Return the seconds to wait before the next try."""
     return float(min(15 * 2 ** max(attempt - 1, 0), 300))
 
 

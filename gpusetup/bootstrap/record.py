@@ -1,4 +1,4 @@
-"""The status on disk: whole or not at all, readable by everybody, and one line for who logs in."""
+"""Writes the bootstrap status, atomically and readable by all users, and the login message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 
 
 def load(path: Path = Path(STATUS_FILE)) -> Status | None:
-    """Return what is on record; nothing when there is none, or none that can be read."""
+    """Return the status on disk; None if there is none or it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Status)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -29,7 +29,7 @@ def load(path: Path = Path(STATUS_FILE)) -> Status | None:
 
 
 def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_FILE) -> None:
-    """Write the status and the login message; the message may fail, the status may not."""
+    """Write the status, then the login message; errors of the message are ignored."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, msgspec.json.format(msgspec.json.encode(status), indent=1) + b"\n")
     with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_F
 
 
 def message(status: Status) -> str:
-    """Return the line for who logs in."""
+    """Return the login message."""
     if status.state == "failed":
         return f"gpusetup: FAILED: {status.doing} (gpusetup cloud-init status)"
     if status.state == "nothing-to-do":
@@ -60,7 +60,7 @@ def message(status: Status) -> str:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a power cut leaves the old or the new one."""
+    """Write a file so that a power cut leaves the complete old or new one."""
     partial = path.with_name(f".{path.name}.part")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
@@ -78,7 +78,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Two runs never meet; the kernel lets go of the lock however the process ends."""
+    """Hold an exclusive lock; raise if another process has it. The kernel frees it when the process ends."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

@@ -1,4 +1,4 @@
-"""From state to state until the end, each on record before it begins; later looks at a finished machine; reports."""
+"""Runs the bootstrap to a final state, recording each state first; re-checks finished machines; sends reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAUSE = 2.0
 
 
 class Callback:
-    """One thread that posts the newest status; older ones that could not be posted are dropped."""
+    """A thread that posts the newest status; unsent older ones are dropped."""
 
     def __init__(self, url: str, token_file: Path = TOKEN_FILE, pause: float = _PAUSE) -> None:
         self.url, self.token_file, self.pause = url, token_file, pause
@@ -44,14 +44,14 @@ class Callback:
             threading.Thread(target=self._work, daemon=True).start()
 
     def tell(self, status: Status) -> None:
-        """Hand a status over; returns at once."""
+        """Queue a status and return at once."""
         if self.url:
             self.idle.clear()
             self.newest = status
             self.changed.set()
 
     def settle(self, seconds: float) -> bool:
-        """Give the newest status some time to arrive."""
+        """Wait at most this long for delivery; return whether nothing is left to send."""
         return self.idle.wait(seconds)
 
     def _work(self) -> None:
@@ -87,9 +87,9 @@ LOG_FILE = Path("/var/log/gpusetup-bootstrap.log")
 
 
 def bootstrap(config: Config, log: Callable[[str], None], *, asks: bool = False) -> Status:
-    """Run to a final state; a reboot on the way ends this process, and the next boot goes on.
+    """Run to a final state; a reboot ends this process, and the next boot continues.
 
-    A machine that is in use `asks`: a reboot stays pending for its people.
+    `asks`: the machine is in use, so a needed reboot stays pending.
     """
     effects, callback = Effects(config, log), Callback(config.callback)
     with alone(HOME / "lock"):
@@ -123,7 +123,7 @@ def bootstrap(config: Config, log: Callable[[str], None], *, asks: bool = False)
 
 
 def _keep(status: Status) -> None:
-    """Put the status on record; on a full disk what was kept in reserve makes the room."""
+    """Write the status; on a full disk delete the reserve file and try again."""
     try:
         save(status)
     except OSError as error:
@@ -142,7 +142,7 @@ def _now() -> Moment:
 
 
 def recheck(config: Config, log: Callable[[str], None]) -> Status:
-    """Apply when there is a reason to, else look what differs."""
+    """Apply if there is a reason to, else record the drift of this machine."""
     status = load()
     if status is None:
         raise PreflightError("GS-752", "no bootstrap has run on this machine", note="nothing was changed")
@@ -166,7 +166,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
 
 
 def why_apply(status: Status, pinned: str, boot: str) -> str:
-    """Return why the stack is to be applied, or nothing."""
+    """Return why the stack must be applied again; "" if it need not."""
     if status.state not in FINAL:
         return "an apply was interrupted"
     if status.state == "nothing-to-do":
@@ -195,7 +195,7 @@ def _drift(text: str) -> Recheck | None:
     differences = tuple(
         f"{item['what']}: was {item['was']}, is {item['now']}" for item in told.get("differences") or ()
     )
-    # The inventory that drift looked at is the bootstrap's own; the command for a person names none.
+    # drift's command names the bootstrap's own inventory; people get a command without one.
     by_hand = dict.fromkeys(item["hint"] for item in told.get("differences") or () if item.get("hint"))
     mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.get("mend") else []), *by_hand))
     return Recheck(

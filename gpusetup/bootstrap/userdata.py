@@ -1,4 +1,4 @@
-"""User-data of a new machine: its parts, and the three shapes that clouds take."""
+"""User-data of a new machine: its files, and the three shapes that clouds accept."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _SAFE = re.compile(r"[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+
 
 @dataclass(frozen=True)
 class UserData:
-    """All that goes into user-data."""
+    """The content of user-data."""
 
     config: Config
     about: tuple[str, ...]
-    """What it will install, in lines for people."""
+    """What will be installed, as lines for people."""
     lock: bytes = b""
     ca: str = ""
     token: str = ""
     proxy: str = ""
     no_proxy: str = ""
     joined: tuple[tuple[str, str], ...] = field(default=())
-    """The user's own parts: MIME type and text."""
+    """Additional parts of the user: MIME type and text."""
 
     def files(self) -> list[tuple[str, str, str]]:
         """Return path, mode and content of every file."""
@@ -83,11 +83,11 @@ def render(data: UserData, shape: str) -> str:
 
 
 def checked_url(url: str, option: str) -> str:
-    """Return a URL that is safe to write into files on a machine; credentials in it would be a secret in user-data."""
+    """Return a URL if it is http(s), safe to write to files and without credentials; raise otherwise."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # invalid brackets or port
         usable = False
     if not usable or not _SAFE.fullmatch(url):
         raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option)
@@ -97,14 +97,14 @@ def checked_url(url: str, option: str) -> str:
 
 
 def checked_hosts(text: str, option: str) -> str:
-    """Return a list of hosts, networks and domains that is safe to write into files on a machine."""
+    """Return a list of hosts, networks and domains if it is safe to write to files; raise otherwise."""
     if not _HOSTS.fullmatch(text):
         raise BadInputError("GS-738", f"{text!r} is not a list of hosts", path=option)
     return text
 
 
 def checked_text(value: object, option: str) -> None:
-    """Refuse control characters, and passwords in addresses, in a value and in all that is in it."""
+    """Raise for control characters, or passwords in addresses, anywhere in a value."""
     if isinstance(value, dict):
         for name, item in value.items():
             checked_text(name, option)
@@ -122,7 +122,7 @@ def checked_text(value: object, option: str) -> None:
 
 
 def _changed_settings(config: Config) -> dict[str, object]:
-    """Return the settings that differ from what is usual."""
+    """Return the required settings and those that differ from their defaults."""
     usual = msgspec.structs.replace(config, **{
         item.name: item.default if item.default is not msgspec.NODEFAULT else item.default_factory()
         for item in msgspec.structs.fields(config)
@@ -154,13 +154,13 @@ def _comments(data: UserData) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a line that YAML, sh and people read as a comment, whatever is in it."""
+    """Return text as a comment line for YAML and sh, with control characters escaped."""
     plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return f"# {plain}".rstrip() + "\n"
 
 
 def _assignment(name: str, value: str) -> str:
-    """Return a line of an EnvironmentFile, as systemd reads it."""
+    """Return a line of a systemd EnvironmentFile."""
     if not value.isprintable():
         raise BadInputError("GS-739", f"{value[:80]!r} has control characters", path=name, hint="give one line")
     return f'{name}="' + re.sub(r'(["\\$`])', r"\\\1", value) + '"\n'
@@ -179,10 +179,10 @@ def _cloud_config(data: UserData) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Texts of several lines as blocks, for people who look into user-data."""
+        """Writes texts of several lines as blocks, which people can read."""
 
         def represent_str(self, text: str) -> yaml.ScalarNode:
-            # In a block, a reader of YAML takes these for ends of lines as well.
+            # YAML treats these characters as line ends in a block.
             style = "|" if "\n" in text and not re.search("[\x85\u2028\u2029]", text) else None
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -207,7 +207,7 @@ def _shell(data: UserData) -> str:
 
 
 def _here(content: str) -> str:
-    """Return a text as sh takes it literally, up to a line that is not in it."""
+    """Return a quoted here-document, ended by a line that the text does not contain."""
     end = "GPUSETUP_END"
     while end in content:
         end += "_"
@@ -216,11 +216,11 @@ def _here(content: str) -> str:
 
 
 _TURNED = re.compile(r"[\x00-\x08\x0b-\x1f]")
-"""What readers of messages turn into other characters, a new line for instance."""
+"""Characters that mail parsers change, for example into a new line."""
 
 
 def _mime(data: UserData) -> str:
-    """The user's parts first: ours says how lists are merged, and that is judged by the later part."""
+    """Return the MIME shape, with the user's parts first: the later part decides how cloud-init merges lists."""
     boundary = "==gpusetup=="
     parts = [*data.joined, ("text/cloud-config", _cloud_config(data))]
     text = [f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n']
@@ -236,7 +236,7 @@ def _mime(data: UserData) -> str:
 
 
 def first_stage() -> str:
-    """Return the program that installs gpusetup on a machine which has nothing but Python."""
+    """Return the program that installs gpusetup on a machine that has only Python."""
     return _text("first-stage")
 
 

@@ -1,4 +1,4 @@
-"""Fetching and reporting by HTTP: whose word is trusted, what is worth another try, and for how long."""
+"""HTTP requests of the bootstrap: trusted authorities, retries and deadlines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTS = (
 
 
 def authorities(root: Path = Path("/")) -> str | bool:
-    """Return the machine's list for `requests`, which would bring a list of its own; without one, that one counts."""
+    """Return the path of the machine's CA list, as `requests` takes it; True (its own list) if there is none."""
     return next((str(root / name) for name in _LISTS if (root / name).is_file()), True)
 
 
@@ -30,21 +30,18 @@ _TIMEOUT = 60.0
 _BLOCK = 1 << 16
 
 
-class Unfetched(Exception):  # noqa: N818 - it says what there is not
-    """What was asked for did not come; the text says why."""
+class Unfetched(Exception):  # noqa: N818 - a name for the result, not for the error
+    """A request that brought no answer; the text says why."""
 
 
 @contextmanager
 def session(ca: str | bool = True) -> Iterator[requests.Session]:
-    """Open a session where whatever goes wrong on the way is an Unfetched.
-
-    It trusts whom the machine trusts, or the list `ca`.
-    """
+    """Open a session that raises Unfetched for every error; it trusts the machine's authorities, or the list `ca`."""
     import requests
     from urllib3.exceptions import HTTPError
 
     class Session(requests.Session):
-        """One whose `verify` counts: requests would take REQUESTS_CA_BUNDLE of the environment before it."""
+        """A session whose `verify` wins over REQUESTS_CA_BUNDLE in the environment."""
 
         def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
             return super().merge_environment_settings(
@@ -60,9 +57,9 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
 
 
 def passes(status: int) -> bool:
-    """Whether an answer may be another one in a while: the server is at fault, or asks for patience.
+    """Return whether a status is temporary: a server error, or a request to try later.
 
-    The first stage, which cannot import this, has the same rule.
+    The first stage, which cannot import this, repeats the rule.
     """
     return status >= 500 or status in {408, 425, 429}
 
@@ -76,7 +73,7 @@ def fetch(
     timeout: float = _TIMEOUT,
     accept: str = "*/*",
 ) -> bytes:
-    """Return what is at an address, at most `limit` bytes of it; what does not come whole is asked for again."""
+    """Return the content of a URL, at most `limit` bytes; retry incomplete answers for `patience` seconds."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -91,7 +88,7 @@ def fetch(
 
 
 class _Refused(Unfetched):
-    """The server has said no: the same question gets the same answer."""
+    """A permanent refusal: another try would get the same answer."""
 
 
 def _once(url: str, limit: int, timeout: float, end: float, accept: str) -> bytes:
@@ -100,7 +97,9 @@ def _once(url: str, limit: int, timeout: float, end: float, accept: str) -> byte
             trouble = Unfetched if passes(answer.status_code) else _Refused
             raise trouble(f"{answer.status_code} {answer.reason} for {url}")
         content = b""
-        while block := answer.raw.read1(_BLOCK, decode_content=True):  # what is there: one that drips is noticed
+        while block := answer.raw.read1(
+            _BLOCK, decode_content=True
+        ):  # returns what has arrived, so that the deadline is checked
             content += block
             if len(content) > limit:
                 raise _Refused(f"{url} has more than {limit} bytes")

@@ -1,4 +1,4 @@
-"""Wheels for machines that have nothing yet: gpusetup's own, and all that it needs, for other Pythons than ours."""
+"""Collects the wheels of gpusetup and its dependencies for new machines, also for other Pythons."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _BROKE_OFF = re.compile(
     r"|Read timed out|ReadTimeout|ChunkedEncodingError|incomplete-download|after connection broken by"
     r"|\b(?:408|425|429|5\d\d) (?:Client|Server) Error"
 )
-"""In pip's words. It asks again for a connection that is refused, but gives up on an answer that ends in its middle."""
+"""pip's messages for broken downloads: it retries refused connections, but not answers that end half-way."""
 
 
 def pip(*arguments: str, deadline: float, pause: float = _PAUSE, **environment: str) -> Finished:
-    """Run pip of this Python; what broke off on the way is tried again while the deadline allows it."""
+    """Run this Python's pip; retry broken downloads within the deadline."""
     env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
     trusted = authorities()
     if isinstance(trusted, str):
@@ -59,7 +59,7 @@ def pip(*arguments: str, deadline: float, pause: float = _PAUSE, **environment: 
 
 
 def last_words(done: Finished) -> str:
-    """Return what pip said last, without what it merely warned of."""
+    """Return the last lines of pip's errors, without warnings."""
     lines = [line for line in done.err.splitlines() if line.strip()]
     return "\n  ".join([line for line in lines if not line.startswith("WARNING")][-6:])
 
@@ -68,13 +68,13 @@ _DEADLINE = 1200.0
 _GLIBC = "2.28"
 _OLDEST_GLIBC = 4
 _OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
-"""NVIDIA names its wheels by glibc 2.18 and 2.25 too, and pip takes no tag for granted that it is not told."""
+"""Old names of platforms → minor version of glibc 2."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_cache.json"}
 
 
 def own_wheel(folder: Path) -> Path:
-    """Put gpusetup's own wheel into a folder: built where this runs from source, else packed again as installed."""
+    """Write gpusetup's own wheel to a folder: built from a source checkout, else repacked from the installation."""
     source = content.content_path().resolve()
     if (source / "pyproject.toml").is_file() and (source / "gpusetup").is_dir():
         return _built(source, folder)
@@ -82,9 +82,9 @@ def own_wheel(folder: Path) -> Path:
 
 
 def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
-    """Download what gpusetup needs on another Python; returns exactly that set, gpusetup's own wheel included.
+    """Download gpusetup's dependencies for another Python; return that set with gpusetup's own wheel.
 
-    pip judges environment markers by the Python that runs it, so what it leaves out is found by reading the wheels.
+    pip evaluates markers for the Python that runs it, so the wheels' metadata shows what is still missing.
     """
     scratch = folder / f".{python}-{arch}"
     scratch.mkdir()
@@ -111,7 +111,7 @@ def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
 
 
 def download_pip(folder: Path) -> Path:
-    """Download the wheel of pip, which runs on every Python that we serve."""
+    """Download a wheel of pip that runs on all supported Pythons."""
     scratch = folder / ".pip"
     scratch.mkdir()
     try:
@@ -127,7 +127,7 @@ def _download(wanted: list[str], folder: Path, python: str, arch: str) -> None:
 
 
 def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:
-    """Return pip's options for another Python than the one that runs it, on a machine with this glibc."""
+    """Return pip's options for another Python and glibc; all minor versions are listed, as pip implies none."""
     short = "cp" + python.replace(".", "")
     tags = [tag for abi in (short, "abi3", "none") for tag in ("--abi", abi)]
     minors = range(int(glibc.partition(".")[2]), _OLDEST_GLIBC, -1)
@@ -137,7 +137,7 @@ def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:
 
 
 def wheel_tags(python: str, arch: str, newest: int) -> list[Tag]:
-    """Return the tags of the wheels that such a Python installs on a glibc 2 of that minor version, the best first."""
+    """Return the wheel tags that a Python accepts with glibc 2.`newest`, the best first."""
     from packaging.tags import compatible_tags, cpython_tags
 
     version = [int(part) for part in python.split(".")]
@@ -151,7 +151,7 @@ def wheel_tags(python: str, arch: str, newest: int) -> list[Tag]:
 
 
 def _reachable(wheels: dict[str, Path], own: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Return what is needed from our wheel on, by the target's markers: name → requirement."""
+    """Return name → requirement of all dependencies of the own wheel, for the target's markers."""
     needed = {_name(own): "gpusetup"}
     waiting = [_name(own)]
     while waiting:
@@ -173,7 +173,7 @@ def _requirements(wheel: Path) -> list[str]:
 
 
 def target_environment(python: str, arch: str) -> dict[str, str]:
-    """Return what environment markers are judged by on another machine."""
+    """Return the values of environment markers on another machine."""
     environment = {key: str(value) for key, value in default_environment().items()}
     return environment | {
         "python_version": python, "python_full_version": f"{python}.0", "platform_machine": arch, "extra": "",

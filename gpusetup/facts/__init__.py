@@ -1,1 +1,1 @@
-"""What hosts are: look at this machine, at a captured one, or read what was seen before; group hosts that are alike."""
+"""Facts of hosts: from this machine, a capture, a fleet or a file; and groups of equal hosts."""

@@ -1,4 +1,4 @@
-"""Group hosts that are alike in all that resolve and plan look at, so that each kind is worked out once."""
+"""Groups hosts that are equal in all that matters, so that each kind is printed once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gpusetup.model.facts_machine import Gpu
 
 _ROOM_STEPS = (1 << 30, 4 << 30, 16 << 30)
-"""Free space counts in coarse steps: two hosts differ when an install fits on one of them only."""
+"""Free space counts in these steps: hosts differ if an installation fits on only one of them."""
 
 
 def group(hosts: Mapping[str, HostFacts]) -> dict[str, tuple[str, ...]]:
-    """Return fingerprint → names of the hosts that share it, in the order in which the hosts came."""
+    """Return fingerprint → names of the hosts with it, in the given order."""
     classes: dict[str, list[str]] = {}
     for name, host in hosts.items():
         classes.setdefault(fingerprint(host), []).append(name)
@@ -29,13 +29,13 @@ def group(hosts: Mapping[str, HostFacts]) -> dict[str, tuple[str, ...]]:
 
 
 def fingerprint(host: HostFacts) -> str:
-    """Return a short digest over what matters; names, identifiers, bus addresses, times and bytes are left out."""
+    """Return a short digest of a host without names, identifiers, bus addresses, times and exact sizes."""
     packed = msgspec.json.encode(_what_matters(host), order="deterministic")
     return hashlib.sha256(packed).hexdigest()[:16]
 
 
 def host_of_one_kind(path: Path) -> HostFacts:
-    """Return a host of a file; hosts of several kinds would have several answers."""
+    """Return a host of a file; raise unless all its hosts are of one kind."""
     from gpusetup.facts.collect import read_facts
 
     hosts = read_facts(path).hosts
@@ -76,14 +76,14 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
     told["room"] = {
         place: [sum(disk.free >= step for step in _ROOM_STEPS), disk.writable] for place, disk in host.disks.items()
     }
-    # What was applied and what was begun, not when or in which run.
+    # What was applied and begun, not when.
     told["unreadable"] = sorted({item.field for item in host.unreadable})
     told["state"] = None if host.state is None else [host.state.schema, host.state.lock, sorted(host.state.open)]
     return told
 
 
 def _cut(gpu: Gpu) -> str:
-    """Return the MIG instances as text; "None" where only root may read them."""
+    """Return the MIG instances as text; "None" if only root may read them."""
     there = gpu.slices.instances if gpu.slices is not None else ()
     return str(there and sorted((item.start, item.profile, item.compute) for item in there))
 

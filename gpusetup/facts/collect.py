@@ -1,4 +1,4 @@
-"""Facts from this machine, from a captured one, from a probe's answer on a target, or from a file."""
+"""Reads facts from this machine, a capture, a probe's answer or a file."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ STATE_FILE = "/var/lib/gpusetup/state.json"
 
 
 def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
-    """Look at the machine this runs on."""
+    """Return the facts of this machine."""
     here = probe.load("host").open_host("/")
     return from_probe(probe.load("facts").collect(here, None, candidates), LOCAL_NAME, lookup)
 
 
 def this_boot() -> Boot:
-    """Return what tells the machine this runs on, since it was booted, from any other."""
+    """Return the boot id and boot time of this machine."""
     return msgspec.convert(probe.load("system").boot(probe.load("host").open_host("/")), Boot)
 
 
 def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:
-    """Look at a folder that stands in for a machine: a capture, or any root file system."""
+    """Return the facts of a folder: a capture, or any root file system."""
     return from_probe(probe.load("facts").collect(open_captured(root)), name, lookup)
 
 
 def open_captured(root: Path) -> Any:
-    """Open a folder that stands in for a machine."""
+    """Open a capture or root file system as a host; raise if the folder is neither."""
     if not root.is_dir():
         raise BadInputError("GS-301", f"no captured machine at {root}: the folder does not exist", path=str(root))
     if not any((root / place).exists() for place in ("etc/os-release", "usr/lib/os-release", "sys", "proc")):
@@ -57,7 +57,7 @@ def open_captured(root: Path) -> Any:
 
 
 def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
-    """Look at this machine and write what was seen, redacted, as a miniature root."""
+    """Return the facts of this machine, and write all that the probe read, redacted, as a miniature root."""
     _refuse_occupied(folder)
     capture = probe.load("capture")
     host = probe.load("host").Recorder()
@@ -67,7 +67,7 @@ def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidat
 
 
 def write_capture(data: dict[str, Any], folder: Path) -> None:
-    """Write what a recording probe packed as a miniature root."""
+    """Write a recording probe's data as a miniature root."""
     _refuse_occupied(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _refuse_occupied(folder: Path) -> None:
 
 
 def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostFacts:
-    """Read a probe's answer and add what the matrix knows of its GPUs."""
+    """Return a probe's answer as facts, with names and properties of GPUs from the matrix."""
     try:
         host = _with_record(answer)
     except msgspec.ValidationError as error:
@@ -121,7 +121,7 @@ def read_facts(path: Path) -> Facts:
 
 
 def _with_record(answer: object) -> HostFacts:
-    """Read one host; its record was written by whatever version of gpusetup was there last."""
+    """Read one host; its record may be of another version of gpusetup."""
     if not isinstance(answer, dict) or answer.get("state") is None:
         return msgspec.convert(answer, HostFacts)
     state, reason = read_record(answer["state"])
@@ -131,7 +131,7 @@ def _with_record(answer: object) -> HostFacts:
 
 
 def _with_records(document: Any) -> Facts:
-    """Read a document of hosts; a field that does not fit is named by its path in the document."""
+    """Read a document of hosts; errors name the field by its path."""
     hosts = document.get("hosts") if isinstance(document, dict) else None
     if not isinstance(hosts, dict):
         return msgspec.convert(document, Facts)

@@ -1,4 +1,4 @@
-"""Facts of a fleet: one playbook with one task, each host's answer read, each failure told per host."""
+"""Facts of a fleet: runs one playbook and reads each host's answer or failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEADLINE = 600.0
 
 @dataclass(frozen=True)
 class FleetFacts:
-    """What a fleet's hosts answered; `captures` only when they were asked for."""
+    """The facts of a fleet; `captures` only if asked for."""
 
     facts: Facts
     run: PlaybookRun
@@ -45,7 +45,7 @@ def look(
     observer: Observer | None = None,
     deadline: float = DEADLINE,
 ) -> FleetFacts:
-    """Look at every host of the session's inventory at once."""
+    """Return the facts of all hosts of the session's inventory."""
     variables = RoleVariables(gpusetup_candidates=candidates, gpusetup_record=record, gpusetup_symptoms=symptoms)
     run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
     if run.interrupted:
@@ -54,7 +54,7 @@ def look(
 
 
 def read(run: PlaybookRun, lookup: Lookup | None = None, inventory: str = "") -> FleetFacts:
-    """Read the hosts' answers out of a playbook that asked them."""
+    """Return the hosts' facts and failures from a finished playbook."""
     hosts: dict[str, HostFacts] = {}
     failures: dict[str, Failure] = {}
     captures: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The host probe that targets run, loaded from the same files for this machine."""
+"""Loads the probe that hosts run, from the same files, for this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From PCI ids to products: name, architecture and compute capability of each GPU."""
+"""Names GPUs by their PCI ids: product, architecture and compute capability."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from gpusetup.model.facts_machine import Gpu
 
     Lookup: TypeAlias = "Callable[[str, str], Product | None]"
-    """Asked with a PCI id and a subsystem id."""
+    """Gets a PCI id and a subsystem id."""
 
 
 class Product(Struct, frozen=True, kw_only=True):
-    """What the matrix knows of a GPU; None where products that share the id differ."""
+    """The matrix's data of a GPU; a field is None if products with the same id differ in it."""
 
     name: str
     arch: str | None
     compute_capability: str | None
     vgpu: bool = False
-    """Whether the subsystem is one that only a vGPU in a guest has."""
+    """Whether only vGPUs in guests have this subsystem id."""
 
 
 def name_gpus(host: HostFacts, lookup: Lookup | None) -> HostFacts:
-    """Return the host with its GPUs named; a GPU that the matrix does not know keeps what nvidia-smi said of it."""
+    """Return the host with named GPUs: from the lookup, else as nvidia-smi reports them."""
     named = tuple(_named(gpu, lookup(gpu.pci_id, gpu.subsystem) if lookup else None) for gpu in host.gpus)
     return msgspec.structs.replace(host, gpus=named)
 
@@ -50,7 +50,7 @@ def _named(gpu: Gpu, product: Product | None) -> Gpu:
 
 
 def matrix_lookup(matrix: Matrix) -> Lookup:
-    """Return the lookup that the shipped matrix (or an overlay) answers."""
+    """Return a lookup in a matrix."""
     from gpusetup.matrix.gpus import gpu_by_id
 
     def lookup(pci_id: str, subsystem: str) -> Product | None:

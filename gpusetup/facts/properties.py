@@ -1,4 +1,4 @@
-"""What hosts and GPUs have, one value each: the columns of tables, and what hosts are compared by."""
+"""Properties of hosts and GPUs as single values: columns of tables and of comparisons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HostProperty(NamedTuple):
-    """A property of a host; its value as text, None where it is not known."""
+    """A property of a host; `read` returns its value as text, None if unknown."""
 
     id: str
     title: str
@@ -29,7 +29,7 @@ class GpuProperty(NamedTuple):
 
 
 def _as_text(value: object) -> str | None:
-    """Return a value as text: yes and no, numbers without a useless point."""
+    """Return a value as text: yes or no, whole numbers without a decimal point; None for an empty value."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
@@ -78,7 +78,7 @@ def _acs(gpu: Gpu) -> str | None:
 
 
 def rdma_ports(host: HostFacts) -> str:
-    """Return the ports of adapters with RDMA, those alike together: 8 x 400 Gb/s InfiniBand, 1 x DOWN."""
+    """Return the RDMA ports, equal ones counted: 8 x 400 Gb/s InfiniBand, 1 x DOWN."""
     told: Counter[str] = Counter()
     for port in (port for hca in (host.rdma.hcas if host.rdma else ()) for port in hca.ports):
         rate = f"{port.rate:g} Gb/s " if port.rate else ""
@@ -133,13 +133,13 @@ GPU: tuple[GpuProperty, ...] = (
 
 
 def gpus_named(host: HostFacts) -> str:
-    """Return `8 x H200`; of several kinds all of them."""
+    """Return the GPUs with counts: `8 x H200`."""
     kinds = Counter(gpu.name or gpu.reported_name or gpu.pci_id for gpu in host.gpus)
     return ", ".join(f"{count} x {name}" for name, count in sorted(kinds.items())) or "no NVIDIA GPU"
 
 
 def summary(values: list[str | None]) -> str:
-    """Return the values of several GPUs in one cell: each once, the most frequent first, with how many have it."""
+    """Return the values of several GPUs as one text: each once with its count, the most frequent first."""
     known = Counter(value for value in values if value is not None)
     if len(known) <= 1:
         return next(iter(known), "")

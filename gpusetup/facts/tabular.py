@@ -1,4 +1,4 @@
-"""Facts as rows: a short table for people, everything that hosts differ by as CSV."""
+"""Facts as rows: a short table for people, all properties as CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = ("host", "gpus", *(item.id for item in HOST), *(item.id for item in GP
 
 
 def short_rows(facts: Facts) -> list[tuple[str, ...]]:
-    """Return what fits 80 columns; hosts that gave no answer come last."""
+    """Return rows for a table of 80 columns; hosts without an answer come last."""
     rows = [_short(name, host) for name, host in facts.hosts.items()]
     return rows + [(name, "", "", "", "", failure.message) for name, failure in facts.failures.items()]
 
@@ -25,7 +25,7 @@ def _short(name: str, host: HostFacts) -> tuple[str, ...]:
 
 
 def _remark(host: HostFacts) -> str:
-    """Return the first thing that a person should know of this host."""
+    """Return the most important problem of a host; "in use" or "" if it has none."""
     driver = host.driver
     if host.virtualisation.driver_refused:
         return f"no driver here: {host.virtualisation.driver_refused}"
@@ -41,7 +41,7 @@ def _remark(host: HostFacts) -> str:
 
 
 def full_rows(facts: Facts) -> list[tuple[str, ...]]:
-    """Return a row for each host with every property; of several GPUs that differ, each value with its count."""
+    """Return a row with all properties for each host; if its GPUs differ, values have counts."""
     rows = []
     for name, host in facts.hosts.items():
         own = [item.read(host) or "" for item in HOST]

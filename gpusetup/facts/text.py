@@ -1,4 +1,4 @@
-"""Facts for people: what a host is in a dozen lines of 80 columns; hosts that are alike are told once."""
+"""Facts as text of 80 columns; equal hosts are printed once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def describe(facts: Facts) -> str:
 
 
 def described(facts: Facts) -> Iterator[tuple[str, list[tuple[str, str]], HostFacts | None]]:
-    """Return a title and labelled rows for each kind of host, with one host of it; and for each without an answer."""
+    """Yield title, labelled rows and one host for each kind of host; then each host without an answer, with None."""
     for names in group(facts.hosts).values():
         yield _title(names), list(_lines(facts.hosts[names[0]])), facts.hosts[names[0]]
     for name, failure in facts.failures.items():
@@ -134,7 +134,7 @@ def _gpus(host: HostFacts) -> str:
 
 
 def _cuts(host: HostFacts) -> Iterator[str]:
-    """Say how MIG cuts the GPUs where it is on, those that are cut alike together."""
+    """Yield each MIG layout with the numbers of the GPUs that have it."""
     by_layout: dict[str, list[str]] = {}
     for number, gpu in enumerate(judge.probed(host)["gpus"]):
         if gpu["mig"] == "Enabled":

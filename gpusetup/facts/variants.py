@@ -1,4 +1,4 @@
-"""This machine as installers of wheel variants ask for it: variantlib's plugin for the namespace `nvidia`."""
+"""variantlib's plugin for the namespace `nvidia`: the wheel variants that fit this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.variants import Values
 
 FACTS = "GPUSETUP_FACTS"
-"""Names a file of facts, which then stand for this machine."""
+"""Environment variable with a file of facts to use instead of this machine."""
 
 
 class Feature(NamedTuple):
@@ -22,7 +22,7 @@ class Feature(NamedTuple):
 
 
 class Provider:
-    """The plugin: what fits this machine by the matrix."""
+    """The plugin; the matrix decides which values fit."""
 
     namespace = "nvidia"
     is_build_plugin = False
@@ -36,7 +36,7 @@ class Provider:
 
     @classmethod
     def get_supported_configs(cls) -> list[Feature]:
-        """Return what fits this machine; nothing without a GPU or a loaded driver."""
+        """Return the values that fit this machine; none without a GPU or a loaded driver."""
         from gpusetup.matrix.load import matrix
         from gpusetup.resolve.variants import machine_of, supported
 
@@ -48,7 +48,7 @@ def _features(values: Values) -> list[Feature]:
 
 
 def host_in(path: str | None) -> HostFacts:
-    """Return a host of a file, or this machine; the environment may name a file in its place."""
+    """Return the host of a file (`path`, else the one in the environment), or this machine."""
     from pathlib import Path
 
     from gpusetup.facts.classes import host_of_one_kind
@@ -62,7 +62,7 @@ def host_in(path: str | None) -> HostFacts:
 
 
 def seen(host: HostFacts) -> tuple[list[str], str | None]:
-    """Return the GPUs by their compute capabilities, and the driver that is loaded."""
+    """Return the compute capabilities of the GPUs (as sm_NN), and the version of the loaded driver."""
     loaded = host.driver.loaded if host.driver is not None else None
     known = [gpu.compute_capability or gpu.reported_capability for gpu in host.gpus]
     return [f"sm_{cc.replace('.', '')}" for cc in known if cc], loaded.version if loaded is not None else None
