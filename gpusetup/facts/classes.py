@@ -48,18 +48,7 @@ def host_of_one_kind(path: Path) -> HostFacts:
 
 def _what_matters(host: HostFacts) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(host)
-    for name in (
-        "boot",
-        "gpus",
-        "nvswitch",
-        "processes",
-        "work",
-        "disks",
-        "interpreter",
-        "state",
-        "smi",
-        "settings",
-    ):
+    for name in ("boot", "gpus", "nvswitch", "processes", "work", "disks", "interpreter", "state", "smi", "settings"):
         del told[name]
     del told["packages"]["lock"]
     for name in ("vendor", "product"):

@@ -114,9 +114,6 @@ def test_what_has_no_digest_is_refused(monkeypatch, tmp_path) -> None:
     assert caught.value.reference == "GS-772"
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
-
-
 def answer(*_: Any) -> tuple[PipHashes, Full]:
     line = ("cupy-cuda13x==14.2.0 --hash=sha256:aa",)
     return PipHashes(python="3.10", arch="x86_64", system=line, wheels=line), Full(
@@ -180,9 +177,6 @@ def test_links_pipes_and_modes_are_kept(tmp_path) -> None:
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("after\n", 0o600)
     output.write_answer("gone", os.devnull)
     assert Path(os.devnull).is_char_device()
-
-
-# --- the programs themselves, against an index on this machine -------------------------------------------------------
 
 
 @pytest.fixture(params=["uv", "pip"])
@@ -264,8 +258,6 @@ def test_an_index_that_goes_away_in_the_middle_is_no_answer(site) -> None:
     assert "503" in caught.value.context
 
 
-# --- wheel variants ---------------------------------------------------------------------------------------------------
-
 KNOWN_TO_UV = {
     "requires": ["nvidia-variant-provider"],
     "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
@@ -340,12 +332,7 @@ def test_without_variants_a_machine_changes_nothing(site, monkeypatch) -> None:
     ("labels", "changes", "urls", "warned"),
     [
         (("cuda13.0", ""), {"$schema": None}, [".whl"], "wheel variants are left out: "),
-        (
-            ("cuda13.0", "null"),
-            {"provider": {"requires": ["other"]}},
-            ["-null.whl"],
-            "uv chose null, the matrix",
-        ),
+        (("cuda13.0", "null"), {"provider": {"requires": ["other"]}}, ["-null.whl"], "uv chose null, the matrix"),
         (("cuda13.0", ""), {"hashes": {"sha256": "00" * 32}}, [".whl"], "wheel variants are left out: "),
         (("cuda12.6",), {}, ["-cuda12.6.whl"], ""),
     ],

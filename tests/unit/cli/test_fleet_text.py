@@ -137,10 +137,7 @@ def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
             track.take(event)
             observer.event(event, track)
     lines = out.getvalue().splitlines()
-    assert lines == [
-        "gpu0: cannot be reached: no way to ngpu0",
-        "199 more hosts: cannot be reached: no way to HOST",
-    ]
+    assert lines == ["gpu0: cannot be reached: no way to ngpu0", "199 more hosts: cannot be reached: no way to HOST"]
 
 
 def test_what_waits_is_told_and_not_called_done():

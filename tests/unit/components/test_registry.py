@@ -6,10 +6,7 @@ from collections import Counter
 
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.model.package import Package, PackageSet
-from gpusetup.model.settings import (
-    AppliedWanted,
-    Settings,
-)
+from gpusetup.model.settings import AppliedWanted, Settings
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.settings import KNOWN
 

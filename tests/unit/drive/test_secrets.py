@@ -44,10 +44,7 @@ def test_the_record_of_a_run_knows_the_proxy_without_its_password(
     ],
 )
 def test_an_address_that_is_refused_for_its_password_leaves_it_nowhere(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    variables: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variables: str
 ) -> None:
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     inventory = tmp_path / "inventory.ini"

@@ -32,9 +32,6 @@ def replace(value, **changes):
     return msgspec.structs.replace(value, **changes)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_document_survives_the_file(tmp_path):
     facts = Facts(hosts={"a": host(), "b": host("debian12-none-nothing")})
     path = tmp_path / "facts.json"
@@ -130,9 +127,6 @@ def test_this_machine():
     assert told.packages.candidates is None
 
 
-# --- products --------------------------------------------------------------------------------------------------------
-
-
 def gpu(pci_id, subsystem="10de:0000"):
     return replace(host().gpus[0], pci_id=pci_id, subsystem=subsystem, name=None, arch=None, compute_capability=None)
 
@@ -169,15 +163,11 @@ def test_products_that_share_an_id_are_all_named_where_the_subsystem_does_not_de
 
 
 @pytest.mark.parametrize(
-    ("seen", "subsystem", "told"),
-    [(None, "10de:1733", True), (None, "10de:16ca", None), (False, "10de:1733", False)],
+    ("seen", "subsystem", "told"), [(None, "10de:1733", True), (None, "10de:16ca", None), (False, "10de:1733", False)]
 )
 def test_a_subsystem_tells_a_vgpu_where_the_capability_cannot_be_read(seen, subsystem, told):
     one = replace(gpu("10de:27b8", subsystem), vgpu=seen)
     assert named(one, matrix_lookup(matrix())).vgpu is told
-
-
-# --- classes ---------------------------------------------------------------------------------------------------------
 
 
 def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
@@ -228,9 +218,6 @@ def test_all_captured_hosts_are_of_different_classes():
     assert len(group(hosts)) == len(hosts)
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("folder", sorted(path.name for path in HOSTS.iterdir() if (path / "root").is_dir()))
 def test_text_fits_eighty_columns_and_tells_the_gpus(folder):
     one = host(folder)
@@ -269,9 +256,6 @@ def test_the_os_label_is_what_the_command_line_takes():
         "ubuntu24.04",
         "rocky9",
     ]
-
-
-# --- documentation ---------------------------------------------------------------------------------------------------
 
 
 def test_every_field_of_a_host_is_documented():

@@ -110,9 +110,6 @@ def test_the_manager_is_known_by_its_vital_data(tmp_path):
     assert pci._is_switch_manager(live, str(tmp_path / "none")) is False
 
 
-# --- machine ---------------------------------------------------------------------------------------------------------
-
-
 def dmi(machine, vendor="", product="", tag="", chassis="1"):
     for name, value in (
         ("sys_vendor", vendor),
@@ -185,8 +182,6 @@ def test_wsl_refuses_a_driver_and_is_no_container(machine):
     assert (told["kind"], told["container"], told["driver_refused"]) == ("wsl", None, "wsl")
 
 
-# --- nvidia-smi ------------------------------------------------------------------------------------------------------
-
 LINE = (
     "00000000:00:06.0, GPU-1c5b, NVIDIA H200, 143771, 580.159.04, Enabled, Disabled, Enabled, 9.0, Completed, Success\n"
 )
@@ -222,9 +217,6 @@ def test_it_is_not_started_without_a_module(machine):
     machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE)
     assert "not asked" in smi.collect(machine.host(), False)["why"]
     assert smi.collect(probe.load("host").FolderHost(str(machine.root / "usr")), True) is None
-
-
-# --- services and screens --------------------------------------------------------------------------------------------
 
 
 def test_services(machine):

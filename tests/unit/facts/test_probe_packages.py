@@ -199,9 +199,6 @@ def test_looking_does_not_take_the_lock(tmp_path):
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-# --- sources ---------------------------------------------------------------------------------------------------------
-
-
 def test_sources_of_every_kind(machine):
     machine.put(
         "/etc/apt/sources.list",
@@ -230,8 +227,6 @@ def test_no_password_leaves_a_sources_file():
     text = "[r]\nbaseurl=https://me:secret@m/x\nusername=me\npassword=secret\nproxy_password = secret\n# secret\n"
     assert "secret" not in sources.without_secrets(text)
 
-
-# --- candidates ------------------------------------------------------------------------------------------------------
 
 POLICY = stored("probe_packages_policy.txt")
 SHOW = stored("probe_packages_show.txt")

@@ -11,9 +11,6 @@ from gpusetup.facts import probe
 package = probe.load("host")
 
 
-# --- operating system ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "family", "label_id"),
     [
@@ -29,9 +26,6 @@ package = probe.load("host")
 def test_os_release(machine, text, family, label_id):
     told = probe.load("system").os_release(machine.put("/etc/os-release", text).host())
     assert (told["family"], told["id"]) == (family, label_id)
-
-
-# --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def kernels_of(machine, *releases, running=None):
@@ -103,9 +97,6 @@ def test_only_arguments_that_matter_are_told(machine):
 )
 def test_the_compiler_of_the_kernel(text, compiler):
     assert probe.load("kernels")._compiler(text) == compiler
-
-
-# --- module files ----------------------------------------------------------------------------------------------------
 
 
 def elf_with_modinfo(fields):
@@ -190,9 +181,6 @@ def test_the_loaded_module_by_sysfs_alone(machine):
     assert probe.load("modules").loaded_nvidia(machine.host()) == {"version": "550.54.15", "flavour": None}
 
 
-# --- nouveau ---------------------------------------------------------------------------------------------------------
-
-
 def test_an_own_file_hides_the_vendors_of_the_same_name(machine):
     machine.put("/usr/lib/modprobe.d/nvidia.conf", "blacklist nouveau\n").put(
         "/etc/modprobe.d/nvidia.conf", "# nothing\n"
@@ -218,8 +206,6 @@ def test_what_the_next_boot_would_load(machine):
     unknown = probe.load("nouveau").collect(machine.host(), kernels, [])
     assert (unknown["in_initramfs"], unknown["loads_at_boot"]) == (None, None)
 
-
-# --- firmware --------------------------------------------------------------------------------------------------------
 
 EFI = "/sys/firmware/efi/efivars/"
 
@@ -264,9 +250,6 @@ def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):
     )
     assert probe.load("kernels").compiler(machine.host(), "6.12.0-1-amd64") == "gcc-14"
     assert probe.load("kernels").compiler(machine.host(), "6.1.0-9-amd64") == "gcc-12"
-
-
-# --- simulated hosts -------------------------------------------------------------------------------------------------
 
 
 def simulated(machine_in, own_files, running=None):

@@ -62,10 +62,7 @@ class Machine:
         self.put(f"{device}/config", bytes(64))
         (self.root / SWITCH / "config").write_bytes(bytes(64))
         (self.root / here / "device").symlink_to(f"../../../{HCA}")
-        for folder, target in (
-            ("sys/class/infiniband", here),
-            ("sys/bus/pci/devices", device),
-        ):
+        for folder, target in (("sys/class/infiniband", here), ("sys/bus/pci/devices", device)):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
             link = self.root / folder / Path(target).name
             if not link.is_symlink():

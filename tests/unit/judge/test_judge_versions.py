@@ -12,10 +12,7 @@ from tests.stored import stored_rows
 VERSION = some.from_regex(r"([0-9]:)?[0-9]{1,3}(\.[0-9]{1,3}){0,2}(-[0-9]([a-z~+.][0-9]){0,2})?", fullmatch=True)
 
 
-@pytest.mark.parametrize(
-    ("version", "wanted", "fits"),
-    stored_rows("versions-that-fit.json"),
-)
+@pytest.mark.parametrize(("version", "wanted", "fits"), stored_rows("versions-that-fit.json"))
 def test_a_version_fits_or_not(version: str, wanted: str, fits: bool) -> None:
     assert versions.fits(version, wanted) is fits
 

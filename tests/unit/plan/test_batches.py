@@ -16,14 +16,7 @@ def sizes(spec: str, names: tuple[str, ...] = TWENTY) -> list[int]:
 
 @pytest.mark.parametrize(
     ("spec", "expected"),
-    [
-        ("", [20]),
-        ("1,10%,50%", [1, 2, 10, 7]),
-        ("8", [8, 8, 4]),
-        ("1%", [1] * 20),
-        ("100%", [20]),
-        ("1, 100", [1, 19]),
-    ],
+    [("", [20]), ("1,10%,50%", [1, 2, 10, 7]), ("8", [8, 8, 4]), ("1%", [1] * 20), ("100%", [20]), ("1, 100", [1, 19])],
 )
 def test_sizes(spec: str, expected: list[int]) -> None:
     assert sizes(spec) == expected

@@ -25,9 +25,7 @@ def _offered(answer, version="1.20.1-1"):
 def _bare(host, name="ubuntu24.04-rtx4090-open", runtimes=("docker", "containerd"), **packages):
     facts = host(name, driver=None)
     return msgspec.structs.replace(
-        facts,
-        packages=msgspec.structs.replace(facts.packages, **packages),
-        containers=Containers(runtimes=runtimes),
+        facts, packages=msgspec.structs.replace(facts.packages, **packages), containers=Containers(runtimes=runtimes)
     )
 
 

@@ -33,8 +33,7 @@ def _facts(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "reference", "said"),
-    [(WSL, "GS-322", "driver of Windows"), (VGPU, "GS-323", "vGPU"), (TWO, "GS-210", "")],
+    ("name", "reference", "said"), [(WSL, "GS-322", "driver of Windows"), (VGPU, "GS-323", "vGPU"), (TWO, "GS-210", "")]
 )
 def test_nobody_is_told_to_apply_where_apply_refuses(
     name: str, reference: str, said: str, planner: Planner, capsys: pytest.CaptureFixture[str]

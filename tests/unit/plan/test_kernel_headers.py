@@ -42,10 +42,7 @@ ALL_UBUNTU = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("release", "meta"),
-    stored_rows("ubuntu-headers.json"),
-)
+@pytest.mark.parametrize(("release", "meta"), stored_rows("ubuntu-headers.json"))
 def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
     context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)
     assert _texts(kernel.headers(context)) == [f"linux-headers-{release}", meta]

@@ -57,10 +57,7 @@ def test_desktops_are_read(value: Any, read: Any) -> None:
     assert wish(value) == read
 
 
-@pytest.mark.parametrize(
-    ("value", "hint"),
-    stored_rows("refused-desktops.json"),
-)
+@pytest.mark.parametrize(("value", "hint"), stored_rows("refused-desktops.json"))
 def test_what_cannot_be_a_desktop_is_refused(value: Any, hint: str) -> None:
     with pytest.raises(BadInputError) as caught:
         wish(value)

@@ -84,10 +84,7 @@ def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, host, d
         packages = msgspec.structs.replace(facts.packages, sources=sources)
         plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
         (source,) = plan.variables.gpu_repo_sources
-        assert (source.name, source.components) == (
-            "gpusetup-bookworm",
-            ("contrib", "non-free", "non-free-firmware"),
-        )
+        assert (source.name, source.components) == ("gpusetup-bookworm", ("contrib", "non-free", "non-free-firmware"))
 
 
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, host):

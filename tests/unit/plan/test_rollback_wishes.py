@@ -153,8 +153,6 @@ def test_what_follows_from_the_packages_before_is_no_difference(name: str) -> No
         choose((past("a1", wish("packages", name, value)), past("a2", BARE)), "a2")
 
 
-# --- planned on a machine -------------------------------------------------------------------------------------------------
-
 TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0.*",)),)
 
 

@@ -32,10 +32,7 @@ def asked(words: list[str], inventory: str | None = None, **variables: Any) -> t
     return settings["a"], lost["a"]
 
 
-@pytest.mark.parametrize(
-    ("wish", "variables", "said"),
-    stored_rows("lost-wishes.json"),
-)
+@pytest.mark.parametrize(("wish", "variables", "said"), stored_rows("lost-wishes.json"))
 def test_a_wish_that_loses_is_named_with_what_wins(wish: str, variables: dict[str, Any], said: str) -> None:
     (text,) = asked([wish], **variables)[1]
     assert said in text
