@@ -1,4 +1,4 @@
-"""Keys and passwords that systemd hands to a service, so that only root reads their files."""
+"""Keys and passwords that systemd passes to a service, so that only root can read their files."""
 
 import os
 import re
@@ -7,11 +7,11 @@ from typing import Dict, Iterable, Iterator, Tuple
 from . import process
 
 _SINCE = 247
-"""The first systemd that has LoadCredential."""
+"""The first systemd with LoadCredential."""
 
 
 def refusals(paths: Iterable[Tuple[str, bool]], env: Dict[str, str], instead: str) -> Iterator[Tuple[str, str]]:
-    """Yield (message, hint) for what is wrong with files, of which some are secret, or with this host's systemd."""
+    """Yield (message, hint) for missing files, secrets open to everybody (paths marked True), and too old a systemd."""
     for path, secret in paths:
         if not os.path.isfile(path):
             yield f"{path} is not on this host", "put it there, or correct its path"

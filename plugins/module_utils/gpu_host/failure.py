@@ -1,11 +1,11 @@
-"""Failures that speak to a person: what happened, why, what to do."""
+"""Failures reported to the user: what happened, where, why, and what to do."""
 
 import errno
 from typing import Any, Dict
 
 
 class HostFailure(Exception):  # noqa: N818 - it is the host that failed
-    """A module cannot go on; `reference` is stable and in gpusetup/references.json."""
+    """A module cannot continue; `reference` is a stable code listed in gpusetup/references.json."""
 
     def __init__(self, reference: str, message: str, context: str = "", note: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -13,7 +13,6 @@ class HostFailure(Exception):  # noqa: N818 - it is the host that failed
         self.result: Dict[str, Any] = {}
 
     def as_dict(self) -> Dict[str, str]:
-        """Return the failure as plain data."""
         return dict(self.fields)
 
     def text(self) -> str:
@@ -26,7 +25,7 @@ class HostFailure(Exception):  # noqa: N818 - it is the host that failed
 
 
 def of_system(error: OSError) -> HostFailure:
-    """Return a failure of the system itself, such as a file system that is read-only, as one that speaks."""
+    """Return an error of the system, such as a read-only file system, as a failure with a hint."""
     where = str(error.filename or "")
     said = error.strerror or repr(error)
     if error.errno == errno.EROFS:

@@ -1,4 +1,4 @@
-"""Writing files so that a power cut leaves the old one or the new one, never half of one."""
+"""Write files so that a power cut leaves either the old or the new content, never a part."""
 
 import fcntl
 import hashlib
@@ -14,13 +14,13 @@ Owner = Tuple[int, int]
 
 
 def read_text(path: str) -> Optional[str]:
-    """Return a file's text, None when it is missing; one that cannot be read is an error."""
+    """Return a file's text, None if it is missing; raise if it cannot be read."""
     raw = read_bytes(path)
     return None if raw is None else raw.decode("utf-8", "surrogateescape")
 
 
 def read_bytes(path: str) -> Optional[bytes]:
-    """Return a file's bytes, None when it is missing; one that cannot be read is an error, and not "was not there"."""
+    """Return a file's bytes, None if it is missing; raise if it cannot be read: that is not the same as missing."""
     try:
         with open(path, "rb") as handle:
             return handle.read()
@@ -29,21 +29,23 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 
 def changed_at(path: str) -> float:
-    """Return when a file changed, or about when it went: the folder in which it was changed then."""
+    """Return when a file changed; if it is gone, when the nearest existing folder above it changed, which is about
+    then.
+    """
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return os.lstat(path).st_mtime
 
 
 def digest(content: Content) -> str:
-    """Return the SHA-256 of bytes or text."""
     return hashlib.sha256(_raw(content)).hexdigest()
 
 
 def edit(path: str, content: Content, mode: int = 0o644, owner: Optional[Owner] = None) -> None:
-    """Give a file that others use too this content: it keeps its mode, its owner, and the link that names it.
+    """Replace the content of a file that others use too: an existing file keeps its mode, its owner and its symbolic
+    link.
 
-    `mode` and `owner` are those of a file that is not there yet.
+    `mode` and `owner` apply to a new file only.
     """
     target = os.path.realpath(path)
     try:
@@ -55,7 +57,7 @@ def edit(path: str, content: Content, mode: int = 0o644, owner: Optional[Owner] 
 
 
 def write_atomically(path: str, content: Content, mode: int = 0o644, lasting: bool = True) -> None:
-    """Replace a file of our own in one step, flushed to the disk unless a power cut may take it along."""
+    """Replace a file of our own in one step; with `lasting`, flushed to disk so that it survives a power cut."""
     _replace(path, content, mode, None, lasting)
 
 
@@ -85,12 +87,12 @@ def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], las
 
 
 def _half(path: str) -> str:
-    """Return how the name of a file begins that is not yet what `path` names."""
+    """Return the prefix of the temporary files from which `path` is made."""
     return f".gpusetup-{os.path.basename(path)[:100]}-"
 
 
 def sweep(path: str) -> None:
-    """Take away the halves that a cut left beside a file; only for who alone writes it."""
+    """Delete temporary files that an interrupted write of `path` left; only for files with a single writer."""
     folder = os.path.dirname(path)
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         if name.startswith(_half(path)) and "-" not in name[len(_half(path)) :]:
@@ -98,7 +100,7 @@ def sweep(path: str) -> None:
 
 
 def attributes(path: str) -> Dict[str, bytes]:
-    """Return a file's extended attributes: SELinux's label, access lists, what people keep there."""
+    """Return a file's extended attributes: SELinux label, access lists, users' own."""
     if not hasattr(os, "listxattr"):  # a controller that is no Linux
         return {}
     try:
@@ -110,7 +112,6 @@ def attributes(path: str) -> Dict[str, bytes]:
 
 
 def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
-    """Give a file these extended attributes."""
     there = attributes(path) if wanted else {}
     for name, value in sorted(wanted.items()):
         if there.get(name) != value:
@@ -118,14 +119,14 @@ def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
 
 
 def copy(path: str, place: str, content: Content) -> None:
-    """Write a copy of a file beside it, with its mode, owner and extended attributes."""
+    """Write `content` to `place` with the mode, owner and extended attributes of `path`."""
     seen = os.stat(path)
     _replace(place, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
     set_attributes(place, attributes(path))
 
 
 def link_atomically(path: str, target: str) -> None:
-    """Replace a symbolic link in one step."""
+    """Create or replace a symbolic link in one step."""
     temporary = os.path.join(os.path.dirname(path), _half(path) + "link")
     if os.path.lexists(temporary):
         os.unlink(temporary)
@@ -136,7 +137,7 @@ def link_atomically(path: str, target: str) -> None:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Keep everybody else out who asks for the same lock; the kernel lets go of it however the process ends."""
+    """Hold an exclusive lock; the kernel releases it however the process ends."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o711, exist_ok=True)
@@ -161,7 +162,7 @@ def _flush_folder(folder: str) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Return a JSON file's value, None when it is missing or damaged."""
+    """Return a JSON file's value, None if it is missing or damaged."""
     text = read_text(path)
     if text is None:
         return None
@@ -172,12 +173,11 @@ def read_json(path: str) -> Any:
 
 
 def write_json(path: str, value: Any, mode: int = 0o600, lasting: bool = True) -> None:
-    """Write a value as JSON in one step."""
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode, lasting)
 
 
 def drop_compiled(path: str) -> None:
-    """Take away what Python made of a program of ours when it ran: it would keep its folders from going."""
+    """Delete the bytecode that Python cached for a program of ours; it would keep our folders from being removed."""
     name, ending = os.path.splitext(os.path.basename(path))
     cache = os.path.join(os.path.dirname(path), "__pycache__")
     if ending != ".py" or not os.path.isdir(cache):

@@ -1,8 +1,7 @@
-"""Long steps that outlive the connection: start one detached, or join the one that runs, and read how far it is.
+"""Long steps that survive a lost connection: start one detached, or join the running one, and read its progress.
 
-A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, `progress.json`, which need not, and
-`log`. A package step tells its progress a thousand times: flushed to the disk each time, it would hold up dpkg on the
-same disk.
+A job is a folder in `<state>/jobs`: `status.json`, which is flushed to disk, `progress.json`, which is not, and `log`.
+A package step reports progress a thousand times: flushing each time would slow dpkg down on the same disk.
 """
 
 import contextlib
@@ -42,7 +41,9 @@ class Job:
     # on the caller's side
 
     def start_or_join(self, work: "Work", wait: float) -> Status:
-        """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
+        """Return the status of the job that runs or has just ended; otherwise start one on `work(job)` and return its
+        status.
+        """
         with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # of two that come at once, one starts
             status = _read(self.folder)
             if not _runs(status):
@@ -56,14 +57,12 @@ class Job:
         return self._watch(status, wait)
 
     def joinable(self) -> bool:
-        """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would
-        miss that.
-        """
+        """Return whether this very job runs, or ended with an answer that nobody has fetched."""
         status = _read(self.folder)
         return _runs(status) or _unfetched(_read(self.folder))
 
     def _watch(self, known: Optional[Status], wait: float) -> Status:
-        """Wait for something new: the end, or another message; at most `wait` seconds."""
+        """Wait at most `wait` seconds for the end or another message."""
         began = time.monotonic()
         while True:
             status = _read(self.folder)
@@ -168,7 +167,7 @@ class Job:
         self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
 
     def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
-        """Say how far the job is."""
+        """Report progress."""
         changed = (step, message, percent) != (
             self.state.get("step"),
             self.state.get("message"),
@@ -181,7 +180,6 @@ class Job:
                 files.write_json(self.progress_path, progress, lasting=False)
 
     def log(self, text: str) -> None:
-        """Add a line to the job's log."""
         with contextlib.suppress(OSError), open(self.log_path, "a") as stream:
             stream.write(text.rstrip("\n") + "\n")
 
@@ -205,7 +203,7 @@ def _paths(folder: str) -> Tuple[str, str]:
 
 
 def _read(folder: str) -> Optional[Status]:
-    """Return a job's status, of one that runs with its latest progress; None when there is none."""
+    """Return a job's status, with its latest progress if it runs; None if there is none."""
     status_path, progress_path = _paths(folder)
     status: Optional[Status] = files.read_json(status_path)
     if status and status["state"] == "running":
@@ -214,7 +212,7 @@ def _read(folder: str) -> Optional[Status]:
 
 
 def _prune(root: str) -> None:
-    """Let the oldest of the jobs that are over go."""
+    """Delete the oldest finished jobs."""
     folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
     over = [folder for folder in folders if not _runs(_read(folder)) and not _unfetched(_read(folder))]
     for folder in sorted(over, key=os.path.getmtime)[:-_KEPT]:
@@ -222,7 +220,7 @@ def _prune(root: str) -> None:
 
 
 def refuse_while_running(state_folder: str) -> None:
-    """Refuse while any job changes this host."""
+    """Fail while any job changes this host."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         status = _read(os.path.join(root, name))
@@ -241,7 +239,7 @@ def _runs(status: Optional[Status]) -> bool:
 
 
 def _unfetched(status: Optional[Status]) -> bool:
-    """Say whether a job ended lately and nobody has fetched its answer."""
+    """Return whether a job ended lately and nobody has fetched its answer."""
     return bool(
         status
         and status["state"] in ("done", "failed")
@@ -251,12 +249,12 @@ def _unfetched(status: Optional[Status]) -> bool:
 
 
 def alive(status: Status) -> bool:
-    """Say whether the process that wrote a status still runs, in this boot."""
+    """Return whether the process that wrote a status still runs, in this boot."""
     return status.get("boot") == _boot_id() and _born(status.get("pid")) == status.get("born") is not None
 
 
 def _born(pid: Optional[int]) -> Optional[str]:
-    """Return a process's start time in ticks, None when it is over: with the pid it names one process."""
+    """Return a process's start time in ticks, which makes its PID unique; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as stream:
             fields = stream.read().rsplit(")", 1)[1].split()

@@ -1,8 +1,8 @@
-"""The record of a host as a journal: what is about to change stands in it, with what was there before, until a look at
-the host says that it came about.
+"""The record of a host as a journal: every change is recorded with the previous state before it is made, and its entry
+stays open until the host shows the result.
 
-An entry that is open was cut: by a kill, a full disk, a command that failed. Whoever comes next finds in the record
-what was there before gpusetup, and can go on (`change`) or go back (`undo`).
+An entry that is still open was interrupted: by a kill, a full disk, a command that failed. The next run finds the state
+before gpusetup in the record, and can continue (`change`) or go back (`undo`).
 """
 
 import copy
@@ -47,38 +47,40 @@ _EMPTY: State = {
     "verified": None,
 }
 _TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free", "listed")
-"""What the record tells of the apply itself; everything else is a thing on the host and has its entry by `change`."""
+"""The parts of the record about the apply itself; everything else describes things on the host and goes through
+`change`.
+"""
 
 
 class _Unknown:
-    """Stands for what the record does not know."""
+    """Stands for a state that the record does not know."""
 
 
 UNKNOWN = _Unknown()
 
 
 class Thing:
-    """Something on a host that gpusetup changes: how it is looked at, changed, and kept on record.
+    """Something on a host that gpusetup changes: how to look at it, change it and record it.
 
-    Values are plain data: they stand in the record.
+    Values are plain data, since they are stored in the record.
     """
 
     kind = ""
     """What it is in plain words, such as `unit`."""
     section = ""
-    """The part of the record that has what each of the kind was before gpusetup."""
+    """The part of the record with the states of this kind before gpusetup."""
     whole = False
-    """Whether that part is of this one thing alone, or a list that all of the kind share."""
+    """Whether the whole section belongs to this one thing, or is a list shared by all things of the kind."""
     stays = False
-    """Whether it stays as it is, until removal, where nobody asks for it any more."""
+    """Whether it keeps its present state until removal once nobody asks for it."""
     goes_back = False
-    """Whether an apply that fails brings it back with the files that it wrote."""
+    """Whether a failed apply restores it together with the files."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def look(self) -> Any:
-        """Return what the host has now."""
+        """Return the present state on the host."""
         raise NotImplementedError
 
     def make(self, wanted: Any) -> None:
@@ -86,54 +88,54 @@ class Thing:
         raise NotImplementedError
 
     def fits(self, now: Any, wanted: Any) -> bool:
-        """Tell whether there is nothing to do."""
+        """Return whether nothing has to be done."""
         return bool(now == wanted)
 
     def came_about(self, now: Any, wanted: Any) -> bool:
-        """Tell whether what was done had its effect."""
+        """Return whether the change took effect."""
         return self.fits(now, wanted)
 
     def failure(self, now: Any, wanted: Any) -> HostFailure:
-        """Return what is to be said when it had none."""
+        """Return the failure to raise if the change had no effect."""
         raise NotImplementedError
 
     def clear_up(self) -> None:
-        """Take away what a call that was cut left beside it."""
+        """Delete temporary files that an interrupted call left."""
 
     def aim(self, wanted: Any) -> str:
-        """Say what is to become of it, as the end of a sentence that begins with its name."""
+        """Return the goal as the end of a sentence that begins with the thing's name."""
         return f"become {wanted}" if wanted is not None else "go"
 
     def first(self, state: State) -> Any:
-        """Return what was there before gpusetup, UNKNOWN when it is not on record."""
+        """Return the state before gpusetup, UNKNOWN if it is not recorded."""
         return state[self.section].get(self.name, UNKNOWN)
 
     def note(self, state: State, before: Any, _wanted: Any) -> None:
-        """Put on record what was there before; what an earlier call noted stays."""
+        """Record the state before gpusetup unless an earlier call did."""
         state[self.section].setdefault(self.name, before)
 
     def settle(self, state: State, wanted: Any) -> None:
-        """What was wanted has come about."""
+        """Update the record after the change took effect."""
 
     def forget(self, state: State) -> None:
-        """Take it off the record: the host has what it had before gpusetup."""
+        """Remove it from the record: the host has its state from before gpusetup again."""
         state[self.section].pop(self.name, None)
 
     def back(self, _now: Any, first: Any) -> Any:
-        """Return what the host is to have after removal."""
+        """Return the state to restore on removal."""
         return first
 
     def again(self, _now: Any, before: Any, _noted: List[Any]) -> Any:
-        """Return what the host is to have after an apply that failed, from what it found on the host and on record."""
+        """Return the state to restore after a failed apply, given what it found on the host and in the record."""
         return before
 
     def noted(self, state: State) -> List[Any]:
-        """Return what is on record of it as a list: empty where nothing is."""
+        """Return a copy of its recorded state in a list, empty if nothing is recorded."""
         kept = state[self.section]
         return copy.deepcopy([kept] if self.whole else [kept[self.name]] if self.name in kept else [])
 
     def note_again(self, state: State, noted: List[Any]) -> None:
-        """Have on record what was."""
+        """Put back what `noted` returned earlier."""
         if self.whole:
             state[self.section] = noted[0]
         else:
@@ -143,7 +145,7 @@ class Thing:
 
 
 class Journal:
-    """The state file of one host. `check` keeps everything as it is and only tells what would change."""
+    """The state file of one host. `check` changes nothing and only reports what would change."""
 
     def __init__(self, folder: str, check: bool = False) -> None:
         self.folder = folder
@@ -153,10 +155,10 @@ class Journal:
         self._seen = files.digest(files.read_bytes(self.path) or b"")
         self._swept = False
         self.goes_back = False
-        """Whether what changes from here on only comes back: no change of the apply under way, which `revert` ends."""
+        """Whether further changes belong to a rollback and are not recorded as changes of this apply for `revert`."""
 
     def save(self) -> None:
-        """Write the state in one step, if there is anything new in it."""
+        """Write the state in one step if it changed; fail if another process has changed the file meanwhile."""
         text = json.dumps(self.state, indent=1, sort_keys=True) + "\n"
         if self.check or files.digest(text) == self._seen:
             return
@@ -174,7 +176,7 @@ class Journal:
             self._seen = files.digest(text)
 
     def _make_folder(self) -> None:
-        """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""
+        """Create the folders. Only root lists them; everybody may pass through to `status.json`, which all may read."""
         for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
             path = os.path.join(self.folder, folder)
             if not os.path.isdir(path):
@@ -183,7 +185,7 @@ class Journal:
                 os.chmod(path, mode)
 
     def tell(self, **parts: Any) -> None:
-        """Put on record what the apply is and what is expected of it; things on the host go through `change`."""
+        """Record facts about the apply itself; changes of the host go through `change`."""
         unknown = sorted(set(parts) - set(_TOLD))
         if unknown:
             raise ValueError(f"not of the apply: {unknown}")
@@ -193,30 +195,31 @@ class Journal:
         self.save()
 
     def claim_holds(self, names: List[str]) -> None:
-        """Put holds on record that are ours by what else says so: the record that knew it was lost."""
+        """Record holds as ours on other evidence, after the record was lost."""
         self.state["holds"] = names
         self.save()
 
     def note_timer(self, unit: str) -> None:
-        """A timer of our own was not there before us; its unit file says what it should be."""
+        """Record a timer of our own that was not there before us; its unit file defines what it should be."""
         first = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
         self.state["services"].setdefault(unit, first)
         self.save()
 
     def forget_timer(self, unit: str) -> None:
-        """It is gone."""
         self.state["services"].pop(unit, None)
         self.save()
 
     @property
     def under_way(self) -> bool:
-        """Whether an apply has begun and not ended."""
+        """Whether an apply has begun and not finished."""
         return self.state["apply"].get("id") is not None and not self.state["apply"].get("finished")
 
     # the door
 
     def change(self, thing: Thing, wanted: Any, now: Any = UNKNOWN) -> bool:
-        """Bring a thing to what is wanted; return whether that changed it. `now` is a look of a moment ago."""
+        """Bring a thing to the wanted state; return whether that changed it. `now` is its state if the caller has just
+        looked.
+        """
         seen = thing.look() if now is UNKNOWN else now
         if thing.fits(seen, wanted):
             if not self.check:
@@ -245,7 +248,7 @@ class Journal:
         return True
 
     def undo(self, thing: Thing, now: Any = UNKNOWN) -> bool:
-        """Bring a thing back to what it was before gpusetup; return whether that changed it."""
+        """Restore a thing's state from before gpusetup; return whether that changed it."""
         first = thing.first(self.state)
         if first is UNKNOWN:
             return False
@@ -258,7 +261,7 @@ class Journal:
         return differs
 
     def revert(self, thing: Thing) -> bool:
-        """Bring a thing back to what the apply under way found; return whether that changed it."""
+        """Restore the state that the current apply found; return whether that changed the thing."""
         entry = next(item for item in self.to_revert() if item["thing"] == _key(thing.kind, thing.name))
         seen = thing.look()
         differs = self._bring(thing, seen, thing.again(seen, entry["before"], entry["noted"]))
@@ -270,7 +273,7 @@ class Journal:
         return differs
 
     def give_up(self, thing: Thing) -> bool:
-        """Close what a cut left open and nobody asks for any more; return whether that changed the thing."""
+        """Close an interrupted entry that nobody asks for any more; return whether that changed the thing."""
         changed = self.change(thing, thing.look()) if thing.stays else self.undo(thing)
         self._close(thing.kind, thing.name)
         self.save()
@@ -298,7 +301,7 @@ class Journal:
             raise thing.failure(now, wanted)
 
     def _keep_for_revert(self, key: str, before: Any, noted: List[Any]) -> None:
-        """Keep what this apply found, and what was on record, before its first change of a thing."""
+        """Keep what this apply found on the host and in the record, before its first change of a thing."""
         apply = self.state["apply"]
         if not self.under_way or self.goes_back:
             return
@@ -308,12 +311,12 @@ class Journal:
             self.state["previous"]["things"].append({"thing": key, "before": before, "noted": noted})
 
     def to_revert(self) -> List[Dict[str, Any]]:
-        """Return the things that the apply under way has changed, the last first."""
+        """Return the things that the current apply changed, the last one first."""
         kept = self.state["previous"]
         return kept["things"][::-1] if self.under_way and kept.get("apply") == self.state["apply"]["id"] else []
 
     def _open(self, kind: str, name: str, before: Any, wanted: Any, aim: str) -> None:
-        """Put on record, for good, what is about to be done."""
+        """Record, flushed to disk, what is about to be done."""
         self.state["open"][_key(kind, name)] = {
             "what": f"{kind} {name}",
             "aim": aim,
@@ -328,22 +331,21 @@ class Journal:
         self.state["open"].pop(_key(kind, name), None)
 
     def begin(self, kind: str, name: str, aim: str) -> None:
-        """Open an entry that stays open until `end`: what is done between the two leaves the host as it was."""
+        """Open an entry until `end`, for work that leaves the host as it was."""
         self._open(kind, name, None, None, aim)
 
     def end(self, kind: str, names: Iterable[str]) -> None:
-        """Close such entries."""
         for name in names:
             self._close(kind, name)
         self.save()
 
     def opened(self, kind: str, name: str) -> Optional[Dict[str, Any]]:
-        """Return the entry that a cut left open, None without one."""
+        """Return the entry that an interrupted call left open, None without one."""
         found: Optional[Dict[str, Any]] = self.state["open"].get(_key(kind, name))
         return found
 
     def unfinished(self) -> List[str]:
-        """Return what was begun and has not come about."""
+        """Return what was begun and not completed."""
         return sorted(str(entry["what"]) for entry in self.state["open"].values())
 
 
@@ -352,12 +354,12 @@ def _key(kind: str, name: str) -> str:
 
 
 def empty() -> State:
-    """Return the record of a host that nothing was done to."""
+    """Return the record of a host that gpusetup has not changed."""
     return _filled({})
 
 
 def _kept(path: str) -> State:
-    """Return the recorded state, empty where there is none; one that cannot be read is no empty one."""
+    """Return the recorded state, {} if there is no file; an unreadable one is a failure, not an empty record."""
     note = ""
     try:
         text = files.read_text(path)
@@ -383,5 +385,5 @@ def _filled(kept: Mapping[str, Any]) -> State:
 
 
 def now() -> str:
-    """Return the time as text that sorts."""
+    """Return the current UTC time as text that sorts."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

@@ -1,7 +1,7 @@
-"""What gpusetup did to this host: files with what was there before, holds, services, packages, one record per apply.
+"""The record of what gpusetup did to this host: files with their previous content, holds, services, packages, applies.
 
-`state.json` is the present; `history/<id>.json` the past; `originals/` keeps the content of files that were there
-before us, so that `remove` can bring them back.
+`state.json` is the present; `history/<id>.json` the past; `originals/` holds earlier contents of files, so that
+`remove` can restore them.
 """
 
 import base64
@@ -20,22 +20,22 @@ FILE = "file"
 
 
 class Ledger(Journal):
-    """The state folder of one host, with the files that were there before us."""
+    """The state folder of one host, including the files that were there before us."""
 
     def __init__(self, folder: str, check: bool = False) -> None:
         super().__init__(folder, check)
         self.diffs: List[Dict[str, str]] = []
         self.saved: Dict[str, str] = {}
-        """Files that somebody else changed since, each with where that is kept."""
+        """Files that somebody else edited since, each with the path of its copy."""
         self.left: List[str] = []
-        """Files with nothing of ours in them any more: they stay as they are."""
+        """Files with nothing of ours left in them: they stay unchanged."""
 
     # files
 
     def write(self, path: str, content: files.Content, mode: int = 0o644, owner: Optional[files.Owner] = None) -> bool:
-        """Make a file have this content; return whether that changed it. The first content found is kept.
+        """Write a file; return whether that changed it. Its first content is kept.
 
-        `mode` and `owner` are those of a file of our own; one that was there before us keeps its mode, owner and link.
+        `mode` and `owner` apply to a file of our own; one that was there before us keeps its mode, owner and link.
         """
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         before = files.read_bytes(path)
@@ -62,7 +62,7 @@ class Ledger(Journal):
         return True
 
     def mend_by(self, path: str, hint: str) -> None:
-        """No apply writes this file: put the command on record that does."""
+        """Record the command that repairs this file, if no apply writes it."""
         if path in self.state["files"]:
             self.state["files"][path]["hint"] = hint
             self.save()
@@ -71,7 +71,7 @@ class Ledger(Journal):
         return owner is not None and os.path.exists(path) and tuple(_owner(path)) != owner
 
     def _settle(self, path: str, raw: bytes) -> None:
-        """A file has the content that it is to have: that is what removal compares with."""
+        """Record that a file has its wanted content, which removal compares with."""
         entry = self.state["files"].get(path)
         if self.check or entry is None:
             return
@@ -84,7 +84,7 @@ class Ledger(Journal):
         self.save()
 
     def close_file(self, path: str) -> None:
-        """Close the entry of a file that a cut left open: the file is what it was, or what it was to become."""
+        """Close an interrupted entry of a file, which has either its old or its new content."""
         begun, entry, there = self.opened(FILE, path), self.state["files"].get(path), files.read_bytes(path)
         if self.check or begun is None:
             return
@@ -99,8 +99,8 @@ class Ledger(Journal):
         self.save()
 
     def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
-        """Note that somebody else changed a file of theirs since we wrote into it: the first content is out of date,
-        unless they went back to it.
+        """Note that somebody else edited a file of theirs after we wrote into it, so that its first content is out of
+        date; clear the note if they went back to that content.
         """
         entry = self.state["files"][path]
         if entry.get("original") is None or there is None or self._is_as_left(path, there):
@@ -114,14 +114,14 @@ class Ledger(Journal):
         return path in self.state["files"] and self.state["files"][path]["original"] is None
 
     def adopt(self, path: str, there: Optional[bytes]) -> None:
-        """A file that says it is ours is ours: the record that knew it was lost."""
+        """Record a file as ours if its first line says so, after the record was lost."""
         if path not in self.state["files"] and (there or b"").startswith(_SIGNED) and not self.check:
             entry = {"original": None, "sha256": files.digest(there or b""), "mode": _mode(path), "present": True}
             self.state["files"][path] = entry
             self.save()
 
     def delete(self, path: str) -> bool:
-        """Take a file away; return whether it was there."""
+        """Delete a file; return whether it existed."""
         before = files.read_bytes(path)
         if before is None:
             if self.opened(FILE, path):
@@ -141,7 +141,7 @@ class Ledger(Journal):
         return True
 
     def _remember(self, path: str, before: Optional[bytes]) -> None:
-        """Note what was there before our first change, and in this apply before its first change."""
+        """Keep the content before our first change, and before the first change of this apply."""
         if path not in self.state["files"]:
             self.state["files"][path] = {"original": self._keep(path, before), "folders": self._missing_folders(path)}
         elif self.opened(FILE, path):
@@ -155,7 +155,7 @@ class Ledger(Journal):
             entry["previous"] = self._keep(path, before)
 
     def _missing_folders(self, path: str) -> List[str]:
-        """Return the folders above a file that would not be there without us, the innermost first."""
+        """Return the folders above a file that exist only because of us, the innermost first."""
         made = {folder for entry in self.state["files"].values() for folder in entry.get("folders", ())}
         found, folder = [], os.path.dirname(path)
         while folder in made or not os.path.isdir(folder):
@@ -175,7 +175,7 @@ class Ledger(Journal):
         return kept
 
     def _keep_text(self, raw: bytes) -> str:
-        """Keep a content, once; return its name."""
+        """Store a content once; return its name."""
         name = files.digest(raw)
         place = os.path.join(self.folder, "originals", name)
         if not os.path.exists(place):
@@ -184,7 +184,7 @@ class Ledger(Journal):
         return name
 
     def _is_as_left(self, path: str, there: Optional[bytes]) -> bool:
-        """Tell whether a file is as we left it, or as a call that was cut was about to leave it."""
+        """Return whether a file is as we left it, or has either content of an interrupted write."""
         entry, begun = self.state["files"][path], self.opened(FILE, path)
         left = {entry.get("sha256") if entry.get("present", True) else None} if "sha256" in entry else set()
         if begun is not None:
@@ -192,11 +192,10 @@ class Ledger(Journal):
         return _digest(there) in left
 
     def restore(self, path: str, which: str = "original") -> bool:
-        """Bring back what was there before ("original": before us, "previous": before this apply); return whether it
-        changed.
+        """Restore a file from before us ("original") or before this apply ("previous"); return whether that changed it.
 
-        What somebody else changed since is not lost: without anything of ours in it, it stays as it is; with it, it is
-        kept beside, and `saved` says where.
+        Edits of others are not lost: a file without anything of ours stays unchanged; any other edited file is copied
+        first, and `saved` has the path of the copy.
         """
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
@@ -240,14 +239,14 @@ class Ledger(Journal):
         return changed
 
     def give_up_file(self, path: str) -> bool:
-        """Take away a file that was not there before us, as `restore` does; an apply that fails brings it back."""
+        """Delete a file that was not there before us, so that a failed apply can restore it; restore any other file."""
         entry = self.state["files"].get(path)
         if self.under_way and entry and entry["original"] is None and self._is_as_left(path, files.read_bytes(path)):
             return self.delete(path)
         return self.restore(path)
 
     def leave(self, path: str) -> None:
-        """Give up a file that others have made theirs: it stays as it is."""
+        """Forget a file that others have taken over; it stays unchanged."""
         self.left.append(path)
         self._forget_file(path)
 
@@ -258,14 +257,14 @@ class Ledger(Journal):
             self.save()
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
-        """Take away the folders that were made for a file and are empty."""
+        """Delete the folders that were made for a file, if they are empty."""
         files.drop_compiled(path)
         for folder in entry.get("folders", ()):
             if os.path.isdir(folder) and not os.listdir(folder):
                 os.rmdir(folder)
 
     def _text_of(self, entry: Mapping[str, Any]) -> Optional[bytes]:
-        """Return what we wrote last, nothing where we took the file away; None when it was not kept."""
+        """Return what we wrote last: empty if we deleted the file, None if the content was not kept."""
         if "sha256" in entry and not entry.get("present", True):
             return b""
         return files.read_bytes(os.path.join(self.folder, "originals", str(entry.get("sha256"))))
@@ -281,7 +280,7 @@ class Ledger(Journal):
         return raw
 
     def before_apply(self) -> Dict[str, Optional[bytes]]:
-        """Return the files that the apply now under way has changed, each with what was in it."""
+        """Return {path: previous content} of the files that the current apply has changed."""
         if not self.under_way:
             return {}
         now = self.state["apply"]["id"]
@@ -290,13 +289,13 @@ class Ledger(Journal):
         return {path: None if was is None else self._original(path, was) for path, was in kept.items()}
 
     def revert_apply(self, which: Callable[[str], bool] = bool) -> List[str]:
-        """Bring back every such file that the apply now under way has changed; return their paths."""
+        """Restore the selected files that the current apply has changed; return their paths."""
         paths = [path for path in self.before_apply() if which(path)]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 
     def forget_previous(self) -> None:
-        """The apply is finished and never goes back: drop the contents that are nobody's way back, which can hold
-        passwords, and the files that neither were there before us nor are now.
+        """After a finished apply, which is never reverted: delete contents that nothing can go back to, as they may
+        hold passwords, and entries of files that exist neither before us nor now.
         """
         if self.check:
             return
@@ -314,7 +313,8 @@ class Ledger(Journal):
             os.unlink(os.path.join(folder, name))
 
     def hand_on(self, identity: str) -> None:
-        """The apply under way was cut before it changed a package: the next one goes back to what that one found."""
+        """Let the next apply, `identity`, revert to what the current one found: it was cut before it changed a package.
+        """
         if not self.under_way:
             return
         found = [entry for entry in self.state["files"].values() if "previous" in entry]
@@ -323,16 +323,14 @@ class Ledger(Journal):
                 entry["apply"] = identity
 
     def forget_apply(self) -> None:
-        """The apply under way failed and everything is back: the host stands on the last finished one again, if there
-        is one.
-        """
+        """Make the last finished apply, if any, the current one again: this one failed and everything was restored."""
         if not self.state["apply"].get("finished") and self.state["apply"].get("last"):
             self.tell(apply=self.state["apply"]["last"])
 
     # links, packages
 
     def link(self, path: str, target: Optional[str]) -> bool:
-        """Make a symbolic link name this target (None: bring back what was there); return whether that changed it."""
+        """Make a symbolic link point to a target (None: restore what was there); return whether that changed it."""
         thing = Link(path)
         first = thing.first(self.state)
         if target is None:
@@ -346,7 +344,7 @@ class Ledger(Journal):
         return self.undo(thing) if first == target else self.change(thing, target)
 
     def record_packages(self, change: Mapping[str, Mapping[str, Any]], counted: str = "") -> None:
-        """Remember what the transactions brought, moved and took away; `counted` names one, so that it counts once."""
+        """Record what transactions installed, moved and removed; `counted` names one so that it counts only once."""
         if counted and counted == self.state["counted"]:
             self.save()
             return
@@ -376,8 +374,8 @@ class Ledger(Journal):
     # history
 
     def write_history(self, record: Mapping[str, Any], keep: int) -> None:
-        """Add one apply to the history and drop the oldest beyond `keep`: by when each was written, not by what a clock
-        said.
+        """Add an apply to the history and delete the oldest beyond `keep`; the order is that of writing, not of the
+        clock.
         """
         if self.check:
             return
@@ -396,7 +394,7 @@ class Ledger(Journal):
 
 
 def history(state_folder: str) -> List[State]:
-    """Return the records of past applies, oldest first, also beside a record that is lost."""
+    """Return the records of past applies, oldest first, even if the state file is lost."""
     folder = os.path.join(state_folder, "history")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     records = [files.read_json(os.path.join(folder, name)) for name in names if name.endswith(".json")]
@@ -417,7 +415,7 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
 
 
 def _contents(entry: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-    """Return what an entry still needs: what was there before us and before this apply, and what we wrote last."""
+    """Return the contents that an entry still needs: before us, before this apply, and what we wrote last."""
     return [kept for kept in (entry.get("original"), entry.get("previous"), entry) if kept and kept.get("sha256")]
 
 

@@ -1,4 +1,4 @@
-"""Waiting for whoever works on packages."""
+"""Wait for other users of the package manager."""
 
 import time
 from typing import Callable
@@ -8,7 +8,7 @@ from .failure import HostFailure
 
 
 def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
-    """Wait until nobody works on packages; name who does while waiting and when the time is over."""
+    """Wait until nobody holds the package manager's lock, reporting the holder meanwhile; fail on timeout."""
     deadline = time.monotonic() + seconds
     while True:
         found = locks.holder()

@@ -1,23 +1,23 @@
-"""How fast a download has to come: a server that sends a byte now and then is left like one that sends nothing."""
+"""A minimum speed for downloads: a server that only trickles bytes is given up like one that sends nothing."""
 
 import time
 
 LOWEST, SECONDS = 1000, 30.0
-"""Bytes a second at least, on average over so many seconds: what dnf asks of its servers too."""
+"""Minimum average in bytes per second, and the seconds over which it is measured; dnf has the same limit."""
 
 
 class TooSlow(OSError):  # noqa: N818 - it says how it came
-    """It came more slowly than that; it has no errno, for it is no trouble of this host."""
+    """The download was too slow. It has no errno, because the host is not to blame."""
 
 
 class Pace:
-    """Counts what comes."""
+    """Measures the speed of one download."""
 
     def __init__(self) -> None:
         self.came, self.began = 0, time.monotonic()
 
     def came_in(self, count: int) -> None:
-        """Count some bytes; raise where a whole while brought too few."""
+        """Count received bytes; raise TooSlow if the last period brought too few."""
         self.came += count
         took = time.monotonic() - self.began
         if took < SECONDS:

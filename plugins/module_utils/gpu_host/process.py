@@ -1,5 +1,5 @@
-"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open holds nobody
-up.
+"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open delays
+nothing.
 """
 
 import os
@@ -22,7 +22,7 @@ MISSING, TIMED_OUT = 127, 124  # return codes, as a shell and timeout(1) have th
 
 
 def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
-    """Return the environment for child processes: neutral language, the proxy and certificate authority asked for."""
+    """Return the environment for child processes: neutral language, the configured proxy and certificate authority."""
     network = network or {}
     found = dict(os.environ, **_NEUTRAL)
     found.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -41,7 +41,6 @@ def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
 
 
 def which(name: str, env: Dict[str, str]) -> Optional[str]:
-    """Return where a program is, None without one."""
     return shutil.which(name, path=env.get("PATH"))
 
 
@@ -54,9 +53,10 @@ def stream(
     *,
     keep: int = 400,
 ) -> Tuple[int, List[str]]:
-    """Run a command to its end and return (return code, last lines); one that cannot be started says so, with 127.
+    """Run a command to its end and return (return code, last lines); one that cannot be started returns 127 and the
+    reason.
 
-    `on_line` gets each line of output; `on_status`, when given, each line of an extra descriptor whose number replaces
+    `on_line` gets each line of output; `on_status`, if given, each line of an extra descriptor whose number replaces
     `{fd}` in the arguments (apt's status lines).
     """
     tail: List[str] = []
@@ -105,7 +105,9 @@ def stream(
 def output(
     argv: Sequence[str], env: Dict[str, str], seconds: float = 120, text: Optional[str] = None
 ) -> Tuple[int, str, str]:
-    """Run a short command and return (return code, stdout, stderr); a deadline ends it and its children with 124."""
+    """Run a short command and return (return code, stdout, stderr); after the deadline it and its children are killed
+    (124).
+    """
     code, out, error = raw(argv, env, seconds, None if text is None else text.encode("utf-8", "surrogateescape"))
     return code, out.decode("utf-8", "replace"), error.decode("utf-8", "replace")
 
@@ -113,7 +115,7 @@ def output(
 def raw(
     argv: Sequence[str], env: Dict[str, str], seconds: float = 120, data: Optional[bytes] = None
 ) -> Tuple[int, bytes, bytes]:
-    """Do what `output` does, in bytes."""
+    """Do what `output` does, with bytes."""
     found = commands.ended(argv, env, seconds, data)
     if found.code is not None:
         return found.code, found.out, found.err
@@ -123,7 +125,7 @@ def raw(
 
 
 def smi(env: Dict[str, str]) -> Callable[[List[str]], Dict[str, Any]]:
-    """Return what asks nvidia-smi, in the form that the probe has it."""
+    """Return a function that runs nvidia-smi and answers in the probe's format."""
 
     def run(arguments: List[str]) -> Dict[str, Any]:
         code, out, error = output(["nvidia-smi", *arguments], env)
@@ -137,19 +139,19 @@ def _why_not(argv: Sequence[str], missing: bool, why: Optional[str]) -> str:
 
 
 class _Lines:
-    """Cuts what comes through a pipe into lines; a carriage return ends one too."""
+    """Splits the bytes from a pipe into lines; a carriage return also ends a line."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self.on_line = on_line
         self.rest = b""
 
     def take(self, piece: bytes) -> None:
-        """Hand on the lines that are whole."""
+        """Pass on the complete lines."""
         *whole, self.rest = (self.rest + piece).replace(b"\r", b"\n").split(b"\n")
         for line in whole:
             if line.strip():
                 self.on_line(line.decode("utf-8", "replace").rstrip())
 
     def end(self) -> None:
-        """Hand on what no line's end followed."""
+        """Pass on a last line that has no line end."""
         self.take(b"\n")

@@ -1,4 +1,4 @@
-"""Programs that came along with a module's arguments, to be run or kept on the host."""
+"""Programs packed into a module's arguments, to be run or installed on the host."""
 
 import base64
 import io
@@ -7,6 +7,6 @@ from typing import Dict
 
 
 def texts(packed: str) -> Dict[str, str]:
-    """Return a program's files: places in its folder → texts, as the action plugin packed them."""
+    """Return {relative path: text} of the program that the action plugin packed."""
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed))) as archive:
         return {name: archive.read(name).decode("utf-8") for name in archive.namelist()}

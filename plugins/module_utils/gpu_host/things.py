@@ -1,5 +1,5 @@
-"""Which thing an entry of the record is of, by its kind: what brings back what a failed apply changed, and what a cut
-left open that nobody asks for any more.
+"""The things behind the entries of the record: what a failed apply restores, and interrupted entries that nobody asks
+for any more.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from .streams import Stream
 
 
 class Site(NamedTuple):
-    """A host with all that a thing is looked at and changed by."""
+    """A host with everything needed to look at and change its things."""
 
     ledger: Ledger
     manager: Any
@@ -40,22 +40,22 @@ KINDS: Dict[str, Maker] = {
 
 
 class Back(NamedTuple):
-    """What came back, and why the rest did not."""
+    """What was restored, and why the rest was not."""
 
     things: List[str]
     trouble: List[str]
 
 
 def of(key: str, site: Site, kinds: Mapping[str, Maker]) -> Optional[Thing]:
-    """Return the thing of an entry, None where there is none of that kind."""
+    """Return the thing of an entry, None if its kind is unknown here."""
     kind, _colon, name = key.partition(":")
     return kinds[kind](name, site) if kind in kinds else None
 
 
 def revert(site: Site) -> Back:
-    """Bring back all that the apply under way has changed on this host, but for its packages.
+    """Restore everything but packages that the current apply has changed on this host.
 
-    What it brought goes while its files are still there; what it took away comes when they are there again.
+    Things that were not recorded before it go while its files are still there; the others come once those are restored.
     """
     back, entries = Back([], []), site.ledger.to_revert()
     _revert([entry for entry in entries if not entry["noted"]], site, back)
@@ -81,10 +81,10 @@ def _revert(entries: Iterable[Dict[str, Any]], site: Site, back: Back) -> None:
 
 
 def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
-    """Bring back what a cut left open and nobody has asked for since, and close it. A file needs only a look: it is one
-    or the other, and whoever finds it right may have left it alone.
+    """Close interrupted entries that nobody has asked for since, restoring their things. A file needs only a look: it
+    has either its old or its new content.
 
-    What cannot be brought back stays open: the record goes on naming it.
+    What cannot be restored stays open in the record.
     """
     for key in sorted(site.ledger.state["open"]):
         kind, _colon, name = key.partition(":")

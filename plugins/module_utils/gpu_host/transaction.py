@@ -1,9 +1,8 @@
-"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the closure; or leave it as
-it was.
+"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the packages; or roll back.
 
-What was there before is written down before the first change and stays until the record says what came and went:
-whoever comes after a cut, with the same wish or another, knows what this host had. What a package manager says of
-itself is not believed: after every transaction the host is asked what is there.
+The previous packages are written down before the first change and kept until the record has counted the difference:
+after an interruption, the next run knows what this host had, whatever it asks for. A package manager's own report is
+not trusted: after every transaction the installed packages are read again.
 """
 
 import os
@@ -67,7 +66,7 @@ class Transaction:
         self.identity = f"{self.started:.6f}-{os.getpid()}"
 
     def run(self) -> Dict[str, Any]:
-        """Do it and return what changed; after a failure the files that this apply wrote are brought back too."""
+        """Run it and return what changed; after a failure the files that this apply wrote are restored too."""
         try:
             try:
                 return self._run()
@@ -116,13 +115,13 @@ class Transaction:
         return self._recorded(before, after, wishes, exact, enabled)
 
     def _may_go(self, names: Iterable[str]) -> List[str]:
-        """Return those of some packages that nobody allowed to be taken away."""
+        """Return the packages among `names` that nobody allowed to be removed."""
         asked = self.params["may_remove"] + self.params["remove"]
         return packages.forbidden(names, asked, [], self.ledger.state["brought"])
 
     def _give_up(self, before: Installed) -> List[str]:
-        """Write down what a failed try left, so that removal finds it and the next try goes on from there; return why
-        streams and holds are not as they were.
+        """Record what a failed try left, so that removal finds it and the next try continues from there; return why
+        streams and holds could not be restored.
         """
         now = self.host.installed()
         change = packages.difference(self.counted, now)
@@ -148,7 +147,7 @@ class Transaction:
     def _recorded(
         self, before: Installed, after: Installed, wishes: List[Wish], exact: List[Wish], enabled: List[str]
     ) -> Dict[str, Any]:
-        """Write down what came of it, then forget what was there before; return both as the answer."""
+        """Record the result, then forget the previous packages; return the result for the module."""
         change = packages.difference(before, after)
         there = {
             packages.key(wish): versions.version_of(after, packages.key(wish), wish["version"])
@@ -170,9 +169,9 @@ class Transaction:
         }
 
     def _before(self, installed: Installed) -> Installed:
-        """Return the packages before the first try that was not finished, with what somebody else did since; keep them.
+        """Return the packages before the first unfinished try, plus what others changed since; write them down.
 
-        A try that failed has counted what it did; one that was killed has not.
+        A failed try has counted its changes in the record; a killed one has not.
         """
         kept = files.read_json(self.before_path)
         went = kept and not packages.is_counted(kept, self.ledger.state)
@@ -241,8 +240,8 @@ class Transaction:
         return self._roll_back(self.before or {}, failure)
 
     def _take_over(self, plan: Plan, exact: List[Wish]) -> None:
-        """Do what must precede the transaction. A .run driver goes last, when all is fetched and nothing can be refused
-        any more.
+        """Release holds and remove a .run driver before the transaction. The driver goes last, once everything is
+        downloaded and nothing can be refused any more.
         """
         runs = self.params["replace_runfile"] and runfile.uninstaller(self.host.env)
         if runs:
@@ -264,7 +263,7 @@ class Transaction:
                 raise
 
     def _transact(self, exact: Sequence[Wish], removals: Sequence[str]) -> Tuple[List[str], List[str]]:
-        """Change the host; return what of it did not happen, and the package manager's last words."""
+        """Change the host; return what did not happen, and the package manager's last lines."""
         for pause in (*_AGAIN_AFTER, 0):
             was = self.host.installed()
             ok, tail = self.host.transact(exact, removals)
@@ -293,8 +292,8 @@ class Transaction:
                 )
 
     def _release(self, plan: Plan) -> None:
-        """Take our own holds off the packages that move, all of them when nothing is to be held; refuse somebody else's
-        hold.
+        """Release our holds on the packages that move, or all of them if nothing is to be held; fail on a hold of
+        others.
         """
         ours, held = set(self.ledger.state["holds"]), set(self.host.held())
         moving = planning.held_and_moving(self.host, plan)
@@ -319,7 +318,7 @@ class Transaction:
         return failure
 
     def _roll_back(self, before: Installed, failure: HostFailure) -> NoReturn:
-        """Bring the packages back to what they were, then fail with the first cause."""
+        """Restore the previous packages, then fail with the first cause."""
         self.ledger.goes_back = True
         failure = self._with_build_error(failure)
         log = files.read_bytes((failure.result.get("build") or {}).get("log", "/nonexistent"))
@@ -347,7 +346,7 @@ class Transaction:
         raise failure
 
     def _hold_again(self) -> str:
-        """Hold what was released for the transaction; return why it could not be as text."""
+        """Restore the holds that were released for the transaction; return why that failed, empty if it worked."""
         try:
             self.host.hold(sorted(set(self.released) & set(self.host.installed())))
         except HostFailure as failure:
@@ -361,7 +360,9 @@ class Transaction:
         return [(unit, seen[unit]["active"]) for unit in units]
 
     def _services(self) -> str:
-        """Bring back the units that the packages took along when they went; return why one does not run as text."""
+        """Enable and start our units again that a removed package took along; return why one does not run, empty if all
+        do.
+        """
         try:
             for start in (True, False):
                 units = [unit for unit, ran in self.units_before if ran == start]
@@ -371,14 +372,14 @@ class Transaction:
         return ""
 
     def _left_over(self, before: Installed) -> str:
-        """Return what is different from before as text; nothing when the host has its packages again, whole."""
+        """Return the differences from `before` as text, empty if the host has all its packages again."""
         change = packages.difference(before, self.host.installed())
         damaged = self.host.damaged()
         words = ["{} {}".format(kind, ", ".join(sorted(names))) for kind, names in sorted(change.items()) if names]
         return "; ".join(words + (["damaged " + ", ".join(sorted(damaged))] if damaged else []))
 
     def _hold(self, after: Installed, wishes: List[Wish]) -> None:
-        """Hold the closure; release what we held and nobody wants held any more."""
+        """Hold the wanted packages; release our holds that nobody wants any more."""
         asked = {packages.key(wish) for wish in wishes if wish["name"] not in self.params["free"]}
         target: Set[str] = set()
         if self.params["hold"]:
@@ -398,13 +399,13 @@ def _named(damaged: Dict[str, str]) -> str:
 
 
 _UNMET = re.compile(r" \S+ : ")
-"""How apt begins what a package lacks."""
+"""How apt begins a line about an unmet dependency."""
 _PROGRESS = re.compile(r"\[ *\d+/\d+\] ")
-"""How dnf 5 begins a line for each thing that it has done."""
+"""How dnf 5 begins a progress line."""
 
 
 def _last_words(tail: List[str]) -> str:
-    """Return the lines in which a package manager says why."""
+    """Return the lines in which a package manager says why it failed."""
     telling = [
         line
         for line in tail

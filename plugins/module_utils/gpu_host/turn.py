@@ -1,7 +1,7 @@
-"""Our turn on this host: while it is measured it is not changed, and while it is changed it is not measured.
+"""Exclusive use of this host for a measurement: no apply runs while it is measured, and the other way round.
 
-It is the lock that an apply takes, so neither has to know of the other. Signs of life go on for as long as the turn
-lasts; a turn that was cut is over at once for the next one, by the process id in its name.
+It takes the lock that an apply takes. Signs of life continue for as long as it lasts. The process ID in its name shows
+the next caller at once that a killed measurement is over.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _HOME = "measures"
 
 @contextlib.contextmanager
 def taken(folder: str, controller: str = "") -> Iterator[None]:
-    """Own the host; refuse (GS-452) at once beside an owner that shows signs of life."""
+    """Own the host for the duration; fail at once (GS-452) if a live owner holds it."""
     who: Dict[str, Any] = {
         "controller": controller or os.uname()[1],
         "user": "",
@@ -35,7 +35,7 @@ def taken(folder: str, controller: str = "") -> Iterator[None]:
 
 
 def _alive(folder: str) -> List[str]:
-    """Return the turn that is on record, when its process still lives."""
+    """Return the recorded measurement in a list if its process still runs."""
     now: Optional[Dict[str, Any]] = owner.present(folder)
     run = str((now or {}).get("run") or "")
     number = run.split("-")[1] if run.startswith("verify-") and run.count("-") == 2 else ""

@@ -1,4 +1,4 @@
-"""A file that gpusetup wrote and somebody else changed since: is anything of ours still in it, and where is it kept."""
+"""Files that gpusetup wrote and somebody else edited since: whether anything of ours is left, and a copy of them."""
 
 import os
 import re
@@ -11,9 +11,9 @@ _TELLING = re.compile(rb"\w.*\w.*\w", re.DOTALL)
 
 
 def has_ours(there: bytes, ours: Optional[bytes], original: bytes) -> bool:
-    """Tell whether something of what we wrote is still in a file; yes when nobody knows what we wrote.
+    """Return whether a file still contains a line that we added; True if what we wrote is unknown.
 
-    Blanks and commas do not count: programs that write settings set them as they like.
+    Whitespace and commas are ignored, because programs that write settings reformat them.
     """
     if ours is None:
         return True
@@ -27,7 +27,7 @@ def _bare(text: bytes) -> bytes:
 
 
 def _place_of(path: str, content: bytes) -> str:
-    """Return where a changed file is kept: never in a folder of drop-ins, all of which some programs read."""
+    """Return where to copy an edited file: never into a folder of drop-ins, where some programs read every file."""
     folder, name = os.path.split(path)
     if folder.endswith(".d"):
         folder = os.path.dirname(folder)
@@ -39,7 +39,7 @@ def _place_of(path: str, content: bytes) -> str:
 
 
 def put_aside(path: str, content: bytes) -> str:
-    """Keep a changed file beside, as it is, for its owner alone to read; return where."""
+    """Copy an edited file, with its owner and permissions, beside itself; return where."""
     place = _place_of(path, content)
     files.copy(path, place, content)
     return place
