@@ -1,4 +1,4 @@
-"""apt and dpkg: look, simulate, change. Only command-line tools, so that it works on every release."""
+"""apt and dpkg: read, simulate, change. Only command-line tools, so that it works on every release."""
 
 import os
 import re
@@ -35,7 +35,7 @@ UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
 
 
 class Apt(PackageManager):
-    """One host's apt. `options` are apt's own `-o` settings: a preview points them to a folder of its own."""
+    """One host's apt. `options` are apt's own `-o` settings; a preview uses them to point apt to its own folder."""
 
     name = "apt"
     caches = ("/var/cache/apt/archives",)
@@ -58,12 +58,12 @@ class Apt(PackageManager):
         self.native = ""
 
     def close(self) -> None:
-        """Forget the pins of this transaction."""
+        """Delete the pins of this transaction."""
         if self.pins and os.path.exists(self.pins):
             os.unlink(self.pins)
 
     def require(self) -> None:
-        """Refuse a host without the programs themselves."""
+        """Fail on a host without these programs."""
         for name in ("apt-get", "dpkg"):
             if process.which(name, self.env) is None:
                 raise HostFailure("GS-497", f"this host has no {name}", hint="is gpu_package_manager right?")
@@ -71,11 +71,11 @@ class Apt(PackageManager):
     # look
 
     def installed(self) -> Installed:
-        """Return {"name" or "name:arch" of a foreign architecture: version} of installed packages."""
+        """Return {name, or name:arch of a foreign architecture: version} of installed packages."""
         return self._status()[0]
 
     def damaged(self) -> Dict[str, str]:
-        """Return the packages that dpkg has half done."""
+        """Return the packages that dpkg has left half-installed."""
         return self._status()[1]
 
     def _status(self) -> Tuple[Installed, Dict[str, str], List[str]]:
@@ -95,8 +95,8 @@ class Apt(PackageManager):
         return good, bad, held
 
     def _rows(self) -> List[Tuple[str, str, str, str]]:
-        """Return each package that dpkg knows: the name under which a package set lists it, dpkg's own name for it,
-        what is wanted and there, and the version.
+        """Return each package known to dpkg: its name in a package set, its full name, its wanted and present state,
+        its version.
         """
         fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
         code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
@@ -110,19 +110,18 @@ class Apt(PackageManager):
         return found
 
     def architecture(self) -> str:
-        """Return dpkg's own architecture, which a host keeps: dpkg is asked once."""
+        """Return dpkg's architecture, which never changes."""
         if not self.native:
             self.native = process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
         return self.native
 
     def held(self) -> List[str]:
-        """Return the names of held packages."""
         return sorted(self._status()[2])
 
     def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
+        """Return {name: [{"version", "from"}]}: apt's own choice first, then the others, newest first.
 
-        Backports are newer and yet not what apt takes unasked: they would bring another kernel with its headers.
+        Backports are newer, but apt does not choose them by itself: they would bring another kernel with its headers.
         """
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
         if not names:
@@ -140,13 +139,11 @@ class Apt(PackageManager):
         return found
 
     def file_names(self, wish: Wish) -> List[str]:
-        """Return the names that the file of a package may have."""
         version = wish["version"].replace(":", "%3a")
         arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "all"]
         return ["{}_{}_{}.deb".format(wish["name"], version, arch) for arch in arches]
 
     def description(self, name: str, version: str) -> str:
-        """Return the first line of a package's description."""
         _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
         match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
         return match.group(1) if match else ""
@@ -154,7 +151,7 @@ class Apt(PackageManager):
     # change
 
     def refresh(self) -> List[str]:
-        """Fetch the lists; return what went wrong as lines. Our own repositories are judged by what they then offer."""
+        """Fetch the lists; return problems as lines. Our own repositories are judged by what they offer afterwards."""
         self.tell("refresh", "fetching package lists")
         argv = ["apt-get", "-q", *_PATIENCE, *self.options, "update"]
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
@@ -162,7 +159,7 @@ class Apt(PackageManager):
         return trouble or (tail[-3:] if code else [])
 
     def arguments(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
-        """Return wishes and removals as apt-get's own words."""
+        """Return wishes and removals as words for apt-get."""
         words = []
         for wish in wishes:
             word = packages.key(wish) + ("=" + wish["version"] if wish["version"] else "")
@@ -170,8 +167,8 @@ class Apt(PackageManager):
         return words + [name + "-" for name in removals]
 
     def _argv(self, verb: str, words: Iterable[str], *extra: str) -> List[str]:
-        """Return the command line of a change, whatever it does: it waits for dpkg's lock, asks nothing, keeps the
-        configuration that is there, and moves what is held, for whose hold that is was judged before.
+        """Return the command line of a change: it waits for dpkg's lock, asks nothing, keeps existing configuration
+        files, and moves held packages, whose holds were checked before.
         """
         settings = [
             "DPkg::Lock::Timeout=120",
@@ -189,8 +186,7 @@ class Apt(PackageManager):
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
         "disk_bytes"}.
 
-        Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty
-        packages.
+        With --print-uris apt prints the same as in its simulation, which takes three seconds more for sixty packages.
         """
         words = self.arguments(wishes, removals)
         argv = self._argv("install", words, *_ONLY_SAY)
@@ -231,7 +227,7 @@ class Apt(PackageManager):
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
-        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        """Download what a transaction needs without changing anything; return (ok, last lines)."""
         return self._run("install", self.arguments(wishes, []), "--download-only", *_PATIENCE)
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
@@ -239,7 +235,7 @@ class Apt(PackageManager):
         return self._run("install", self.arguments(wishes, removals), *_PATIENCE)
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Take packages away with their configuration; return (ok, last lines)."""
+        """Remove packages and their configuration; return (ok, last lines)."""
         return self._run("purge", names)
 
     def _run(self, verb: str, words: Iterable[str], *extra: str) -> Tuple[bool, List[str]]:
@@ -264,9 +260,10 @@ class Apt(PackageManager):
         self.tell("download" if kind == "dlstatus" else "install", pieces[2].strip()[:120], percent)
 
     def repair(self, may_go: MayGo) -> Dict[str, str]:
-        """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged.
+        """Finish an interrupted dpkg run; return the packages that are still damaged.
 
-        Where dpkg alone cannot, apt may; but it also takes packages away for that, those that MAY_GO does not return.
+        If dpkg alone cannot, apt tries, which may also remove packages: fail if `may_go` returns any of them as not
+        allowed.
         """
         if not self.damaged() and not _interrupted():
             return {}
@@ -291,22 +288,20 @@ class Apt(PackageManager):
         return self.damaged()
 
     def lock_name(self, name: str, _version: str) -> str:
-        """Return the name by which a package is held."""
         return name
 
     def hold(self, names: Iterable[str]) -> None:
-        """Hold packages."""
         self._select(names, "hold")
 
     def unhold(self, names: Iterable[str]) -> None:
-        """Release packages; one that is gone by now has no hold any more."""
+        """Release packages; one that is gone has no hold."""
         self._select(names, "install")
 
     def _select(self, names: Iterable[str], state: str) -> None:
-        """Say it to dpkg itself: apt-mark would read all package lists first.
+        """Set the state in dpkg directly: apt-mark would read all package lists first.
 
-        Each with its architecture, whichever it is: dpkg refuses all of them for one name that is there in two, and
-        passes over one that is there in another.
+        Names carry their architecture: dpkg rejects the whole list for one name that is installed in two architectures,
+        and ignores one that is installed in another.
         """
         wanted = set(names)
         there = {key: name for key, name, _status, _version in self._rows() if key in wanted} if wanted else {}
@@ -318,7 +313,7 @@ class Apt(PackageManager):
             raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(there)), error.strip())
 
     def automatic_upgrades(self, names: Iterable[str]) -> Dict[str, str]:
-        """Return the file that keeps automatic upgrades away from packages, as {path: content}."""
+        """Return {path: content} of the file that excludes packages from automatic upgrades."""
         lines = ["// Written by gpusetup: the GPU stack moves only as a whole."]
         lines.append("Unattended-Upgrade::Package-Blacklist {")
         lines += ['  "^{}$";'.format(re.sub(r"([.+])", r"\\\1", name.split(":")[0])) for name in sorted(names)]
@@ -327,9 +322,9 @@ class Apt(PackageManager):
 
 
 def _pins(version: str) -> str:
-    """Write apt preferences under which everything of a driver that exists in its exact version is taken in it.
+    """Write apt preferences that choose the exact driver version for every package of the driver that has it.
 
-    apt alone would take the newest of each dependency and then find that they do not fit together.
+    By itself apt takes the newest of each dependency and then finds that they do not fit together.
     """
     handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".pref")
     with os.fdopen(handle, "w") as stream:
@@ -341,7 +336,7 @@ def _pins(version: str) -> str:
 
 
 def _plan(text: str) -> Optional[Plan]:
-    """Read the lists that apt-get prints before it acts; None when they are not as many as it says itself."""
+    """Parse the lists that apt-get prints before it acts; None if their lengths differ from apt's own counts."""
     answer: Plan = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
     kind: Optional[str] = None
     for line in text.splitlines():
@@ -366,7 +361,7 @@ def _interrupted() -> bool:
 
 
 def _reasons(text: str) -> str:
-    """Return the lines in which apt says why not."""
+    """Return the lines in which apt explains a refusal."""
     keep = [
         line.strip()
         for line in text.splitlines()

@@ -1,4 +1,4 @@
-"""What DKMS says of its builds, and why one failed. Whether a module is there, the file on disk decides, never DKMS."""
+"""DKMS's builds and why one failed. Whether a module exists is decided by the file on disk, never by DKMS."""
 
 import glob
 import os
@@ -16,7 +16,7 @@ _UNSIGNED = "DKMS's build log names the sign command and the key that it used, o
 
 
 def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
-    """Return why a kernel lacks the wanted module, None when all have it or none is wanted."""
+    """Return why a kernel lacks the wanted module, None if all have it or none is wanted."""
     if not params["driver_version"]:
         return None
     wish = driver.Wish(params["driver_version"], params["driver_module"])
@@ -30,7 +30,7 @@ def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
 def mend(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> None:
-    """Build the module for a kernel that lacks it although the packages are right (a kernel came later)."""
+    """Build the module for a kernel that lacks it although the packages are installed (the kernel came later)."""
     if missing(machine, params) is not None:
         _build(machine, params, env, tell, log)
     problem = rebuild_signed(machine, params, env, tell, log)
@@ -64,7 +64,7 @@ def _build(
 def rebuild_signed(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> Optional[str]:
-    """Build anew what DKMS built and signed with another key than it should; return what is still wrong."""
+    """Rebuild modules that DKMS signed with the wrong key; return what is still wrong."""
     if not params["driver_version"]:
         return None
     for kernel in machine.wanted_kernels(params["kernels"]):
@@ -83,7 +83,7 @@ def rebuild_signed(
 
 
 def signature_problem(machine: Any, kernel: str) -> Optional[str]:
-    """Return what is wrong with the signature of a module that DKMS built; who makes others signs them."""
+    """Return what is wrong with the signature of a module that DKMS built; other modules are signed by their makers."""
     if not glob.glob(f"{_TREE}/nvidia*/kernel-{kernel}-*"):
         return None
     found = machine.module_on_disk(kernel)
@@ -100,13 +100,12 @@ def signature_problem(machine: Any, kernel: str) -> Optional[str]:
 
 
 def nvidia_modules(told: str) -> List[Tuple[str, str]]:
-    """Return the (name, version) of NVIDIA's modules in what `dkms status` says."""
+    """Return (name, version) of NVIDIA's modules in the output of `dkms status`."""
     return sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE)))
 
 
 def build_error(since: float = 0.0, root: str = "/") -> Optional[Dict[str, Any]]:
-    """Return the last build error and its log: {"log", "error", "tail"}, None when no build log is newer than
-    `since`.
+    """Return the last build error with its log, {"log", "error", "tail"}; None if no build log is newer than `since`.
     """
     places = ("var/lib/dkms/*/*/build/make.log", "var/lib/dkms/*/*/*/*/log/make.log")
     logs = [path for place in places for path in glob.glob(os.path.join(root, place))]
@@ -120,7 +119,7 @@ def build_error(since: float = 0.0, root: str = "/") -> Optional[Dict[str, Any]]
 
 
 def first_error(text: str) -> str:
-    """Return the compiler's first error, or make's when the compiler had none."""
+    """Return the compiler's first error, or make's if the compiler reported none."""
     for pattern in (r"^.*\b(?:fatal )?error:.*$", r"^(?:ERROR|FATAL): .*$", r"^make(?:\[\d+\])?: \*\*\* .*$"):
         match = re.search(pattern, text, re.MULTILINE)
         if match:

@@ -1,4 +1,4 @@
-"""dnf and rpm: look, simulate, change. Only command-line tools, for dnf 4 and dnf 5 alike."""
+"""dnf and rpm: read, simulate, change. Only command-line tools, for dnf 4 and dnf 5 alike."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _OFFER = "%{name}\t%{epoch}:%{version}-%{release}\t%{arch}\t%{repoid}\t%{downloa
 
 
 class Dnf(Rpm):
-    """One host's dnf. `options` are words before the command: a preview points them to a folder of its own."""
+    """One host's dnf. `options` come before the command; a preview uses them to point dnf to its own folder."""
 
     name = "dnf"
     caches = ("/var/cache/dnf/*/packages", "/var/cache/libdnf5/*/packages")
@@ -46,13 +46,13 @@ class Dnf(Rpm):
 
     @property
     def options(self) -> List[str]:
-        """Words before the command. Whether a lock forbids a change is judged from the simulation, so dnf must see past
-        locks.
+        """Options before the command. They make dnf ignore locks, because the simulation must show what a lock would
+        forbid.
         """
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def require(self) -> None:
-        """Refuse a host without the program itself."""
+        """Fail on a host without dnf."""
         if process.which("dnf", self.env) is None:
             small = next((name for name in ("tdnf", "microdnf") if process.which(name, self.env)), None)
             hint = f"{small} install -y dnf" if small else "install dnf; gpusetup needs it to change packages"
@@ -62,18 +62,17 @@ class Dnf(Rpm):
     # look
 
     def held(self) -> List[str]:
-        """Return the names of locked packages."""
         return list(probe_packages.versionlocks(LiveHost()))
 
     def can_hold(self) -> bool:
-        """Say whether packages can be locked; asked of the command alone, for its list needs repositories that
-        answer.
+        """Return whether packages can be locked; asks only for the command's help, because its list needs reachable
+        repositories.
         """
         return self._is_dnf5() or process.output(["dnf", "-q", "versionlock", "--help"], self.env)[0] == 0
 
     def needed_to_hold(self) -> List[str]:
-        """Return the packages whose installation lets packages be locked; refuse when none can be had. Fresh lists are
-        needed.
+        """Return the packages without which packages cannot be locked; fail if there is none. Needs fresh package
+        lists.
         """
         argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
         _code, text, error = process.output(argv, self.env, 300)
@@ -106,11 +105,10 @@ class Dnf(Rpm):
         return found
 
     def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return what repositories offer, also in module streams that are not enabled."""
         return self.offered(names, ["--setopt=*.module_hotfixes=true"])
 
     def repoquery(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
-        """Return [name, version, arch, repository, download size, summary] of what is offered to this architecture, the
+        """Return [name, version, arch, repository, download size, summary] of what is offered for this architecture,
         oldest first.
         """
         return [row for row in self._rows(patterns, extra) if row[2] in (self.architecture(), "noarch")]
@@ -123,13 +121,12 @@ class Dnf(Rpm):
         return [row for row in rows if len(row) == 6]
 
     def description(self, name: str, version: str) -> str:
-        """Return a package's summary."""
         return next((row[5] for row in self.repoquery([f"{name}-{versions.bare(version)}"])), "")
 
     # change
 
     def refresh(self) -> List[str]:
-        """Fetch the lists, importing the keys that the sources name by file; return what went wrong as lines."""
+        """Fetch the lists and import the keys that the sources name as files; return problems as lines."""
         self.tell("refresh", "fetching repository metadata")
         argv = ["dnf", "-y", "--refresh", *self.options, "makecache"]
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
@@ -139,7 +136,7 @@ class Dnf(Rpm):
         return found or tail[-3:]
 
     def words(self, wishes: Iterable[Wish]) -> List[str]:
-        """Return wishes as dnf's own words."""
+        """Return wishes as words for dnf."""
         found = []
         for wish in wishes:
             text = wish["name"] + ("-" + versions.bare(wish["version"]) if wish["version"] else "")
@@ -150,8 +147,8 @@ class Dnf(Rpm):
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
         "disk_bytes"}.
 
-        Whether that is all that was asked for is another question: in script mode dnf 4 leaves out what it cannot
-        install, takes away what it can, and ends with 0.
+        It may not be all that was asked for: in a script dnf 4 skips what it cannot install, removes what it can, and
+        exits with 0.
         """
         argv, script = self._transaction(wishes, removals)
         try:
@@ -167,7 +164,8 @@ class Dnf(Rpm):
         return answer
 
     def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> Tuple[List[str], str]:
-        """Return the command of one transaction, and dnf 4's script, which removals beside installs need."""
+        """Return the command of one transaction, and dnf 4's script, needed if packages are both installed and removed.
+        """
         words, gone, script = self.words(wishes), [_spec(name) for name in removals], ""
         if gone and words and self._is_dnf5():
             command = ["do", "--allowerasing", "--action=install", *words, "--action=remove", *gone]
@@ -186,12 +184,12 @@ class Dnf(Rpm):
         return self._dnf5
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
-        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        """Download what a transaction needs without changing anything; return (ok, last lines)."""
         return self._run(["install", "--downloadonly", "--allowerasing", *self.words(wishes)])
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
-        """Install, change and remove in one transaction; return (ok, last lines). dnf 4 is always content with its
-        script.
+        """Install, change and remove in one transaction; return (ok, last lines). With a script dnf 4 always reports
+        success.
         """
         argv, script = self._transaction(wishes, removals)
         try:
@@ -201,7 +199,7 @@ class Dnf(Rpm):
         return code == 0, tail
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Take packages away; return (ok, last lines)."""
+        """Remove packages; return (ok, last lines)."""
         return self._run(["remove", "--noautoremove", *[_spec(name) for name in names]])
 
     def _run(self, words: List[str]) -> Tuple[bool, List[str]]:
@@ -234,7 +232,6 @@ class Dnf(Rpm):
         self._versionlock("add", names)
 
     def unhold(self, names: Iterable[str]) -> None:
-        """Release packages."""
         self._versionlock("delete", names)
 
     def _versionlock(self, what: str, names: Iterable[str]) -> None:
@@ -250,7 +247,7 @@ class Dnf(Rpm):
             raise HostFailure("GS-464", f"dnf versionlock {what} failed", ", ".join(names), note, hint)
 
     def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
-        """Enable exactly the wanted module streams (none: back to the default); return those that had to be changed."""
+        """Enable exactly the wanted module streams (none: the default); return those that had to be changed."""
         changed = []
         for item in wanted:
             if self._enabled_stream(item["module"]) == item["stream"]:
@@ -268,7 +265,7 @@ class Dnf(Rpm):
         return changed
 
     def enabled_streams(self, modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
-        """Return what is enabled of some modules, in the form that `streams` takes."""
+        """Return the enabled streams of some modules in the format that `streams` takes."""
         return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
 
     def _enabled_stream(self, module: str) -> Optional[str]:
@@ -294,7 +291,7 @@ def _drop(script: str) -> None:
 
 
 def _spec(name: str) -> str:
-    """Return a package's name as dnf takes it: with a dot before a foreign architecture."""
+    """Return a package's name as dnf takes it: a foreign architecture follows a dot."""
     return _FOREIGN.sub(r".\1", name)
 
 

@@ -1,4 +1,4 @@
-"""What dnf 4 and dnf 5 print before a transaction, read as a plan."""
+"""Parse the transaction table of dnf 4 and dnf 5 into a plan."""
 
 import re
 from typing import Dict, List, Optional, Tuple
@@ -23,10 +23,10 @@ _ARCHES = ("x86_64", "aarch64", "noarch", "i686", "i386")
 
 
 def parse(text: str, native: str) -> Plan:
-    """Read dnf's transaction table: dnf 4 and dnf 5 print one headed block per kind of change.
+    """Parse dnf's transaction table, which has one block with a heading per kind of change.
 
-    What a new package replaces is under it: its own older version, which dnf 5 names too, or another package, which
-    goes.
+    Below a new package stands what it replaces: its own older version, which only dnf 5 lists, or another package,
+    which is removed.
     """
     answer: Plan = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 0, "disk_bytes": 0}
     kind: Optional[str] = None
@@ -72,7 +72,7 @@ def _replaced(words: List[str], native: str) -> Tuple[str, str]:
 
 
 def _sizes(line: str) -> Dict[str, int]:
-    """Return the sizes that a line below the table tells."""
+    """Return the sizes in a line below the table."""
     size = re.match(r"^Total download size: ([\d.]+) ?(\w*)$", line) or re.search(
         r"Need to download ([\d.]+) (\w+)\.$", line
     )

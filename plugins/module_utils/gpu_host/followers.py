@@ -1,8 +1,8 @@
-"""What must follow a file before it counts: a boot menu or an initramfs made anew, a service manager that reads its
-settings again, a unit that is restarted.
+"""Work that must follow a change of files: rebuild a boot menu or an initramfs, have a service manager read its
+settings again, restart a unit.
 
-Whether it is due is read from the host, never from what a call changed: what failed once, or was cut off before its
-turn, is due still when the same command comes again, in removal too.
+Whether it is due is read from the host, never from what a call changed: work that failed or was interrupted is still
+due when the same command runs again, or on removal.
 """
 
 import glob
@@ -20,26 +20,25 @@ MENUS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 GRUB_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
 _LIMITS = "/proc/{}/limits"
 _HOLD_LIMITS = ("docker", "containerd", "crio", "kubelet", "slurmd")
-"""Services that hand their limits on to programs that use RDMA."""
+"""Services that pass their limits on to programs that use RDMA."""
 Env = Dict[str, str]
 
 
 class Follower:
-    """One of them. `run` may fail; whether it worked is told by the next look."""
+    """One piece of such work. `run` may fail; `due` shows afterwards whether it worked."""
 
     what = ""
 
     def due(self) -> bool:
-        """Say whether the host still lacks it."""
+        """Return whether the host still needs it."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Do it."""
         raise NotImplementedError
 
 
 def settle(followers: Iterable[Follower], check: bool) -> List[str]:
-    """Run those that are due; return which took effect (in a check: would be run)."""
+    """Run those that are due; return which took effect (in a check: which would run)."""
     done = []
     for follower in followers:
         if not follower.due():
@@ -52,9 +51,9 @@ def settle(followers: Iterable[Follower], check: bool) -> List[str]:
 
 
 class BootMenu(Follower):
-    """GRUB's menu, which must have a kernel argument where GRUB's settings have it, and only there.
+    """GRUB's menu, which must contain a kernel argument exactly if GRUB's settings do.
 
-    Where there is no menu yet, whoever makes the first one reads the settings.
+    Without a menu nothing is due: whoever makes the first one reads the settings.
     """
 
     def __init__(self, argument: str, env: Env, log: boot_image.Log = None) -> None:
@@ -63,7 +62,6 @@ class BootMenu(Follower):
         self.env, self.log = env, log
 
     def due(self) -> bool:
-        """Compare the menus with the settings."""
         menus = [text for text in map(files.read_text, MENUS) if text]
         paths = [path for pattern in GRUB_SETTINGS for path in sorted(glob.glob(pattern))]
         lines = [line for path in paths for line in (files.read_text(path) or "").splitlines()]
@@ -71,15 +69,14 @@ class BootMenu(Follower):
         return any(bool(self.argument.search(menu)) != wanted for menu in menus)
 
     def run(self) -> None:
-        """Have GRUB write it."""
         boot_image.command(["update-grub"], self.env, self.log)
 
 
 class BootImage(Follower):
-    """The initramfs of a kernel, which must carry our settings of the modules that lie in it as the host has them.
+    """The initramfs of a kernel, which must contain our module settings as they are on the host.
 
-    `forgets` says that settings of ours may have gone. `seen` keeps what is in which image, from a look before to the
-    work after it: to read one takes a second or two.
+    `forgets` says that settings of ours may have been removed. `seen` caches the contents of images, because reading
+    one takes a second or two.
     """
 
     def __init__(
@@ -97,14 +94,14 @@ class BootImage(Follower):
         self.seen = {} if seen is None else seen
 
     def look(self) -> Dict[str, Any]:
-        """Return what is in it."""
+        """Return the contents of the image."""
         path = self.path or ""
         if path not in self.seen:
             self.seen[path] = initramfs.contents(path, 60)
         return self.seen[path]
 
     def due(self) -> bool:
-        """Compare it with the host, file by file; one that cannot be read must be younger than them."""
+        """Compare it with the host, file by file; an image that cannot be read must be newer than the files."""
         if self.path is None:
             return False
         found, ours = self.look(), _module_settings()
@@ -123,13 +120,12 @@ class BootImage(Follower):
         return bool(there != wanted and found["modules"] & set(modules))
 
     def run(self) -> None:
-        """Make it anew."""
         boot_image.rebuild(self.kernel, self.path or "", self.env, self.log)
         self.seen.pop(self.path or "", None)
 
 
 def _module_settings() -> Dict[str, Sequence[str]]:
-    """Return our files of modprobe.d, each with the modules that it is for."""
+    """Return our files in modprobe.d, each with the modules that it configures."""
     return {
         names.NOUVEAU_FILE: ("nouveau", "nova_core"),
         kernel_module.OPTIONS: ("nvidia",),
@@ -138,7 +134,7 @@ def _module_settings() -> Dict[str, Sequence[str]]:
 
 
 def options(machine: Machine, wanted: Dict[str, Any], given: Sequence[str]) -> Tuple[List[str], List[str]]:
-    """Return which options of the loaded module wait for its next loading, and which are refused."""
+    """Return the options that need the module to be loaded again, and those that it refuses."""
     if not wanted or machine.simulated is not None:
         return [], []
     images = [boot_image.path_of(kernel) for kernel in machine.wanted_kernels(given)]
@@ -146,7 +142,7 @@ def options(machine: Machine, wanted: Dict[str, Any], given: Sequence[str]) -> T
 
 
 class LockedMemory(Follower):
-    """systemd's default limit of locked memory, which it reads from its settings when it is executed again."""
+    """systemd's default limit of locked memory, which takes effect when systemd re-executes itself."""
 
     what = "systemd's limit of locked memory"
     _UNLIMITED = re.compile(r"^\s*DefaultLimitMEMLOCK\s*=\s*infinity", re.MULTILINE)
@@ -155,7 +151,7 @@ class LockedMemory(Follower):
         self.env = env
 
     def due(self) -> bool:
-        """Compare what it says with its settings."""
+        """Compare the limit in force with the settings."""
         _code, has, _error = process.output(["systemctl", "show", "--property=DefaultLimitMEMLOCK"], self.env, 30)
         drop_ins = glob.glob(os.path.join(os.path.dirname(gpudirect.MANAGER), "*.conf"))
         settings = [files.read_text(path) or "" for path in ["/etc/systemd/system.conf", *drop_ins]]
@@ -164,7 +160,7 @@ class LockedMemory(Follower):
         return "infinity" in has and not _unlimited(1)  # it would have its own limit for a default
 
     def run(self) -> None:
-        """Have it read them; services go on meanwhile."""
+        """Re-execute systemd; services keep running."""
         boot_image.command(["systemctl", "daemon-reexec"], self.env)
 
 
@@ -187,19 +183,18 @@ def _unlimited(pid: int) -> bool:
 
 
 class Restart(Follower):
-    """A unit that has run since before its files were written, or went, by this apply or by one that was cut."""
+    """A unit that has run since before its files were written or removed, by this apply or an interrupted one."""
 
     def __init__(self, unit: str, paths: Iterable[str], env: Env) -> None:
         self.what = self.unit = unit
         self.paths, self.env = list(paths), env
 
     def due(self) -> bool:
-        """Compare its start with its files."""
         started = systemd.active_since(self.unit, self.env)
         return started is not None and any(files.changed_at(path) > started for path in self.paths)
 
     def run(self) -> None:
-        """Restart it; whether it serves then is for whoever set it up to prove."""
+        """Restart it; the caller proves that it works."""
         code, _out, error = process.output(["systemctl", "restart", self.unit], self.env, 120)
         if code:
             said = systemd.last_words(self.unit, self.env)

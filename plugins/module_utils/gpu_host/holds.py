@@ -1,4 +1,4 @@
-"""The packages that gpusetup holds where they are; holds of others are none of its business."""
+"""The packages that gpusetup holds; holds of others are not touched."""
 
 from typing import Any, List, Sequence
 
@@ -7,7 +7,7 @@ from .journal import State, Thing
 
 
 class Holds(Thing):
-    """All holds of ours as one thing. What the record has are those that we made, or were about to make."""
+    """All our holds as one thing; the record lists those that we made or were about to make."""
 
     kind = "holds of"
     section = "holds"
@@ -21,28 +21,25 @@ class Holds(Thing):
         self.held: List[str] = []
 
     def look(self) -> List[str]:
-        """Ask the package manager."""
         self.held = sorted(self.host.held())
         return self.held
 
     def fits(self, now: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Everything wanted is held, and of ours nothing else."""
+        """Return whether everything wanted is held, and nothing else of ours."""
         return not set(wanted) - set(now) and not (self.ours - set(wanted)) & set(now)
 
     def make(self, wanted: Sequence[str]) -> None:
-        """Release what we held and nobody wants held any more, hold the rest."""
+        """Release our holds that nobody wants any more, and add the missing ones."""
         held = set(self.held)
         self.host.unhold(sorted((self.ours - set(wanted)) & held))
         self.host.hold(sorted(set(wanted) - held))
 
     def failure(self, now: Sequence[str], wanted: Sequence[str]) -> HostFailure:
-        """Say which are free, or still held."""
         free, kept = sorted(set(wanted) - set(now)), sorted((self.ours - set(wanted)) & set(now))
         words = "packages are not held" if free else "packages are still held"
         return HostFailure("GS-464", words + ", although the package manager reported success", ", ".join(free or kept))
 
     def aim(self, wanted: Sequence[str]) -> str:
-        """Say which are to be held."""
         return "be " + (", ".join(wanted) or "none")
 
     def first(self, _state: State) -> List[str]:
@@ -50,15 +47,14 @@ class Holds(Thing):
         return []
 
     def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:
-        """Whose hold it is, is known only now: what is wanted and free becomes ours."""
+        """Record wanted packages that are not held yet as ours: afterwards nobody can tell whose hold it is."""
         ours = set(state[self.section])
         going = (ours - set(wanted)) & set(before)
         state[self.section] = sorted((ours & set(wanted)) | going | (set(wanted) - set(before)))
 
     def settle(self, state: State, wanted: Sequence[str]) -> None:
-        """What we released is no longer ours."""
+        """Remove the released holds from the record."""
         state[self.section] = sorted(set(state[self.section]) & set(wanted))
 
     def forget(self, state: State) -> None:
-        """Hold nothing."""
         state[self.section] = []

@@ -313,8 +313,7 @@ class Ledger(Journal):
             os.unlink(os.path.join(folder, name))
 
     def hand_on(self, identity: str) -> None:
-        """Let the next apply, `identity`, revert to what the current one found: it was cut before it changed a package.
-        """
+        """Let the next apply, `identity`, revert to what this one found, which was cut before it changed a package."""
         if not self.under_way:
             return
         found = [entry for entry in self.state["files"].values() if "previous" in entry]

@@ -1,4 +1,4 @@
-"""One apply from its beginning to its record; and what removal has to undo."""
+"""One apply from its beginning to its record, and what removal has to undo."""
 
 import json
 import os
@@ -44,8 +44,8 @@ KINDS: Dict[str, things.Maker] = {
     venv.Link.kind: lambda name, _site: venv.Link(name),
     runfile.Driver.kind: lambda _name, site: None if runfile.uninstaller(site.env) else runfile.Driver(site.env, print),
 }
-"""All kinds that a whole run gives up. A driver of a `.run` file that is there is left to removal: it may be the only
-one.
+"""All kinds that a complete run gives up. An installed driver from a `.run` file is left to removal, because it may be
+the only driver.
 """
 
 
@@ -75,7 +75,7 @@ class Lifecycle:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
 
     def hold(self) -> None:
-        """Go on only while this host is ours."""
+        """Fail unless this host is ours; then show signs of life until this process ends."""
         if not self.check:
             owner.hold(self.request["state_dir"], self.token)
             if self.token:
@@ -83,7 +83,9 @@ class Lifecycle:
                 weakref.finalize(self, self.signs.set)
 
     def begin(self) -> Dict[str, Any]:
-        """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
+        """Return whether the host is already as wanted; if not, open an apply (the same wish reopens an interrupted
+        one).
+        """
         state = self.ledger.state
         done = state["expect"].get("parts") or {}
         finished = state["apply"].get("finished") and self._parts().items() <= done.items()
@@ -144,7 +146,7 @@ class Lifecycle:
     def finish(self) -> Dict[str, Any]:
         """Record the apply: what is expected from now on, and the history.
 
-        A run of some tags did some parts only (`ran`). Of the others stays on record what was; the next whole run does
+        A run of some tags did only the parts in `ran`. The record of the others stays, and the next complete run does
         them.
         """
         state, request = self.ledger.state, self.request
@@ -224,7 +226,9 @@ class Lifecycle:
         return {part: _digest(wish) for part, wish in self.request["wanted"].items()}
 
     def _python(self) -> Optional[Dict[str, Any]]:
-        """Return the environment that this apply made; one that nobody asks for any more is still removal's to take."""
+        """Return the environment of this apply; an older one that nobody asks for is kept on record so that removal
+        deletes it.
+        """
         made: Optional[Dict[str, Any]] = self.request["python"]
         kept = self.ledger.state["expect"].get("python") or {}
         if made or not os.path.lexists(kept.get("path") or ""):
@@ -232,9 +236,9 @@ class Lifecycle:
         return {"path": kept["path"], "adopted": kept.get("adopted", False), "unwanted": True}
 
     def _environments(self) -> List[Dict[str, Any]]:
-        """Return the named environments that are there now; those that nobody asks for any more go.
+        """Return the named environments that exist now; delete those that nobody asks for any more.
 
-        A play without the Python role tells of none: what is on record and still wanted stays on record.
+        A play without the Python role reports none: recorded environments that are still wanted stay recorded.
         """
         told = {item["path"]: item for item in self.request.get("environments") or ()}
         before = {item["path"]: item for item in self._recorded_environments()}
@@ -248,7 +252,7 @@ class Lifecycle:
         return list(self.ledger.state["expect"].get("environments") or ())
 
     def verified(self) -> None:
-        """Keep what the verification found, with what it was found for, so that it need not be repeated."""
+        """Record the result of the verification and what was verified, so that it need not be repeated."""
         state, request = self.ledger.state, self.request
         if self.check:
             return
@@ -263,7 +267,7 @@ class Lifecycle:
     def _answer(
         self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str], waits: Sequence[str] = ()
     ) -> Dict[str, Any]:
-        """Return what the play tells about this host."""
+        """Return what the play reports about this host."""
         return {
             "state": outcome,
             "history_id": self.ledger.state["apply"].get("id"),
@@ -276,7 +280,7 @@ class Lifecycle:
         }
 
     def history(self) -> Dict[str, Any]:
-        """Return the applies on record, as much of each as a choice among them needs."""
+        """Return the recorded applies, with as much of each as is needed to choose one."""
         apply = self.ledger.state["apply"]
         past: List[Dict[str, Any]] = []
         for item in self.ledger.history():
@@ -289,7 +293,7 @@ class Lifecycle:
     # removal
 
     def removal(self) -> Dict[str, Any]:
-        """Return what must go, come back and be freed so that the host is as before the first apply."""
+        """Return what must be removed, restored and released so that the host is as before the first apply."""
         known = os.path.exists(self.ledger.path)
         if known and not self.check:
             self._take()
@@ -320,7 +324,7 @@ class Lifecycle:
         }
 
     def _count_packages(self, installed: packages.Installed) -> None:
-        """A transaction that was cut has not put on record what it brought, moved and took away."""
+        """Record what an interrupted transaction installed, moved and removed, which it could not do itself."""
         path = os.path.join(self.ledger.folder, packages.BEFORE)
         kept = files.read_json(path)
         if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
@@ -330,7 +334,7 @@ class Lifecycle:
                 files.write_json(path, dict(kept, left=installed))
 
     def stop_services(self) -> List[str]:
-        """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
+        """Before packages go: restore MIG layouts, units and module streams, and remove the driver of a .run file."""
         state = self.ledger.state
         changed = mig_kept.undo(self.ledger, process.environment())
         things.give_up(self._site(), {services.Paused.kind: things.KINDS[services.Paused.kind]})
@@ -345,7 +349,7 @@ class Lifecycle:
         return changed + streams.reset(self.ledger, self._manager())
 
     def clean(self) -> Dict[str, Any]:
-        """After the packages are gone: files, links, the Python environment, the record itself; then compare with the
+        """After packages are gone: restore files and links, delete Python environments and the record; compare with the
         baseline.
         """
         jobs.refuse_while_running(self.ledger.folder)  # it would write its progress into a record that is gone
@@ -377,7 +381,7 @@ class Lifecycle:
                 "kept": self.ledger.left}  # fmt: skip
 
     def _follow(self) -> List[str]:
-        """Let the host forget what the files that went had told it, now or when an earlier call could not."""
+        """Rebuild and reload what still has the contents of removed files, now or where an earlier call could not."""
         env = process.environment()
         if not self.check:
             systemd.read_all_again(env)
@@ -385,7 +389,7 @@ class Lifecycle:
         return followers.settle([*images, followers.LockedMemory(env)], self.check)
 
     def _still_ours(self) -> Dict[str, List[str]]:
-        """Return what of ours is there all the same: a record is given up only when there is nothing of the kind."""
+        """Return what of ours is still there: the record is deleted only if there is nothing."""
         state, host = self.ledger.state, self._manager()
         installed, held = host.installed(), host.held()
         ours = {

@@ -1,5 +1,5 @@
-"""When the package lists of a repository were made, as its signed index says: whoever swaps a repository for an older
-one, with a signature as good as ever, is noticed.
+"""When the package lists of a repository were made, by their signed index: detects a repository that was replaced by an
+older one with a valid signature.
 """
 
 import calendar
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"^[\w+]+:(?://(?:[^/@]*@)?)?")
 
 
 def of(sources: Iterable[Tuple[str, str]], folder: str = "") -> Dict[str, str]:
-    """Return {address: time} of repositories, each a name and an address; `folder` is that of a preview."""
+    """Return {address: time} for (name, address) of repositories; `folder` is that of a preview."""
     places = [os.path.join(folder, part) for part in _BELOW] if folder else _PLACES
     indices = [path for place in places for path in glob.glob(os.path.join(glob.escape(place), "*Release"))]
     indices += [
@@ -36,14 +36,14 @@ def of(sources: Iterable[Tuple[str, str]], folder: str = "") -> Dict[str, str]:
 
 
 def of_host(ours: Iterable[str]) -> Dict[str, str]:
-    """Return the same of the repositories that these files of the host name."""
+    """Do the same for the repositories in these files of the host."""
     there = [item for item in probe.collect(LiveHost()) if item["file"] in set(ours)]
     return of([(item["suites"][0] if item["suites"] else "", item["uri"]) for item in there])
 
 
 def older(now: Dict[str, str], before: Dict[str, str]) -> List[str]:
-    """Return the repositories that went back in time, as texts: on a network by more than a day, since not all servers
-    of a vendor have the newest at once.
+    """Return, as texts, the repositories that went back in time; over a network by more than a day, because not all
+    servers of a vendor are up to date at once.
     """
     return [
         f"the package lists of {address} are of {made}, this host has used those of {before[address]}"
@@ -60,7 +60,7 @@ def _seconds(text: str) -> int:
 
 
 def forget(addresses: Iterable[str], folder: str) -> None:
-    """Take away apt's lists of these repositories: it keeps newer ones in silence, and hides one that went back."""
+    """Delete apt's lists of these repositories: apt silently keeps newer ones, which would hide that one went back."""
     ours = tuple(_mangled(address) + "_" for address in addresses)
     for path in glob.glob(os.path.join(glob.escape(folder), _BELOW[0], "*")):
         if os.path.basename(path).startswith(ours):
@@ -72,7 +72,9 @@ def _mangled(address: str) -> str:
 
 
 def _is_of(path: str, name: str, address: str) -> bool:
-    """Tell whether an index is of a repository: apt names the file by the address, others its folder by the name."""
+    """Return whether an index belongs to a repository: apt names the file by the address, others the folder by the
+    name.
+    """
     if path.endswith("Release"):
         return os.path.basename(path).startswith(_mangled(address) + "_")
     folder = os.path.basename(os.path.dirname(os.path.dirname(path)))

@@ -1,5 +1,5 @@
-"""A record that is gone or damaged: said, kept aside, never taken for an empty one; and what proves that a hold is
-ours.
+"""A record that is missing or damaged: it is reported and kept, never taken for an empty one; and how holds of ours are
+recognised without it.
 """
 
 import os
@@ -15,9 +15,7 @@ from .ledger import Ledger, history
 
 
 def reason(folder: str, host: Any) -> str:
-    """Say why the record is not there, or not to be read, on a host that gpusetup has changed; nothing when all is
-    well.
-    """
+    """Return why the record is missing or unreadable on a host that gpusetup has changed; empty if all is well."""
     try:
         Ledger(folder)
     except HostFailure as failure:
@@ -27,7 +25,7 @@ def reason(folder: str, host: Any) -> str:
 
 
 def holds(folder: str, held: Iterable[str]) -> List[str]:
-    """Return the held packages that the history, or our own file for automatic upgrades, says that we hold."""
+    """Return the held packages that are ours by the history or by our own file for automatic upgrades."""
     named = re.findall(r'"\^(.*)\$"', files.read_text(UNATTENDED_FILE) or "")
     ours = {name.replace("\\", "") for name in named} | set([{}, *history(folder)][-1].get("holds") or [])
     return sorted(name for name in held if name in ours or name.split(":")[0] in ours)
@@ -41,7 +39,7 @@ def state(folder: str, host: Any, held: Iterable[str]) -> State:
 
 
 def begin_new_record(folder: str, why: str, held: Iterable[str]) -> Ledger:
-    """Keep a damaged record aside and begin a new one, with the files that show that there was one."""
+    """Set a damaged record aside and begin a new one, which adopts the files that prove that there was one."""
     path, kept = os.path.join(folder, "state.json"), ""
     if os.path.lexists(path):
         kept = f"{path}.damaged-{now()}"

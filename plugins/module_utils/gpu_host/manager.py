@@ -1,4 +1,4 @@
-"""What package managers have alike: where they speak, how they are run, and what one without module streams answers."""
+"""What all package managers share, and the answers of those without module streams."""
 
 import glob
 import os
@@ -11,7 +11,7 @@ from .packages import Wish
 Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
 MayGo = Callable[[Iterable[str]], List[str]]
-"""Returns those of some packages that nobody allowed to be taken away."""
+"""Returns those of some packages that nobody allowed to be removed."""
 
 
 class PackageManager:
@@ -19,7 +19,7 @@ class PackageManager:
 
     name = ""
     caches: Tuple[str, ...] = ()
-    """Where files of packages stay that were fetched once."""
+    """Where downloaded package files stay."""
 
     def __init__(self, network: Optional[Dict[str, Any]] = None, tell: Tell = None, log: Log = None) -> None:
         self.env = process.environment(network)
@@ -29,12 +29,10 @@ class PackageManager:
         self.said = ""  # why the last simulation left something out
 
     def close(self) -> None:
-        """Forget what was made for one transaction."""
+        """Delete temporary files of one transaction."""
 
     def archive(self, wish: Wish, *more: str) -> str:
-        """Return the file of a package in its exact version that a cache has, or one of these folders; nothing where
-        none does.
-        """
+        """Return the file of an exact package version in a cache or one of these folders, empty if there is none."""
         for folder in (*self.caches, *more):
             for name in self.file_names(wish):
                 for path in sorted(glob.glob(os.path.join(folder, glob.escape(name)))):
@@ -42,15 +40,14 @@ class PackageManager:
         return ""
 
     def file_names(self, _wish: Wish) -> List[str]:
-        """Return the names that the file of a package may have."""
+        """Return the possible names of a package's file."""
         raise NotImplementedError
 
     def can_hold(self) -> bool:
-        """Say whether packages can be held."""
         return True
 
     def needed_to_hold(self) -> List[str]:
-        """Return the packages whose installation lets packages be held."""
+        """Return the packages without which packages cannot be held."""
         return []
 
     def offered(self, _names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
@@ -58,7 +55,7 @@ class PackageManager:
         raise NotImplementedError
 
     def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return what repositories offer, also in module streams that are not enabled; as `offered` does."""
+        """Do the same as `offered`, including module streams that are not enabled."""
         return self.offered(names)
 
     def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
@@ -68,9 +65,8 @@ class PackageManager:
         return []
 
     def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
-        """Return no stream: only dnf has them."""
         return []
 
     def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
-        """Return no file: automatic upgrades by dnf and zypper respect their locks."""
+        """Return no file: automatic upgrades by dnf and zypper respect locks."""
         return {}

@@ -1,5 +1,5 @@
-"""What the configured (or previewed) repositories offer for name patterns: every version, newest first, stubs
-marked.
+"""What the configured (or previewed) repositories offer for name patterns: every version, newest first, transitional
+packages marked.
 """
 
 import fnmatch
@@ -49,7 +49,7 @@ def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
 
 
 def _asked(host: Apt, *words: str) -> str:
-    """Ask apt's lists; that it cannot read them must not pass for a repository that has nothing."""
+    """Run apt-cache; fail if it cannot read its lists, which is not the same as an empty repository."""
     code, text, error = process.output(["apt-cache", *host.options, *words], host.env, 120)
     if code:
         said = "; ".join(line for line in error.splitlines() if line.startswith("E:")) or error.strip()[-300:]
@@ -87,7 +87,7 @@ def _dnf(host: Dnf, patterns: Sequence[str]) -> Offers:
 
 
 def _zypper(host: Zypper, patterns: Sequence[str]) -> Offers:
-    """Zypper tells no sizes before a transaction; newest first is how it sorts."""
+    """Zypper reports no sizes before a transaction, and sorts newest first."""
     found: Offers = {}
     for row in host.search(patterns):
         if any(fnmatch.fnmatchcase(row["name"], pattern) for pattern in patterns):

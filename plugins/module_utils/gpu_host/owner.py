@@ -1,9 +1,9 @@
-"""Who changes this host: one apply or removal at a time, from its beginning to its record.
+"""The owner of this host: one apply or removal at a time, from its beginning to its record.
 
-The owner shows signs of life: every step of it writes one when it begins, and more for as long as it lasts. Whoever
-comes meanwhile is told who it is. An owner that died gives way: at once to its own controller, which knows that the run
-is over, to others after some time without a sign. Every step of an owner carries its token, so that one that was given
-up for dead and is not cannot go on beside its successor.
+The owner shows signs of life: each step writes one when it begins and more while it runs. Anybody else is refused and
+told who owns the host. A dead owner loses the host: at once to its own controller, which knows that the run is over, to
+others after some time without a sign of life. Each step carries the owner's token, so an owner that was wrongly
+declared dead cannot continue beside its successor.
 """
 
 import contextlib
@@ -18,15 +18,16 @@ from .failure import HostFailure
 PATIENCE = 120.0
 """Seconds without a sign of life after which an owner counts as dead, and the longest wait for that."""
 _TURN = 10.0
-"""Seconds more for each turn in which its controller goes through more hosts than it can talk to at once."""
+"""More seconds for each batch of hosts, if its controller has more hosts than it can talk to at once."""
 _POLL = 1.0
 _SIGN_OF_LIFE = 20.0
 _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
 def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float] = None) -> str:
-    """Own this host and return the token of it; wait for an owner without a sign of life, refuse beside one that has
-    some. `patience` is the longest wait, PATIENCE where it is not given; below 0: do not wait.
+    """Own this host and return the token; wait for an owner without signs of life, fail if there are any.
+
+    `patience` is the longest wait, PATIENCE by default; below 0: do not wait.
     """
     first: Optional[Dict[str, Any]] = None
     waited = 0.0
@@ -48,7 +49,7 @@ def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float
 
 
 def hold(folder: str, token: str) -> None:
-    """Show a sign of life; refuse when this host belongs to somebody else."""
+    """Write a sign of life; fail if somebody else owns this host."""
     if not os.path.isdir(folder):
         return  # nobody has owned it, and to look leaves nothing behind
     with files.locked(_lock(folder)):
@@ -61,7 +62,7 @@ def hold(folder: str, token: str) -> None:
 
 
 def show_life(folder: str, token: str) -> threading.Event:
-    """Hold the host again and again beside the work of this process, until the event that is returned is set."""
+    """Write signs of life from a thread until the returned event is set."""
     over = threading.Event()
     signs = threading.Thread(target=_show_life, args=(folder, token, over))
     signs.daemon = True
@@ -76,18 +77,18 @@ def _show_life(folder: str, token: str, over: threading.Event) -> None:
 
 
 def present(folder: str) -> Optional[Dict[str, Any]]:
-    """Return who owns this host, when he is not dead."""
+    """Return the owner of this host unless it is dead."""
     now = _read(folder)
     return None if now is None or _is_dead(now) else now
 
 
 def release(folder: str, token: str) -> None:
-    """Own it no longer."""
+    """Release the host."""
     _release(folder, token, even_if_it_goes_on=True)
 
 
 def give_up(folder: str, token: str) -> None:
-    """After a failure: of the roles alone nothing follows; a run of gpusetup goes on, if only to tidy up."""
+    """Release the host after a failure, unless the owner is a run of gpusetup, which continues, if only to clean up."""
     _release(folder, token, even_if_it_goes_on=False)
 
 
@@ -99,7 +100,7 @@ def _release(folder: str, token: str, *, even_if_it_goes_on: bool) -> None:
 
 
 def _is_over(owner: Dict[str, Any], who: Dict[str, Any], digest: str) -> bool:
-    """Say whether an owner's run has ended, as far as the one who asks can know."""
+    """Return whether an owner's run has ended, as far as `who` can know."""
     if owner["home"] != str(who.get("home") or ""):
         return False
     if owner["home"]:
@@ -133,8 +134,8 @@ def _patience(owner: Dict[str, Any]) -> float:
 
 
 def _age(owner: Dict[str, Any]) -> float:
-    """Return the seconds since the last sign of life, by the machine's uptime: a clock may be set, and a boot is no
-    silence.
+    """Return the seconds since the last sign of life by the uptime: a clock may be set, and a reboot restarts the
+    count.
     """
     uptime = _uptime()
     return float(uptime - owner["seen"]) if owner["boot"] == boot() else uptime
@@ -158,7 +159,7 @@ def _lock(folder: str) -> str:
 
 
 def boot() -> str:
-    """Return what tells this boot from the next."""
+    """Return the ID of this boot."""
     return (files.read_text(_BOOT_ID) or "").strip()
 
 

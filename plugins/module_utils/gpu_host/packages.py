@@ -1,4 +1,4 @@
-"""Package wishes, package sets and plans, whatever the package manager."""
+"""Package wishes, package sets and plans, independent of the package manager."""
 
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -9,12 +9,14 @@ from .failure import HostFailure
 Wish = Dict[str, str]  # name, version, arch
 Installed = Dict[str, str]  # name, or name:arch of a foreign architecture, to version
 BEFORE = "packages-before.json"
-"""The packages before a transaction, in the state folder until the record says what came and went."""
+"""The file in the state folder with the packages before a transaction, kept until the record has counted the
+difference.
+"""
 Plan = Dict[str, Any]  # install, upgrade, downgrade, remove, download_bytes, disk_bytes
 
 
 def merge(wishes: Iterable[Wish]) -> List[Wish]:
-    """Return one wish per package name, in order; two wishes for two versions of one package are refused."""
+    """Return one wish per package, in order; fail if a package is wanted in two versions."""
     merged: Dict[Tuple[str, str], Wish] = {}
     for wish in wishes:
         name = wish["name"]
@@ -38,7 +40,7 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
 
 
 def difference(before: Installed, after: Installed) -> Dict[str, Any]:
-    """Return what changed between two package sets: {"installed", "removed", "moved"}."""
+    """Return the changes between two package sets: {"installed", "removed", "moved"}."""
     before, after = named_like(before, after), named_like(after, before)
     return {
         "installed": {name: after[name] for name in after if name not in before},
@@ -50,13 +52,13 @@ def difference(before: Installed, after: Installed) -> Dict[str, Any]:
 
 
 def named_like(one: Installed, other: Installed) -> Installed:
-    """Name what one set has in a single version as the other does, which has several."""
+    """Rename packages of one set that the other set, with several versions of them, lists by name and version."""
     several = {name: versions.one_of_several(name, version) for name, version in one.items()}
     return {several[name] if several[name] in other else name: version for name, version in one.items()}
 
 
 def is_counted(kept: Dict[str, Any], state: Dict[str, Any]) -> bool:
-    """Tell whether the record says already what came and went since those packages were kept."""
+    """Return whether the record has already counted the changes since those packages were written down."""
     return bool(kept.get("id")) and kept.get("id") == state["counted"]
 
 
@@ -66,7 +68,7 @@ def unmet(wishes: Iterable[Wish], installed: Installed) -> List[Wish]:
 
 
 def undone(wishes: Iterable[Wish], removals: Iterable[str], installed: Installed) -> List[str]:
-    """Return what of a transaction a package set does not show, as text: wishes first, then what should be gone."""
+    """Return as text which wishes and removals a package set does not fulfil."""
     words = []
     for wish in unmet(wishes, installed):
         there = versions.version_of(installed, key(wish), wish["version"])
@@ -88,7 +90,7 @@ def after(installed: Installed, plan: Plan) -> Installed:
 
 
 def listed(name: str, version: str) -> Wish:
-    """Return the wish for what a package set lists under a name."""
+    """Return the wish for a package as a package set lists it."""
     bare, _colon, arch = (versions.stem(name, version) or name).partition(":")
     return {"name": bare, "arch": arch, "version": version}
 
@@ -99,14 +101,14 @@ def key(wish: Wish) -> str:
 
 
 def is_of_kernel(version: str, kernel: str) -> bool:
-    """Say whether a package's version is a kernel's; SUSE's has one number more: 6.4.0-150600.23.47.2 is the kernel
-    6.4.0-150600.23.47-default.
+    """Return whether a package's version belongs to a kernel; SUSE's has one more number: 6.4.0-150600.23.47.2 is the
+    kernel 6.4.0-150600.23.47-default.
     """
     return version in kernel or version.rpartition(".")[0] == kernel.rpartition("-")[0]
 
 
 def nearest(offered: Iterable[str], wanted: str) -> List[str]:
-    """Return the offered versions most like the wanted one, for the message."""
+    """Return the offered versions that are most like the wanted one, for a message."""
 
     def likeness(version: str) -> int:
         count = 0
@@ -120,9 +122,7 @@ def nearest(offered: Iterable[str], wanted: str) -> List[str]:
 
 
 def stub(name: str, version: str, driver_version: str) -> Optional[str]:
-    """Return why a package that is asked for by branch is a transitional stub of another branch, None when it is
-    not.
-    """
+    """Return why a package of the wanted branch is only a transitional package to another branch, None if it is not."""
     major = driver_version.split(".", maxsplit=1)[0]
     found = versions.upstream(version).split(".")
     if not major or len(found) < 2 or not (found[0].isdigit() and int(found[0]) >= 300):
@@ -138,9 +138,9 @@ def stub(name: str, version: str, driver_version: str) -> Optional[str]:
 def forbidden(
     removals: Iterable[str], may_remove: Iterable[str], asked: Iterable[str], brought: Iterable[str] = ()
 ) -> List[str]:
-    """Return the packages that a transaction would take away although nobody allowed it.
+    """Return the packages that a transaction would remove without permission.
 
-    What we brought as a dependency of what goes may go with it: dnf takes away what nothing needs any more.
+    Dependencies that we installed may go with what needed them: dnf removes what nothing needs any more.
     """
     globs, ours = list(may_remove) + [name.split(":")[0] for name in asked], set(brought)
     return sorted(name for name in removals if name not in ours and not versions.matches(name, globs))

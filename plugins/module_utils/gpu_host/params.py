@@ -1,4 +1,4 @@
-"""Argument specifications that several modules share, and their translation into plain parameters."""
+"""Argument specifications shared by several modules, and their conversion into plain parameters."""
 
 import contextlib
 import re
@@ -117,7 +117,7 @@ SOURCES = {
 
 
 def spec(*parts: Dict[str, Any], **own: Any) -> Dict[str, Any]:
-    """Return one argument specification out of shared parts and a module's own."""
+    """Return an argument specification made of shared parts and a module's own."""
     joined: Dict[str, Any] = dict(COMMON)
     for part in parts:
         joined.update(part)
@@ -126,7 +126,7 @@ def spec(*parts: Dict[str, Any], **own: Any) -> Dict[str, Any]:
 
 
 def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") -> None:
-    """Let Ansible blank every password that stands in an address, wherever it came from."""
+    """Have Ansible hide every password in an address, wherever it came from."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -137,9 +137,10 @@ def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") ->
 
 
 def plain(module: Any) -> Dict[str, Any]:
-    """Return the module's parameters with those of the host beside them and the network ones joined under `network`.
+    """Return the module's parameters together with those of the host, whose network settings are joined under
+    `network`.
 
-    Every module asks for its parameters here: whatever it does, an address in them shows no password.
+    Every module gets its parameters here, so that no password in an address is shown.
     """
     params = {key: value for key, value in module.params.items() if key != "host"}
     host = module.params["host"]
@@ -151,9 +152,9 @@ def plain(module: Any) -> Dict[str, Any]:
 
 
 def owned(module: Any) -> Dict[str, Any]:
-    """Return the parameters of a module that changes the host, once it may: nobody else is about to.
+    """Return the parameters of a module that changes the host, or fail if somebody else owns it.
 
-    The owner shows signs of life until the module ends, however long that takes.
+    Signs of life continue until the module ends, however long it takes.
     """
     params, token = plain(module), module.params["host"]["owner"]
     if not module.check_mode:
@@ -168,7 +169,7 @@ def owned(module: Any) -> Dict[str, Any]:
 
 @contextlib.contextmanager
 def failing(module: Any, **result: Any) -> Iterator[None]:
-    """Let the module fail where the host cannot do what is asked of it here."""
+    """Turn failures of the enclosed code into a failure of the module."""
     try:
         yield
     except (failure.HostFailure, OSError) as stop:
@@ -176,7 +177,7 @@ def failing(module: Any, **result: Any) -> Iterator[None]:
 
 
 def follow(module: Any, status: Dict[str, Any], log: str) -> None:
-    """Answer how far a job is, or how it ended."""
+    """Return a job's progress or its result to Ansible."""
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":
         end(module, status["failure"], finished=True, progress=progress, log=log, **status["result"])
@@ -185,7 +186,7 @@ def follow(module: Any, status: Dict[str, Any], log: str) -> None:
 
 
 def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], **result: Any) -> NoReturn:
-    """Let a module fail with a failure, with its plain data, or with what the system said."""
+    """Fail the module with a failure, its plain data, or an error of the system."""
     if isinstance(stop, OSError):
         stop = failure.of_system(stop)
     if isinstance(stop, dict):

@@ -1,5 +1,4 @@
-"""From wishes to a plan that was checked: what is to be there, in which exact version, and what the package manager
-would do.
+"""From wishes to a checked plan: what must be installed in which exact version, and what the package manager would do.
 """
 
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
@@ -16,7 +15,6 @@ Manager = Union[Apt, Dnf, Zypper]
 
 
 def manager(params: Dict[str, Any], **extra: Any) -> Manager:
-    """Return the host's package manager."""
     extra.update(network=params["network"], recommends=params.get("recommends", False))
     if params["manager"] == "apt":
         return Apt(together=params.get("driver_version", ""), **extra)
@@ -24,7 +22,7 @@ def manager(params: Dict[str, Any], **extra: Any) -> Manager:
 
 
 def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[List[Wish], List[str]]:
-    """Return (wishes, removals): what must be there, and which installed packages must go."""
+    """Return (wishes, removals): what must be installed, and which installed packages must go."""
     wishes = [
         dict(wish, arch="" if wish["arch"] == native else wish["arch"]) for wish in packages.merge(params["packages"])
     ]
@@ -33,9 +31,9 @@ def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[L
 
 
 def lost(params: Dict[str, Any], installed: Installed, record: Dict[str, Any], wishes: Iterable[Wish]) -> List[Wish]:
-    """Return wishes for the recorded packages that somebody took away, to be asked for beside the wishes given.
+    """Return wishes for recorded packages that somebody removed, in addition to the given wishes.
 
-    A removal, for which wishes are optional, brings nothing back; nor does anything come that must not be there.
+    Nothing comes back in a removal, whose wishes are optional, and nothing comes that `remove` names.
     """
     if params["optional"]:
         return []
@@ -45,7 +43,7 @@ def lost(params: Dict[str, Any], installed: Installed, record: Dict[str, Any], w
 
 
 def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), optional: bool = False) -> List[Wish]:
-    """Return the wishes with the exact version each of them means in the repositories; refuse what is not offered."""
+    """Return the wishes with the exact version of each in the repositories; fail if one is not offered."""
     wishes = list(wishes)
     offered = host.offered(sorted({wish["name"] for wish in wishes}))
     exact, missing = [], []
@@ -73,16 +71,14 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
 
 
 def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
-    """Return what must be installed so that packages can be held; refuse when it cannot be had. Fresh lists are
-    needed.
-    """
+    """Return the packages that holding needs; fail if they are not available. Needs fresh package lists."""
     if not params["hold"] or host.can_hold():
         return []
     return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()]
 
 
 def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], installed: Installed) -> Plan:
-    """Return what the package manager would do; refuse a plan that does not lead to all that was asked for."""
+    """Return what the package manager would do; fail if that does not achieve everything asked for."""
     plan = host.simulate(exact, removals)
     plan["remove"] = packages.named_like(plan["remove"], installed)
     left = packages.undone(exact, removals, packages.after(installed, plan))
@@ -98,7 +94,7 @@ def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], inst
 
 
 def held_and_moving(host: Manager, plan: Plan) -> Set[str]:
-    """Return the held packages that a plan moves or takes away, by the names under which they are held."""
+    """Return the held packages that a plan changes or removes, by the names under which they are held."""
     names = {host.lock_name(name, version) for name, version in plan["remove"].items()}
     names |= {host.lock_name(name, "") for kind in ("upgrade", "downgrade") for name in plan[kind]}
     return names & set(host.held())

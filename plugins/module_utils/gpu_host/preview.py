@@ -1,4 +1,4 @@
-"""Look before touching: the wanted repositories in a throw-away folder, the exact transaction simulated, everything
+"""A preview without changes: the wanted repositories in a temporary folder, the exact transaction simulated, everything
 else checked.
 """
 
@@ -46,7 +46,7 @@ _PAUSE = 3.0
 
 
 class Preview:
-    """One look at one host; `run` returns plain data and never raises for something that is wrong with the host."""
+    """A preview of one host; `run` returns plain data and never raises for a problem of the host."""
 
     def __init__(self, params: Dict[str, Any]) -> None:
         self.params = params
@@ -58,7 +58,7 @@ class Preview:
         self.leaving: List[str] = []
 
     def find(self, level: str, identity: str, text: str, hint: str = "", reference: str = "") -> None:
-        """Add a finding: refuse, warn or info."""
+        """Add a finding; `level` is refuse, warn or info."""
         self.findings.append({"level": level, "id": identity, "text": text, "hint": hint, "reference": reference})
 
     def refuse(self, identity: str, failure: HostFailure) -> None:
@@ -135,7 +135,7 @@ class Preview:
             self.refuse("desktops", failure)
 
     def _runfile(self) -> None:
-        """Prove the .run installer that the driver is to come from; it is not run."""
+        """Prove the .run installer for the driver without running it."""
         path, params = self.params.get("runfile"), self.params
         if not path:
             return
@@ -158,7 +158,9 @@ class Preview:
     # repositories
 
     def _repositories(self, answer: Dict[str, Any], record: Dict[str, Any]) -> Optional[planning.Manager]:
-        """Build the throw-away state, fetch the metadata with signatures checked; None when a source is refused."""
+        """Write the sources into the temporary folder and fetch the lists, checking signatures; None if a source is
+        refused.
+        """
         layout = sources.Layout(self.folder)
         known = probe_sources.collect(self.machine.host)
         ours = self.params["sources"]
@@ -202,14 +204,14 @@ class Preview:
         return host
 
     def _order(self, ours: List[Dict[str, Any]], before: Dict[str, str]) -> None:
-        """Refuse a repository that went back in time: its signature holds, and somebody may have put it there."""
+        """Refuse a repository that went back in time: the signature is valid, but somebody may have replaced it."""
         addresses = [(source["name"], uri) for source in ours for uri in logins.without(source.get("uris") or [])]
         for text in list_dates.older(list_dates.of(addresses, self.folder), before):
             hint = "bring the newest one there; gpusetup apply --older-source takes it all the same"
             self.find("info" if self.params["older"] else "refuse", "older-source", text, hint, "GS-427")
 
     def _refresh(self, host: planning.Manager) -> List[str]:
-        """Fetch the lists; what broke off on the way, or was being changed at the mirror, is fetched once more."""
+        """Fetch the lists, a second time if the connection broke or the mirror was changing."""
         began = time.monotonic()
         trouble = host.refresh()
         if any(_BROKE_OFF.search(line) for line in trouble) and time.monotonic() - began < self.params["timeout"] / 2:
@@ -237,8 +239,8 @@ class Preview:
                 self.find("info", "other-repository", line)
 
     def _manager(self) -> planning.Manager:
-        """Return a package manager with the sources that are to be; it goes on in the folder of the look before, where
-        they are the same.
+        """Return a package manager with the sources that are to be; it continues in an earlier preview's folder if the
+        sources are the same.
         """
         self._copy_host_sources()
         self.fetched = fetched.take(self.params["fetched"], self.folder)
@@ -252,8 +254,8 @@ class Preview:
         return separate_manager.manager(self.params, self.folder, self.params["enable"])
 
     def _copy_host_sources(self) -> None:
-        """Copy the host's own sources, without the entries that are to be switched off and what an apply takes away;
-        ours win over the same file name.
+        """Copy the host's own sources, except entries to be disabled and files that an apply removes; our file wins
+        over one of the same name.
         """
         named = sources.definitions()
         for path in [*named, *sources.preferences_of_apt(), *sources.logins_of_apt()]:
@@ -354,7 +356,7 @@ class Preview:
 
 
 def _repository_hint(line: str) -> str:
-    """Say where to look: an index that is too old or from the future is often a wrong clock."""
+    """Return where to look: an index that is too old or from the future often means a wrong clock."""
     if re.search(r"not valid yet|expired|Valid-Until", line):
         now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
         return f"check the host's clock (now {now} UTC); if it is right, the mirror is out of date"

@@ -1,4 +1,4 @@
-"""Is there room for a transaction, and for what comes beside it? A part of the look before touching."""
+"""Part of the preview: is there enough space for a transaction and everything that comes with it?"""
 
 import os
 import re
@@ -10,7 +10,7 @@ KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|
 
 
 def check(look: Any, answer: Dict[str, Any]) -> None:
-    """Add what a transaction needs and the host does not have."""
+    """Report file systems with too little space."""
     plan: Optional[packages.Plan] = answer["transaction"]
     needed = _packages_space(look, plan, answer) if plan is not None else {}
     kept = way_back.kept_bytes(look.way, look.params["state_dir"])
@@ -47,7 +47,7 @@ def _packages_space(look: Any, plan: packages.Plan, answer: Dict[str, Any]) -> D
 
 
 def _images(look: Any) -> List[int]:
-    """Return the sizes of the initramfs images that a driver's installation makes anew."""
+    """Return the sizes of the initramfs images that installing a driver rebuilds."""
     kernels = look.machine.wanted_kernels(look.params["kernels"])
     paths = [item["initramfs"] for item in look.machine.kernels()["installed"] if item["release"] in kernels]
     return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]

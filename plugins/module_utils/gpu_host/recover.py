@@ -1,6 +1,7 @@
-"""Reset GPUs after an error: never under a program, never where only all of them may be; and write it down.
+"""Reset GPUs after an error, and record it. Never while a program uses them or where only all GPUs can be reset
+together.
 
-What was done is kept in `recoveries.json` beside the record of applies: who reads the kernel's log later knows from it
+Resets are recorded in `recoveries.json` beside the record of applies, so that a later reader of the kernel log knows
 which errors a reset has settled.
 """
 
@@ -26,8 +27,9 @@ _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
 def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) -> Dict[str, Any]:
-    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}: what the driver asks for
-    afterwards, and why a service that watches the GPUs does not run again.
+    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}.
+
+    `left` is what the driver still asks for, `trouble` why a service that watches the GPUs did not start again.
     """
     run = process.smi(env)
     gpus = _gpus(env)
@@ -64,7 +66,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
 
 
 def _gpus(env: Env) -> List[Dict[str, Any]]:
-    """Return what counts about each GPU that answers."""
+    """Return the properties of each responding GPU that decide about a reset."""
     run = process.smi(env)
     told = mig_probe.look(run)
     if told is None:
@@ -89,7 +91,7 @@ def _gpus(env: Env) -> List[Dict[str, Any]]:
 
 
 def _fabric(env: Env) -> Any:
-    """Say whether NVSwitches are here, and whether the fabric manager runs."""
+    """Return whether NVSwitches are present, and whether the fabric manager runs."""
     host = LiveHost()
     there = pci.nvswitch(host, pci.collect(host)["nvswitches"]) is not None
     active = process.output(["systemctl", "is-active", "--quiet", _FABRIC_MANAGER], env, 30)[0] == 0
@@ -103,7 +105,7 @@ def _left(addresses: Sequence[str]) -> Dict[str, str]:
 
 
 def record_recovery(folder: str, done: Dict[str, Any]) -> None:
-    """Write down what was done (`action`, `gpus`, `why`, `outcome`, `who`), with the clock's time and the uptime."""
+    """Record a recovery (`action`, `gpus`, `why`, `outcome`, `who`) with the time and the uptime."""
     path = os.path.join(folder, FILE)
     kept = files.read_json(path)
     entry = dict(

@@ -1,4 +1,4 @@
-"""What is the same wherever rpm keeps the packages, whatever program asks it to."""
+"""What dnf and zypper share because rpm manages the packages."""
 
 import os
 from typing import Dict, List
@@ -18,7 +18,7 @@ def listed(name: str, arch: str, native: str) -> str:
 
 
 def note_removal(plan: Plan, name: str, version: str) -> None:
-    """Put a package that goes into a plan; of several versions of one each by its own name."""
+    """Add a removed package to a plan; several versions of one package each get their own name."""
     going = plan["remove"]
     if name in going:
         other = going.pop(name)
@@ -31,8 +31,8 @@ class Rpm(PackageManager):
     """A host whose packages are in rpm's database."""
 
     def installed(self) -> Installed:
-        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than
-        once, as kernels are.
+        """Return {name: version}; "name:arch" for a foreign architecture, "name-version" for packages that are
+        installed in several versions, such as kernels.
         """
         code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
         if code:
@@ -50,23 +50,22 @@ class Rpm(PackageManager):
         return found
 
     def damaged(self) -> Dict[str, str]:
-        """Rpm has no half-done state; a damaged database is a failure of `installed`."""
+        """Return nothing: rpm has no half-installed state; a damaged database makes `installed` fail."""
         return {}
 
     def repair(self, _may_go: MayGo) -> Dict[str, str]:
-        """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
+        """Return nothing: rpm has no state to repair; the next transaction reports an interrupted one."""
         return {}
 
     def architecture(self) -> str:
-        """Return rpm's own architecture."""
         return os.uname()[4]
 
     def file_names(self, wish: Wish) -> List[str]:
-        """Return the names that the file of a package may have: without its epoch."""
+        """Return the possible names of a package's file, which have no epoch."""
         version = wish["version"].rpartition(":")[2]
         arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "noarch"]
         return ["{}-{}.{}.rpm".format(wish["name"], version, arch) for arch in arches]
 
     def lock_name(self, name: str, version: str) -> str:
-        """Return the name by which a package is locked: of all architectures and versions that are there at once."""
+        """Return the name by which a package is locked, which covers all its installed architectures and versions."""
         return packages.listed(name, version)["name"]

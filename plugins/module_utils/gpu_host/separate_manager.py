@@ -1,5 +1,5 @@
-"""A package manager that reads the sources below a folder and keeps there what it fetches: those that are to be, for a
-look before touching, and those of before an apply, through which a way back leads until that apply has ended.
+"""A package manager with its own sources and caches below a folder: for a preview, or for the sources before an apply,
+which a rollback may need until the apply has ended.
 """
 
 import os
@@ -12,7 +12,7 @@ Texts = Dict[str, bytes]
 
 
 def manager(params: Dict[str, Any], folder: str, enable: Iterable[str] = ()) -> planning.Manager:
-    """Return it. What the host itself fetched stays as it is."""
+    """Return one; the host's own lists and caches stay unchanged."""
     if params["manager"] == "zypper":
         return planning.manager(params, looking=folder)
     # A mirror that is down or does not answer is told within about a minute: the programs alone try some minutes.
@@ -46,7 +46,7 @@ def _dnf(layout: sources.Layout, folder: str, seconds: int) -> List[str]:
 
 
 def changed(ledger: Ledger, root: str = "") -> Texts:
-    """Return the files of sources that are no longer what they were before the apply under way, as they were.
+    """Return {path: earlier content} of source files that differ from before the current apply.
 
     `root` is the folder of a preview, with the files that are to be.
     """
@@ -61,7 +61,7 @@ def changed(ledger: Ledger, root: str = "") -> Texts:
 
 
 def offers(texts: Texts, names: Iterable[str], params: Dict[str, Any]) -> Dict[str, List[Dict[str, str]]]:
-    """Return what former sources offer today, each proven by the key that it had."""
+    """Return what former sources offer today, each verified with its former key."""
     if not any(path.endswith((".list", ".sources", ".repo")) for path in texts):
         return {}
     layout, folder = sources.Layout(), fetched.new_folder()

@@ -1,4 +1,4 @@
-"""Is there room, where it is needed: each need is charged to the file system that its folder is on."""
+"""Required disk space, charged to the file system that each folder is on."""
 
 import os
 from typing import Any, Dict, Iterable, List
@@ -18,8 +18,8 @@ _LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache", "zypper": "/var/cach
 def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:
     """Return {folder: bytes} that a transaction needs.
 
-    `images` are the sizes of the initramfs images that are made anew, each beside the old one; `kernels` is how many
-    new kernels come, each with an image of its own.
+    `images` are the sizes of the initramfs images that are rebuilt, each beside the old one; `kernels` is the number of
+    new kernels, each with its own image.
     """
     found = {"/usr": max(0, plan["disk_bytes"]), _CACHES[manager]: plan["download_bytes"], "/boot": 0}
     found[_LISTS[manager]] = found.get(_LISTS[manager], 0) + _LISTS_MB * _MB
@@ -33,7 +33,7 @@ def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds:
 
 
 def image_space(size: int) -> int:
-    """Return the bytes that an initramfs needs to be made anew beside the old one, which it may outgrow."""
+    """Return the bytes needed to rebuild an initramfs beside the old one; the new one may be larger."""
     return size + max(size // 8, _GROWTH_MB * _MB)
 
 
@@ -59,7 +59,7 @@ def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
 
 
 def existing(path: str) -> str:
-    """Return a folder, or the nearest one above it that is there already."""
+    """Return a folder, or the nearest existing folder above it."""
     path = os.path.realpath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)

@@ -1,8 +1,8 @@
-"""The way back, looked at before the way forward: can what a transaction moves or takes away be had again?
+"""Check before a transaction whether everything it moves or removes can be restored.
 
-A version that the repositories still offer can, those of before this apply among them. One of which only a cache of the
-package manager has the file can too, once the file is out of its reach: it may clean up after the transaction. So can
-one whose file was in a folder of this host, for that file is kept. For any other there is no way back.
+A version can be restored if the repositories still offer it, or did so before this apply. A package file that only a
+cache has is first put out of reach of the package manager, which may clean up after the transaction; so is one that
+came from a folder of this host. Any other version is lost.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ Offers = Dict[str, List[Dict[str, str]]]
 
 
 class WayBack(NamedTuple):
-    """What a look found, each by the name under which a package set lists the package."""
+    """The result of a check, by the names under which a package set lists the packages."""
 
     files: Dict[str, str]
     """Files in caches, of versions that no repository offers."""
     lost: List[str]
-    """Packages of the stack, and any that goes, of which the version that is there cannot be had again."""
+    """Packages of the stack, and any removed package, whose installed version cannot be restored."""
     newer: List[str]
-    """Others of which only a newer version could be had; nothing needs them older."""
+    """Other packages that could be restored only in a newer version; nothing needs the older one."""
     former: List[str]
-    """Packages whose version only the sources offer that this apply has replaced, or is about to."""
+    """Packages whose version only those sources offer that this apply has replaced or is about to replace."""
 
 
 NOTHING = WayBack({}, [], [], [])
@@ -40,8 +40,9 @@ NOTHING = WayBack({}, [], [], [])
 def look(
     host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: separate_manager.Texts
 ) -> WayBack:
-    """Say what of a transaction could be undone, with the sources as they were `before` too. A removal alone, or one
-    for which wishes are optional, is not meant to be.
+    """Return which packages of a transaction could be restored, also by the sources `before` the apply.
+
+    A pure removal, or one with optional wishes, is not meant to be undone.
     """
     there = {name for kind in ("upgrade", "downgrade") for name in plan[kind]} | set(plan["remove"])
     old = {name: installed[name] for name in sorted(there) if name in installed}
@@ -69,7 +70,7 @@ def look(
 
 
 def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed) -> WayBack:
-    """Add to a look before touching what could not be undone."""
+    """Do the same for a preview, and report what could not be undone."""
     ledger = Ledger(preview.params["state_dir"], check=True)
     way = look(host, plan, installed, preview.params, separate_manager.changed(ledger, preview.folder))
     if way.lost:
@@ -85,7 +86,7 @@ def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed
 
 
 def missing(way: WayBack, installed: Installed) -> HostFailure:
-    """Return the refusal of a transaction that could not be undone."""
+    """Return the failure for a transaction that could not be undone."""
     return HostFailure(
         "GS-429",
         "a failed transaction could not be undone",
@@ -97,7 +98,7 @@ def missing(way: WayBack, installed: Installed) -> HostFailure:
 
 
 def kept_bytes(way: WayBack, folder: str) -> int:
-    """Return the bytes that keeping the files takes: none on the file system that has them."""
+    """Return the bytes needed to keep the files; those on the same file system take none."""
     device = os.stat(space.existing(folder)).st_dev
     return sum(os.path.getsize(path) for path in way.files.values() if os.stat(path).st_dev != device)
 
@@ -117,20 +118,22 @@ def keep(way: WayBack, folder: str) -> None:
 
 
 def forget(folder: str) -> None:
-    """Delete what was kept."""
+    """Delete the kept files."""
     if os.path.isdir(folder):
         shutil.rmtree(folder)
 
 
 def _shelf(state_dir: str) -> str:
-    """Return where the files of installed packages are kept that came from a folder of this host."""
+    """Return the folder with the files of installed packages that came from a folder of this host."""
     return os.path.join(state_dir, "packages")
 
 
 def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None:
-    """Keep the files of these packages that a folder of this host has as a source, as a bundle has: the next one may
-    take its place, and no cache has them. A link takes no room; on another file system they are not kept, and neither
-    are files that others than root can change: from here they are installed without a look at their repository's list.
+    """Keep the files of these packages that came from a folder of this host, such as a bundle: the next bundle may
+    replace it, and no cache has them.
+
+    They are hard links, which take no space; on another file system nothing is kept. Files that others than root can
+    change are not kept either, because installing from here skips the check against the repository's list.
     """
     there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
     shelf = _shelf(state_dir)
@@ -157,10 +160,9 @@ def _files_below(folder: str) -> Iterator[Tuple[str, str]]:
 
 
 def restore(host: planning.Manager, before: Installed, folder: str, log: Callable[[str], None]) -> List[str]:
-    """Bring a host back to its packages: in one transaction, or as many as stand together; return those whose version
-    cannot be had.
+    """Bring a host back to its packages, in one transaction or in as many as work; return those that are not available.
 
-    What came meanwhile goes last, and only where a host that had a driver keeps one.
+    What came meanwhile is removed last, and only if a host that had a driver keeps one.
     """
     _mend(host, before, log)
     lacking = _lacking(host, before)
@@ -180,7 +182,7 @@ def restore(host: planning.Manager, before: Installed, folder: str, log: Callabl
 
 
 def _lacking(host: planning.Manager, before: Installed) -> Installed:
-    """Return the packages that are gone, or there in another version, each in the version before."""
+    """Return the packages that are gone or in another version, with their version before."""
     change = packages.difference(before, host.installed())
     return dict(change["removed"], **{name: old for name, (old, _new) in change["moved"].items()})
 
@@ -190,7 +192,9 @@ def _came(host: planning.Manager, before: Installed) -> List[str]:
 
 
 def _steps(had: Installed) -> List[List[str]]:
-    """Return what to try together: all, then what has one version, as the parts of a driver have, then each alone."""
+    """Return what to try together: everything, then packages of one version, such as the parts of a driver, then each
+    alone.
+    """
     groups: Dict[str, List[str]] = {}
     for name, version in sorted(had.items()):
         groups.setdefault(versions.upstream(version), []).append(name)
@@ -201,7 +205,9 @@ def _steps(had: Installed) -> List[List[str]]:
 def _bring(
     host: planning.Manager, wishes: List[Wish], gone: List[str], before: Installed, log: Callable[[str], None]
 ) -> None:
-    """Install packages as they were, unless others that were there, or the only driver, would go or move for that."""
+    """Install packages as they were, unless that would remove or change others that were there, or remove the only
+    driver.
+    """
     try:
         plan = planning.plan_for(host, wishes, gone, host.installed())
     except HostFailure as failure:
@@ -219,7 +225,9 @@ def _bring(
 
 
 def _may_all_go(host: planning.Manager, came: List[str], before: Installed, log: Callable[[str], None]) -> bool:
-    """Say whether what came can go: a driver not before one of before is there, and nothing that was there with it."""
+    """Return whether the new packages can be removed: no earlier package with them, and no driver before an earlier one
+    is back.
+    """
     there = host.installed()
     back = {name: version for name, version in there.items() if before.get(name) == version}
     if _drivers(before) and not _drivers(back) and _drivers({name: there[name] for name in came}):
@@ -254,7 +262,7 @@ def _names(wishes: List[Wish]) -> str:
 
 
 def _mend(host: planning.Manager, before: Installed, log: Callable[[str], None]) -> None:
-    """Finish what is half done, without taking away what was there before."""
+    """Finish half-installed packages without removing any that was there before."""
     try:
         host.repair(lambda names: sorted(name for name in names if name in before))
     except HostFailure as failure:

@@ -1,4 +1,4 @@
-"""zypper and rpm: look, simulate, change. Only command-line tools."""
+"""zypper and rpm: read, simulate, change. Only command-line tools."""
 
 import os
 import re
@@ -35,7 +35,7 @@ _OURS = "# Written by gpusetup."
 
 
 class Zypper(Rpm):
-    """One host's zypper. `looking` is the folder of a preview: repositories, caches and zypper's own lock are in it."""
+    """One host's zypper. `looking` is the folder of a preview, with its repositories, caches and zypper's lock."""
 
     name = "zypper"
     caches = ("/var/cache/zypp/packages/*", "/var/cache/zypp/packages/*/*")
@@ -70,18 +70,16 @@ class Zypper(Rpm):
         return self.looking + "/etc/zypp/repos.d"
 
     def require(self) -> None:
-        """Refuse a host without the program itself."""
+        """Fail on a host without zypper."""
         if process.which("zypper", self.env) is None:
             raise HostFailure("GS-497", "this host has no zypper", hint="is gpu_package_manager right?")
 
     # look
 
     def held(self) -> List[str]:
-        """Return the names of locked packages."""
         return probe_packages.zypper_locks(LiveHost(), [self.lock_name(*item) for item in self.installed().items()])
 
     def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
         bare = sorted({name.partition(":")[0] for name in names})
         for row in self._rows(bare, "--match-exact") if names else []:
@@ -91,7 +89,7 @@ class Zypper(Rpm):
         return found
 
     def search(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
-        """Return what is offered to this architecture under names or patterns: name, edition, arch, repository."""
+        """Return what is offered for this architecture under names or patterns: name, edition, arch, repository."""
         return [row for row in self._rows(patterns, *how) if row["arch"] in (self.architecture(), "noarch")]
 
     def _rows(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
@@ -99,12 +97,11 @@ class Zypper(Rpm):
         return zypper_xml.offered(text)
 
     def description(self, name: str, _version: str) -> str:
-        """Return a package's summary."""
         _code, text = self._ask(["search", "--type", "package", "--match-exact", name])
         return next((row.get("summary", "") for _section, row in zypper_xml.solvables(text)), "")
 
     def _ask(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[int, str]:
-        """Run a command that changes nothing; return (code, XML). Who keeps the lock is a failure."""
+        """Run a command that changes nothing; return (code, XML). A lock held by others is a failure."""
         argv = ["zypper", "--non-interactive", "--xmlout", "--no-refresh", *self.options, *words]
         code, text, error = process.output(argv, env or self.env, 600)
         if code in (_LOCKED, process.MISSING, process.TIMED_OUT):
@@ -115,7 +112,8 @@ class Zypper(Rpm):
     # change
 
     def refresh(self) -> List[str]:
-        """Fetch the lists; return what went wrong as lines. Our keys, proven when they were written, become rpm's."""
+        """Fetch the lists; return problems as lines. Our keys, verified when they were written, are imported into rpm.
+        """
         self.tell("refresh", "fetching repository metadata")
         ours = _our_repositories(self._repositories)
         if not self.looking:
@@ -134,7 +132,7 @@ class Zypper(Rpm):
         return trouble + ([line for source in ours for line in self._unproven(source)] if self.looking else [])
 
     def _unproven(self, source: Dict[str, str]) -> List[str]:
-        """Return why the list of a repository of ours is not proven by its key."""
+        """Return why the list of one of our repositories is not proven by its key."""
         index = os.path.join(self.looking, "cache/raw", source["name"], "repodata/repomd.xml")
         if not source["signed"] or not os.path.exists(index):
             return []  # zypper proves it again, before anything is installed
@@ -146,7 +144,7 @@ class Zypper(Rpm):
         )
 
     def words(self, wishes: Iterable[Wish]) -> List[str]:
-        """Return wishes as zypper's own words: the whole version, or it finds none where there is an epoch."""
+        """Return wishes as words for zypper, with the release: without it zypper finds nothing if there is an epoch."""
         found = []
         for wish in wishes:
             text = wish["name"] + ("." + wish["arch"] if wish["arch"] else "")
@@ -155,7 +153,9 @@ class Zypper(Rpm):
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
-        "disk_bytes"}. Whether a lock forbids it is judged from this, so zypper must see past locks.
+        "disk_bytes"}.
+
+        Locks are ignored, because this must show what a lock would forbid.
         """
         command = self._transaction(wishes, removals, "--dry-run")
         with self._past_locks() as env:
@@ -169,7 +169,7 @@ class Zypper(Rpm):
 
     @contextmanager
     def _past_locks(self) -> Iterator[Dict[str, str]]:
-        """Give the environment in which no lock counts."""
+        """Yield an environment in which zypper ignores locks."""
         handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
         try:
             with os.fdopen(handle, "w") as stream:
@@ -179,9 +179,9 @@ class Zypper(Rpm):
             os.unlink(path)
 
     def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str], how: str) -> List[str]:
-        """Return the command of one transaction; in `install` a name after an exclamation mark goes.
+        """Return the command of one transaction; in `install`, a name after an exclamation mark is removed.
 
-        Options stand before the first name: after it `-` means that a package goes.
+        Options stand before the first name: after it, `-` means a removal.
         """
         words, gone = self.words(wishes), self._installed_as_zypper(removals)
         if not words:
@@ -189,22 +189,22 @@ class Zypper(Rpm):
         return ["install", *self.flags, how, *words, *("!" + name for name in gone)]
 
     def _installed_as_zypper(self, names: Iterable[str]) -> List[str]:
-        """Return installed packages, as a package set lists them, in zypper's words: name, architecture, version."""
+        """Return installed packages as words for zypper: name, architecture, version."""
         names = list(names)
         installed = self.installed() if names else {}
         return self.words(packages.listed(name, installed[name]) for name in names if name in installed)
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
-        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        """Download what a transaction needs without changing anything; return (ok, last lines)."""
         with self._past_locks() as env:
             return self._run(self._transaction(wishes, [], "--download-only"), env)
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
-        """Install, change and remove in one transaction; return (ok, last lines). All is fetched before any of it."""
+        """Install, change and remove in one transaction; return (ok, last lines). Everything is downloaded first."""
         return self._run(self._transaction(wishes, removals, "--download-in-advance"))
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Take packages away; return (ok, last lines)."""
+        """Remove packages; return (ok, last lines)."""
         gone = self._installed_as_zypper(names)
         return self._run(["remove", "--no-clean-deps", *gone]) if gone else (True, [])
 
@@ -227,11 +227,9 @@ class Zypper(Rpm):
             self.tell("download", match.group(1), 100 * int(match.group(2)) // int(match.group(3)))
 
     def hold(self, names: Iterable[str]) -> None:
-        """Lock packages."""
         self._lock("addlock", names)
 
     def unhold(self, names: Iterable[str]) -> None:
-        """Release packages."""
         self._lock("removelock", names)
         if os.path.exists(LOCKS) and not os.path.getsize(LOCKS):
             os.unlink(LOCKS)  # zypper leaves an empty one, where there was none before
@@ -259,7 +257,7 @@ def _our_repositories(folder: str) -> List[Dict[str, str]]:
 
 
 def _without_locks() -> str:
-    """Return the host's own configuration of libzypp, except that no lock counts."""
+    """Return the host's libzypp configuration with locks switched off."""
     text = next((text for text in map(files.read_text, CONFIGURATION) if text), "[main]\n")
     text = re.sub(r"^\s*locksfile\..*\n", "", text, flags=re.MULTILINE)
     return re.sub(r"^\[main\]\s*\n", "[main]\nlocksfile.apply = no\n", text, count=1, flags=re.MULTILINE)

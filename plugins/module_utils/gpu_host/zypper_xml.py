@@ -1,4 +1,4 @@
-"""What zypper prints with --xmlout, read tag by tag: when it stops early, its document has no end."""
+"""Parse what zypper prints with --xmlout, tag by tag: if it stops early, the document is incomplete."""
 
 import re
 from html import unescape
@@ -15,7 +15,7 @@ _KINDS = ("install", "upgrade", "downgrade", "remove")
 
 
 def solvables(text: str) -> Iterator[Tuple[str, Dict[str, str]]]:
-    """Yield each solvable's attributes with the list that it stands in (to-install, to-upgrade, …)."""
+    """Yield each solvable's attributes with the list that contains it (to-install, to-upgrade, …)."""
     section = ""
     for match in _TAG.finditer(text):
         closing, tag, rest = match.groups()
@@ -32,7 +32,7 @@ def offered(text: str) -> List[Dict[str, str]]:
 
 
 def plan(text: str, native: str) -> Optional[Plan]:
-    """Return the summary of a transaction, None when zypper came to none."""
+    """Return the summary of a transaction, None if zypper reached none."""
     summary = re.search(r"<install-summary([^>]*)>", text)
     if summary is None:
         return None
@@ -53,7 +53,7 @@ def plan(text: str, native: str) -> Optional[Plan]:
 
 
 def reasons(text: str) -> List[str]:
-    """Return what zypper gives as reasons: its problems, else its errors and warnings; one line each."""
+    """Return zypper's problems, or if there are none its errors and warnings; one line each."""
     found = _PROBLEM.findall(text) or _MESSAGE.findall(text)
     lines = (" ".join(unescape(unescape(item)).split()) for item in found)
     return list(dict.fromkeys(line for line in lines if line))
