@@ -1,4 +1,4 @@
-"""Which of several programs or folders an alternative names, with what somebody had chosen before."""
+"""Which of several programs or folders an alternative points to, with an earlier choice on record."""
 
 import re
 from typing import Any, Dict, List, Optional, Set
@@ -11,7 +11,7 @@ AUTO = "auto"
 
 
 class Alternative(Thing):
-    """One alternative; its value is the path that was chosen by hand, `auto` where the system chooses."""
+    """One alternative; its value is the path chosen by hand, or `auto` if the system chooses."""
 
     kind = "alternative"
     section = "alternatives"
@@ -26,7 +26,7 @@ class Alternative(Thing):
         self.is_way_back = False
 
     def look(self) -> Optional[str]:
-        """Ask update-alternatives, in the words of dpkg and of Red Hat; None where there is no such alternative."""
+        """Return the choice, by update-alternatives of dpkg or Red Hat; None if there is no such alternative."""
         code, text, _error = process.output(["update-alternatives", "--display", self.name], self.env)
         leads = re.search(r"link currently points to (\S+)", text)
         self.path = leads.group(1) if leads else ""
@@ -36,34 +36,32 @@ class Alternative(Thing):
         return AUTO if re.search(r"auto mode|status is auto", text.splitlines()[0]) else self.path
 
     def fits(self, now: Optional[str], wanted: Optional[str]) -> bool:
-        """What the system chooses anyhow need not be chosen by hand."""
+        """Return whether it points there; a path that the system chooses need not be chosen by hand."""
         return wanted in (now, self.path)
 
     def make(self, wanted: Optional[str]) -> None:
-        """Choose; a choice that is gone is left to the system."""
+        """Choose; if a choice to be restored no longer exists, let the system choose."""
         gone = self.is_way_back and wanted not in self.choices
         words = ["--auto", self.name] if gone or wanted in (None, AUTO) else ["--set", self.name, str(wanted)]
         _code, out, error = process.output(["update-alternatives", *words], self.env)
         self.said = (error or out).strip()
 
     def came_about(self, now: Optional[str], wanted: Optional[str]) -> bool:
-        """On the way back the system's choice does where the old one is gone."""
+        """Return whether it took effect; on the way back, the system's choice will do if the old one is gone."""
         return self.fits(now, wanted) or (self.is_way_back and now == AUTO and wanted not in self.choices)
 
     def failure(self, _now: Optional[str], wanted: Optional[str]) -> HostFailure:
-        """Say what update-alternatives said."""
         return HostFailure("GS-489", f"the alternative {self.name} could not be set", wanted or "", self.said)
 
     def note(self, state: State, before: Optional[str], wanted: Optional[str]) -> None:
-        """What was right before us is nothing of ours."""
+        """Record the earlier choice, unless nothing had to be changed."""
         if not self.fits(before, wanted):
             super().note(state, before or AUTO, wanted)
 
     def back(self, now: Optional[str], first: str) -> Optional[str]:
-        """An alternative that went with its packages needs nothing."""
+        """Return the earlier choice; None if the alternative went with its packages."""
         self.is_way_back = True
         return None if now is None else first
 
     def again(self, now: Optional[str], before: Optional[str], _noted: List[Any]) -> Optional[str]:
-        """Choose what was chosen."""
         return self.back(now, before or AUTO)

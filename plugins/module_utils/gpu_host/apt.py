@@ -262,8 +262,7 @@ class Apt(PackageManager):
     def repair(self, may_go: MayGo) -> Dict[str, str]:
         """Finish an interrupted dpkg run; return the packages that are still damaged.
 
-        If dpkg alone cannot, apt tries, which may also remove packages: fail if `may_go` returns any of them as not
-        allowed.
+        If dpkg alone cannot, apt tries, unless that would remove packages that `may_go` does not allow.
         """
         if not self.damaged() and not _interrupted():
             return {}

@@ -1,4 +1,4 @@
-"""Arguments on the kernel's command line, by grubby (Red Hat) or pbl (SUSE), on record before they are set."""
+"""Arguments on the kernel's command line, by grubby (Red Hat) or pbl (SUSE), recorded before they are set."""
 
 import re
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -11,7 +11,7 @@ Command = Callable[[Sequence[str]], None]
 
 
 class NoBootLoader(HostFailure):
-    """There is nothing that keeps a command line."""
+    """No boot loader keeps a command line."""
 
 
 class Argument(Thing):
@@ -23,33 +23,31 @@ class Argument(Thing):
     goes_back = True
 
     def wanted(self) -> Any:
-        """Return the value with the argument in it."""
+        """Return the value that includes the argument."""
         return "all"
 
     def aim(self, wanted: Any) -> str:
-        """Say which way it goes."""
         return "go" if wanted in ("none", []) else "be set"
 
     def first(self, state: State) -> object:
-        """An argument on record was not there before us."""
+        """Return the value before us: a recorded argument was not there."""
         return "none" if self.name in state[self.section] else UNKNOWN
 
     def note(self, state: State, before: Any, _wanted: Any) -> None:
-        """What all kernels had before us is not ours."""
+        """Record the argument as ours unless all kernels had it before us."""
         if before not in (None, "all") and self.name not in state[self.section]:
             state[self.section] = [*state[self.section], self.name]
 
     def forget(self, state: State) -> None:
-        """It is gone."""
         state[self.section] = [argument for argument in state[self.section] if argument != self.name]
 
     def again(self, _now: Any, before: Any, noted: List[Any]) -> Any:
-        """What an earlier apply brought, or what all kernels had, stays."""
+        """Keep what an earlier apply set or all kernels had."""
         return "all" if before == "all" or self.name in noted[0] else "none"
 
 
 class Grubby(Argument):
-    """One in all of grubby's entries."""
+    """One argument in all of grubby's entries."""
 
     def __init__(self, name: str, env: Dict[str, str], command: Command) -> None:
         super().__init__(name)
@@ -57,29 +55,27 @@ class Grubby(Argument):
         self.command = command
 
     def look(self) -> Optional[str]:
-        """Ask grubby."""
         _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
         has = [self.name in entry for entry in re.findall(r"^args=(.*)$", text, re.MULTILINE)]
         return ("all" if all(has) else "some" if any(has) else "none") if has else None
 
     def fits(self, now: Optional[str], wanted: Optional[str]) -> bool:
-        """Without an entry there is nothing to do."""
+        """Return whether it is as wanted; without entries there is nothing to do."""
         return now is None or now == wanted
 
     def make(self, wanted: Optional[str]) -> None:
-        """Add it to all entries, or take it out of all."""
+        """Add it to all entries, or remove it from all."""
         self.command(
             ["grubby", "--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
         )
 
     def failure(self, now: Optional[str], _wanted: Optional[str]) -> HostFailure:
-        """Say how far it came."""
         said = f"grubby says that {now} of its entries have {self.name}"
         return HostFailure("GS-482", "the kernel's command line could not be changed", "", said, "grubby --info=ALL")
 
 
 class Pbl(Argument):
-    """SUSE's tool knows one value for a key: what somebody else keeps off beside us stays in it."""
+    """SUSE's tool knows one value per key, so names that others added to the value are kept."""
 
     def __init__(self, argument: str, env: Dict[str, str], command: Command) -> None:
         super().__init__(argument)
@@ -89,22 +85,22 @@ class Pbl(Argument):
         self.command = command
 
     def look(self) -> List[str]:
-        """Ask pbl for the value, a list of names."""
+        """Return the names in the value."""
         _code, text, _error = process.output(["pbl", "--get-option", self.key], self.env)
         found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
         return found.group(1).strip("\"' ").split(",") if found else []
 
     def make(self, wanted: Sequence[str]) -> None:
-        """Set the value, or take the key out."""
+        """Set the value, or remove the key."""
         value = self.key + "=" + ",".join(wanted)
         self.command(["pbl", *(["--add-option", value] if wanted else ["--del-option", self.key]), "--config"])
 
     def failure(self, _now: Sequence[str], _wanted: Sequence[str]) -> HostFailure:
-        """It ends with 0 where it has no boot loader to configure."""
+        """Report that there is no boot loader: pbl exits with 0 in that case."""
         return NoBootLoader("GS-482", "pbl changed nothing: it has no boot loader to configure")
 
     def wanted(self) -> List[str]:
-        """Return the value with our names in it."""
+        """Return the value with our names added."""
         there = self.look()
         return there + [name for name in self.names if name not in there]
 
@@ -113,24 +109,23 @@ class Pbl(Argument):
         return [name for argument in mine for name in argument.partition("=")[2].split(",")]
 
     def first(self, state: State) -> object:
-        """Return the names that are ours."""
+        """Return our names."""
         return self._ours(state) or UNKNOWN
 
     def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:
-        """Ours are the names that were not there."""
+        """Record the names that were not there as ours."""
         ours = self._ours(state)
         ours += [name for name in wanted if name not in before and name not in ours]
         if ours:
             state[self.section] = [self.key + "=" + ",".join(ours)]
 
     def forget(self, state: State) -> None:
-        """They are gone."""
         state[self.section] = []
 
     def back(self, now: Sequence[str], first: Sequence[str]) -> List[str]:
-        """Take ours out."""
+        """Return the value without our names."""
         return [name for name in now if name not in first]
 
     def again(self, now: Sequence[str], before: Sequence[str], _noted: List[Any]) -> List[str]:
-        """Names that others have put in since stay."""
+        """Return the earlier value with names that others have added since."""
         return [*before, *(name for name in now if name not in before and name not in self.names)]

@@ -1,5 +1,5 @@
-"""An argument on the command line of kernels that kernel-install brings to the boot loader (systemd-boot, unified
-kernel images): in /etc/kernel/cmdline for kernels to come, and in the entries of those that count.
+"""An argument on the command line of kernels that kernel-install adds to the boot loader (systemd-boot, unified kernel
+images): in /etc/kernel/cmdline for future kernels, and in the entries of the relevant ones.
 """
 
 import re
@@ -17,13 +17,13 @@ _OF_ONE_BOOT = re.compile(r"^(?:BOOT_IMAGE|initrd|systemd\.machine_id)=")
 
 
 def systemd_boot_runs() -> bool:
-    """Say whether systemd-boot started this system, by what it told the firmware."""
+    """Return whether systemd-boot started this system, by what it told the firmware."""
     raw = LiveHost().read_bytes(_LOADER_INFO) or b""
     return raw[4:].decode("utf-16-le", "replace").startswith("systemd-boot")
 
 
 class Entries(boot_arguments.Argument):
-    """One argument in the boot entries of the kernels that count; it goes out of those of all that are installed."""
+    """One argument in the boot entries of the relevant kernels; it is removed from those of all installed kernels."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Entries(boot_arguments.Argument):
         self.warnings: List[str] = []
 
     def usable(self) -> bool:
-        """Say whether kernel-install can make the entry of one of these kernels anew."""
+        """Return whether kernel-install can rebuild the entry of any of these kernels."""
         return any(boot_image.can_install(kernel, self.env) for kernel in self.counting + self.installed)
 
     def look(self) -> str:
@@ -52,7 +52,7 @@ class Entries(boot_arguments.Argument):
         return "some" if there or CMDLINE in self.ledger.state["files"] or self._stale("none") else "none"
 
     def make(self, wanted: str) -> None:
-        """Change the file, and make the entries anew that are otherwise."""
+        """Change the file, and rebuild the entries that differ."""
         self._configure(wanted == "all")
         for kernel in self._stale(wanted):
             if boot_image.can_install(kernel, self.env):
@@ -64,7 +64,7 @@ class Entries(boot_arguments.Argument):
             self._settle()
 
     def came_about(self, _now: str, _wanted: str) -> bool:
-        """An entry that nobody can change is told, and tried again by the next call."""
+        """Always return True: an entry that cannot be changed is reported, and tried again by the next call."""
         return True
 
     def _configure(self, wanted: bool) -> None:
@@ -77,8 +77,8 @@ class Entries(boot_arguments.Argument):
             self.ledger.write(CMDLINE, text)
 
     def _settle(self) -> None:
-        """Bring back the file as it was, once no entry is made from it any more: without one kernel-install takes what
-        the running system was started with, the argument too. What others changed in it since stays.
+        """Restore the file once no entry is made from it any more: without it kernel-install takes the command line of
+        the running system, with the argument. A file that others have edited stays as it is.
         """
         if self.ledger.state["files"].get(CMDLINE, {}).get("edited"):
             self.ledger.leave(CMDLINE)
@@ -86,14 +86,14 @@ class Entries(boot_arguments.Argument):
             self.ledger.restore(CMDLINE)
 
     def _stale(self, wanted: str) -> List[str]:
-        """Return the kernels with an entry that is otherwise."""
+        """Return the kernels with an entry that differs."""
         kernels, has = (self.counting, True) if wanted == "all" else (self.installed, False)
         return [
             kernel for kernel in kernels if any((self.name in line.split()) != has for line in _command_lines(kernel))
         ]
 
     def _now(self) -> str:
-        """Return the command line that kernel-install would take for a new kernel, without what is of one boot."""
+        """Return the command line that kernel-install would use for a new kernel, without words about a single boot."""
         text = files.read_text(_VENDORS)
         told = [line for kernel in self.counting for line in _command_lines(kernel)]
         if text is None:
@@ -110,7 +110,7 @@ def argument(
     *,
     log: boot_image.Log = None,
 ) -> boot_arguments.Argument:
-    """Return an argument as this host's own tool keeps it."""
+    """Return an argument handled by this host's own tool."""
     for tool, kind in (("pbl", boot_arguments.Pbl), ("grubby", boot_arguments.Grubby)):
         if process.which(tool, env):
             made: boot_arguments.Argument = kind(name, env, lambda argv: boot_image.command(argv, env, log))
@@ -125,7 +125,7 @@ def _places(kernel: str) -> List[str]:
 
 
 def _command_lines(kernel: str) -> List[str]:
-    """Return the command lines with which a kernel boots: one for each entry or unified image."""
+    """Return the command lines of a kernel: one for each entry or unified image."""
     return [_command_line(place) for place in _places(kernel)]
 
 

@@ -1,4 +1,4 @@
-"""The initramfs of a kernel, made anew: module options and blacklists count from there on."""
+"""Rebuild the initramfs of a kernel so that module options and blacklists take effect."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ Log = Optional[Callable[[str], None]]
 
 
 def path_of(kernel: str) -> Optional[str]:
-    """Return where the initramfs is that boots with a kernel, None where none was found."""
+    """Return the path of the initramfs that boots with a kernel, None if none was found."""
     return boot_images.find(LiveHost(), kernel)
 
 
 def lacking(kernel: str) -> Optional[str]:
-    """Return a warning for a kernel that boots from this host and whose initramfs is nowhere; None for others."""
+    """Return a warning for a bootable kernel without an initramfs that we can find, None for others."""
     if not boot_images.bootable(LiveHost(), kernel):
         return None
     return (
@@ -28,7 +28,7 @@ def lacking(kernel: str) -> Optional[str]:
 
 
 def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
-    """Make it anew; it stays as it was where there is no room."""
+    """Rebuild an initramfs; it stays unchanged if there is too little space."""
     (boot,) = space.rows({os.path.dirname(path): space.image_space(os.path.getsize(path))})
     if boot["free"] < boot["needed"]:
         raise HostFailure(
@@ -60,12 +60,12 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
 
 
 def can_install(kernel: str, env: Dict[str, str]) -> bool:
-    """Say whether kernel-install can bring a kernel and its initramfs to the boot loader's partition again."""
+    """Return whether kernel-install can add a kernel and its initramfs to the boot loader's partition again."""
     return bool(shutil.which("kernel-install", path=env["PATH"])) and _kernel_file(kernel) is not None
 
 
 def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
-    """Have kernel-install make a kernel's boot entry anew, as for a new kernel: its plugins make the initramfs."""
+    """Have kernel-install rebuild a kernel's boot entry as for a new kernel; its plugins make the initramfs."""
     source = _kernel_file(kernel)
     if source is None or not can_install(kernel, env):
         raise HostFailure(
@@ -81,7 +81,7 @@ def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
 
 
 def _kernel_file(kernel: str) -> Optional[str]:
-    """Return a kernel's image as its package brought it; the copy beside an initramfs would bring that back as well."""
+    """Return a kernel's image from its package; the copy beside an initramfs would bring back that initramfs too."""
     places = (place.format(kernel) for place in boot_images.IMAGES)
     return next((place for place in places if os.path.isfile(place)), None)
 
@@ -96,7 +96,7 @@ def _stamp(path: str) -> Tuple[int, int]:
 
 
 def command(argv: Sequence[str], env: Dict[str, str], log: Log = None) -> None:
-    """Run one to its end; another code than 0 is a failure with its last words."""
+    """Run a command; fail with its last lines if it does not exit with 0."""
     code, tail = process.stream(argv, env, lambda _line: None, log=log)
     if code:
         raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))

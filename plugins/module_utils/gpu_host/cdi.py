@@ -1,4 +1,4 @@
-"""The description of NVIDIA's devices for container runtimes (CDI): of the loaded driver, made anew at each boot."""
+"""The description of NVIDIA's devices for container runtimes (CDI): of the loaded driver, made at each boot."""
 
 import os
 from typing import Dict, Iterable, List
@@ -10,10 +10,10 @@ from .failure import HostFailure
 from .ledger import Ledger
 
 REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
-"""What the toolkit itself brings since 1.18."""
+"""Units of the toolkit itself since 1.18."""
 UNIT = "/etc/systemd/system/gpusetup-cdi.service"
 PLACE = "/var/run/cdi/nvidia.yaml"
-"""Gone at the next boot, so that nothing outlives its driver; what is here counts before /etc/cdi."""
+"""Gone at the next boot, so that it never outlives its driver; it takes precedence over /etc/cdi."""
 _UNIT = """# Written by gpusetup: this container toolkit has no unit of its own that does it.
 [Unit]
 Description=Describe NVIDIA's devices to container runtimes (CDI)
@@ -34,7 +34,7 @@ WantedBy=multi-user.target
 
 
 def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) -> bool:
-    """Have the description made at every boot, and now where it lacks or is of another driver; tell of a change."""
+    """Have the description made at every boot, and now unless one fits the driver; return whether anything changed."""
     seen = services.look(REFRESH, env)
     units = [unit for unit in REFRESH if seen[unit]["exists"]]
     changed = False
@@ -54,13 +54,13 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
 
 
 def due(loaded: str) -> bool:
-    """Tell whether no description is of the loaded driver."""
+    """Return whether no description matches the loaded driver."""
     told = containers.described(LiveHost())
     return not told or not any(not versions or loaded in versions for versions in told.values())
 
 
 def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
-    """Have the unit write it now: started anew, because a unit that stays active is not started a second time."""
+    """Have the unit write it now: by a restart, because a unit that stays active is not started a second time."""
     code, _out, error = process.output(["systemctl", "restart", unit], env, 120)
     if not code and due(loaded):  # its own conditions kept it: it looks for the module where packages put it
         code, _out, error = process.output([tool, "cdi", "generate", "--output=" + PLACE], env)
@@ -72,8 +72,8 @@ def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
 
 
 def describe_again(layouts: Iterable[str], env: Dict[str, str]) -> bool:
-    """Describe the devices anew where their description is older than the files that say how the GPUs are cut, or than
-    the going of one; tell of it.
+    """Write the description again if it is older than the files with the GPUs' layouts, or than the removal of one;
+    return whether that was done.
     """
     if not os.path.exists(PLACE) or os.stat(PLACE).st_mtime >= max(map(files.changed_at, layouts)):
         return False
@@ -88,7 +88,7 @@ def describe_again(layouts: Iterable[str], env: Dict[str, str]) -> bool:
 
 
 def forget(check: bool, env: Dict[str, str]) -> List[str]:
-    """Take away a description whose toolkit is gone: its hooks are no longer there, and a boot would be needed."""
+    """Delete a description whose toolkit is gone: its hooks no longer exist, and it would stay until the next boot."""
     if process.which("nvidia-ctk", env) or not os.path.exists(PLACE):
         return []
     if not check:

@@ -1,7 +1,7 @@
-"""containerd's settings: what it reads of them, and what an addition would take away from somebody else's.
+"""containerd's settings: what it reads, and which settings of others an addition would hide.
 
-containerd 1 replaces: a drop-in that names one runtime makes it forget what the main file says of that plugin, and a
-main file that names one runtime makes it forget its own `runc`. Only containerd itself can tell, so it is asked.
+containerd 1 replaces settings: a drop-in that names one runtime hides what the main file says about that plugin, and a
+main file that names one runtime hides the built-in `runc`. Only containerd itself can tell, so it is asked.
 """
 
 import re
@@ -13,7 +13,7 @@ from .failure import HostFailure
 Settings = Dict[Tuple[str, str], str]
 
 MARK = "# gpusetup"
-"""Ends every line of ours in somebody else's file."""
+"""Ends each of our lines in somebody else's file."""
 CDI = "enable_cdi"
 _OF_THE_FILES = (("", "imports"), ("", "version"))
 _HEADER = re.compile(r"^\s*(\[.+\])\s*(#.*)?$")
@@ -21,7 +21,7 @@ _PAIR = re.compile(r"""^\s*([\w.-]+|"[^"]*"|'[^']*')\s*=\s*(.*)$""")
 
 
 def read_by(program: str, path: str, env: Dict[str, str]) -> Settings:
-    """Return what containerd makes of a file and everything that the file imports."""
+    """Return containerd's settings from a file and everything that the file imports."""
     code, text, error = process.output([program, "--config", path, "config", "dump"], env, 60)
     if code:
         raise HostFailure(
@@ -32,7 +32,7 @@ def read_by(program: str, path: str, env: Dict[str, str]) -> Settings:
 
 
 def parsed(text: str) -> Settings:
-    """Return {(table, key): value} of TOML as programs print it: one pair a line, a value may go on."""
+    """Return {(table, key): value} of TOML as programs print it: one pair per line, values may continue."""
     found: Settings = {}
     table, last = "", None
     for line in text.splitlines():
@@ -52,28 +52,28 @@ def _plain(header: str) -> str:
 
 
 def lost(before: Settings, after: Settings) -> List[Tuple[str, str]]:
-    """Return what another file has changed that was said before."""
+    """Return the settings that another file has changed."""
     said = {pair: value for pair, value in before.items() if pair not in _OF_THE_FILES and pair[1] != CDI}
     return [pair for pair, value in said.items() if after.get(pair) != value]
 
 
 def knows_nvidia(settings: Settings) -> bool:
-    """Tell whether containers can ask for NVIDIA's runtime."""
+    """Return whether containers can request NVIDIA's runtime."""
     return any("nvidia-container-runtime" in value for value in settings.values())
 
 
 def of_nvidia(settings: Settings) -> Settings:
-    """Return what a file says of NVIDIA's runtime and of CDI."""
+    """Return a file's settings about NVIDIA's runtime and CDI."""
     return {pair: value for pair, value in settings.items() if "nvidia" in pair[0] or pair[1] == CDI}
 
 
 def without_ours(text: str) -> str:
-    """Return a file as it is without our lines."""
+    """Return a file without our lines."""
     return "".join(line for line in text.splitlines(True) if not line.rstrip().endswith(MARK))
 
 
 def with_ours(text: str, additions: Settings) -> str:
-    """Return a file with pairs that it does not have; nothing of its own changes, comments neither."""
+    """Return a file with added settings that it lacks; nothing else in it changes, not even comments."""
     lines = text.splitlines(True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -98,7 +98,7 @@ def with_ours(text: str, additions: Settings) -> str:
 
 
 def stated(base: str, additions: Settings, read: Callable[[str], Settings]) -> str:
-    """Return a main file that says more and takes nothing away; `read` tells what containerd reads of a file."""
+    """Return a main file with added settings that hides none; `read` returns what containerd reads from a file."""
     before = read(base)
     text = with_ours(base, additions)
     gone = lost(before, read(text))

@@ -1,4 +1,4 @@
-"""The texts of what a desktop is on a host: its launcher, its units, an X server's settings, rules for device files."""
+"""The texts of a desktop's files: its launcher, its units, an X server's settings, rules for device files."""
 
 import re
 from typing import Sequence
@@ -144,7 +144,7 @@ MODPROBE = """options nvidia NVreg_DeviceFileUID=0 NVreg_DeviceFileGID={number} 
 
 
 def xorg(gpus: Sequence[str]) -> str:
-    """Return the settings of an X server that draws on all GPUs and shows nothing; BusID is decimal."""
+    """Return the settings of an X server that draws on all GPUs without a display; BusID is decimal."""
     screens = "".join(f'    Screen {number} "screen{number}"\n' for number in range(len(gpus)))
     layout = f'Section "ServerLayout"\n    Identifier "desktops"\n{screens}EndSection\n'
     return layout + "".join(XORG_GPU.format(number=number, bus=_bus_id(address)) for number, address in enumerate(gpus))

@@ -1,4 +1,4 @@
-"""Desktops of several people on one host: a VNC server, a page and a password each, as systemd units."""
+"""Desktops of several users on one host: a VNC server, a page and a password each, as systemd units."""
 
 import base64
 import glob
@@ -29,7 +29,7 @@ X_UNIT = "gpusetup-desktop-x.service"
 _FIRST_DISPLAY, _VNC_PORT = 20, 5920
 _X_DISPLAY = 19
 _GROUPS = ("video", "render")
-"""Who may open /dev/dri where nobody changed that."""
+"""Groups that may open /dev/dri by default."""
 _PATIENCE = 30.0
 
 
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 def asked(params: Dict[str, Any]) -> Asked:
-    """Return what a module was told."""
+    """Return a module's parameters."""
     told: Dict[str, Any] = {name: params.get(name) or "" for name in Asked._fields}
     told.update(port=int(told["port"] or 0), users=tuple(told["users"]), gpus=tuple(told["gpus"]))
     return Asked(**told)
@@ -61,7 +61,7 @@ def unit_of(user: str) -> str:
 
 
 def page_of(user: str) -> str:
-    """Return the unit of its page."""
+    """Return the unit of a user's page."""
     return f"gpusetup-desktop-page-{user}.service"
 
 
@@ -78,13 +78,13 @@ def _listens(wish: Asked, number: int) -> str:
 
 
 def in_the_way(params: Dict[str, Any]) -> List[HostFailure]:
-    """Return what a look before an apply finds: nothing where no desktops are wanted."""
+    """Return the obstacles for a preview, none if no desktops are wanted."""
     told = params.get("desktops") or {}
     return list(obstacles(asked(told), process.environment())) if told.get("users") else []
 
 
 def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
-    """Yield what stands in the way on this host: no such user, somebody else on a port, secrets that are none."""
+    """Yield what prevents it on this host: a missing user, a port in use, unsuitable secrets."""
     for number, user in enumerate(wish.users):
         try:
             home = pwd.getpwnam(user).pw_dir
@@ -169,7 +169,7 @@ def wanted_files(wish: Asked, env: Dict[str, str]) -> Dict[str, Tuple[str, int]]
 
 
 def _password(ledger: Ledger, user: str, env: Dict[str, str], check: bool) -> bool:
-    """Give a user a password, once: for reading, and in the form that VNC servers read."""
+    """Give a user a password once: as plain text, and in the form that VNC servers read."""
     plain, told = f"{FOLDER}/{user}.password", f"{FOLDER}/{user}.vnc"
     if files.read_bytes(plain) is not None and files.read_bytes(told) is not None:
         return False
@@ -200,7 +200,7 @@ def _obfuscated(word: str, env: Dict[str, str]) -> bytes:
 
 
 def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
-    """Make desktops as asked for; return {"changed", "pending"}: units that go on with what they were started with."""
+    """Set up desktops; return {"changed", "pending"}: units that still run with what they were started with."""
     for failure in obstacles(wish, env):
         raise failure
     wanted = wanted_files(wish, env)
@@ -225,7 +225,7 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
 
 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool, keep: Sequence[str] = ()) -> bool:
-    """Take away what an earlier apply set up and nobody asks for now."""
+    """Remove what an earlier apply set up and nobody wants now."""
     ours = [unit for unit in ledger.state["services"] if unit.startswith("gpusetup-desktop-") and unit not in keep]
     changes: List[Any] = list(services.take_down(ledger, env, ours))
     places = [path for path in sorted(ledger.state["files"], reverse=True) if _is_ours(path) and path not in keep]
@@ -246,7 +246,7 @@ def _secrets(users: Sequence[str]) -> List[str]:
 
 
 def _permissions(env: Dict[str, str]) -> None:
-    """Have udev give the devices of the GPUs the group of our rule, or their own again where the rule is gone."""
+    """Have udev give the GPUs' devices the group of our rule, or their own group once the rule is gone."""
     rule = re.search(r'GROUP="(.+?)"', files.read_text(UDEV) or "")
     own = {_number_of(group) for group in (rule.groups() if rule else ("root", *_GROUPS))}
     drivers = [path for path in glob.glob(DRM) if os.path.basename(os.path.realpath(path)) == "nvidia"]
@@ -262,7 +262,7 @@ def _reached(wish: Asked, number: int) -> str:
 
 
 def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
-    """Wait until something answers there as it should."""
+    """Wait until the expected program answers there."""
     end, said = time.monotonic() + _PATIENCE, None  # type: Tuple[float, Optional[bytes]]
     while time.monotonic() < end:
         said = _greeting(place, len(greeting))

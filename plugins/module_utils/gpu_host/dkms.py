@@ -105,8 +105,7 @@ def nvidia_modules(told: str) -> List[Tuple[str, str]]:
 
 
 def build_error(since: float = 0.0, root: str = "/") -> Optional[Dict[str, Any]]:
-    """Return the last build error with its log, {"log", "error", "tail"}; None if no build log is newer than `since`.
-    """
+    """Return the last build error, {"log", "error", "tail"}; None if no build log is newer than `since`."""
     places = ("var/lib/dkms/*/*/build/make.log", "var/lib/dkms/*/*/*/*/log/make.log")
     logs = [path for place in places for path in glob.glob(os.path.join(root, place))]
     fresh = [path for path in logs if os.path.getmtime(path) >= since]

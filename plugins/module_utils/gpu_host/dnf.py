@@ -164,8 +164,7 @@ class Dnf(Rpm):
         return answer
 
     def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> Tuple[List[str], str]:
-        """Return the command of one transaction, and dnf 4's script, needed if packages are both installed and removed.
-        """
+        """Return the command of one transaction, and dnf 4's script, needed for installs and removals together."""
         words, gone, script = self.words(wishes), [_spec(name) for name in removals], ""
         if gone and words and self._is_dnf5():
             command = ["do", "--allowerasing", "--action=install", *words, "--action=remove", *gone]

@@ -1,4 +1,4 @@
-"""A driver's installer from an address: into a folder of root's alone; an interrupted download is resumed."""
+"""Download a driver's installer into a folder that only root can read; an interrupted download is resumed."""
 
 import http.client
 import os
@@ -12,22 +12,21 @@ from .failure import HostFailure
 _START = 1 << 16
 _BLOCK = 1 << 20
 _TRIES = 5
-"""Tries one after the other that bring nothing."""
+"""Tries in a row that bring nothing."""
 _SILENCE = 60.0
 
 
 def is_address(path: str) -> bool:
-    """Say whether a file has to be fetched."""
     return path.startswith(("https://", "http://"))
 
 
 def place(state_dir: str, url: str) -> str:
-    """Return where a fetched file is on this host."""
+    """Return the path of a downloaded file on this host."""
     return os.path.join(state_dir, "installers", url.rsplit("/", 1)[-1])
 
 
 def start_of(url: str, network: Dict[str, Any]) -> Tuple[bytes, int]:
-    """Return the first bytes of what is behind an address, and the whole length, 0 where the server does not tell."""
+    """Return the first bytes of a file at an address and its whole length, 0 if the server does not report it."""
     try:
         with fetch.opened(url, network, _SILENCE, f"0-{_START - 1}") as answer:
             first: bytes = answer.read(_START)
@@ -37,7 +36,7 @@ def start_of(url: str, network: Dict[str, Any]) -> Tuple[bytes, int]:
 
 
 def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[..., None], pause: float = 2.0) -> str:
-    """Fetch a file unless it is there; return where it is. The next try uses what an interrupted one brought."""
+    """Download a file unless it exists; return its path. The next try continues an interrupted one."""
     target = place(state_dir, url)
     if os.path.isfile(target):
         return target
@@ -69,7 +68,7 @@ def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[...,
 
 
 def _go_on(url: str, network: Dict[str, Any], part: str, have: int, tell: Callable[..., None]) -> bool:
-    """Add to a part until its end; say whether it is whole."""
+    """Append to a partial file; return whether it is complete."""
     with fetch.opened(url, network, _SILENCE, f"{have}-" if have else "") as answer:
         goes_on = answer.getcode() == 206
         whole = _length(answer, have if goes_on else 0)
@@ -90,7 +89,7 @@ def _go_on(url: str, network: Dict[str, Any], part: str, have: int, tell: Callab
 
 
 def _length(answer: Any, have: int) -> int:
-    """Return the whole length by what the server says of the part that it sends."""
+    """Return the whole length, from the headers of the requested part."""
     ranged = str(answer.headers.get("Content-Range") or "").rpartition("/")[2]
     length = str(answer.headers.get("Content-Length") or "")
     return int(ranged) if ranged.isdigit() else have + int(length) if length.isdigit() else 0

@@ -1,4 +1,4 @@
-"""Downloads of small files (keys) with proxy, own certificate authority, size limit, digest and deadline."""
+"""Download small files (keys) with proxy, own certificate authority, size limit, digest and deadline."""
 
 import hashlib
 import http.client
@@ -24,13 +24,11 @@ PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be anot
 
 
 class _BrokenOff(Exception):  # noqa: N818 - no error yet: it is tried again
-    """What came is not whole; the next try may bring it."""
+    """The download is incomplete; another try may complete it."""
 
 
 def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 60, pause: float = 1.0) -> bytes:
-    """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}. What breaks off is tried again in
-    time.
-    """
+    """Return the bytes at a URL, trying again within `seconds`; `network` is {"proxy", "no_proxy", "ca_file"}."""
     if not url.startswith(("https://", "http://", "file:///")):
         raise HostFailure("GS-441", "the address of a signing key is not an http(s) URL", url)
     raw = _patiently(url, network, time.monotonic() + seconds, pause)
@@ -47,7 +45,7 @@ def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 
 
 
 def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> bytes:
-    """Ask again for what broke off or was away for a moment; what the server refuses is refused."""
+    """Try again after interruptions and temporary errors; a refusal by the server is final."""
     tries = 0
     while True:
         tries += 1
@@ -72,7 +70,7 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
 
 
 def opened(url: str, network: Dict[str, Any], seconds: float, span: str = "") -> Any:
-    """Ask for what is behind a URL, the bytes of `span` alone where one is given (0-65535)."""
+    """Request a URL, or only the bytes of `span` (such as 0-65535)."""
     trust = ssl.create_default_context(cafile=network.get("ca_file") or None)
     opener = urllib.request.build_opener(_proxies(url, network), urllib.request.HTTPSHandler(context=trust))
     headers = {"Range": "bytes=" + span} if span else {}
@@ -141,7 +139,7 @@ def _unpacked(name: str, body: bytes, package: bytes) -> bytes:
 
 
 def _unpacked_by_tools(name: str, body: bytes, package: bytes) -> bytes:
-    """Unpack what Python has no module for: with zstd, else with a dpkg-deb that can."""
+    """Unpack with zstd what Python has no module for, else with a dpkg-deb that can."""
     env = process.environment()
     code, out, error = process.raw(["zstd", "-dc"], env, 60, body)
     if code == 0:

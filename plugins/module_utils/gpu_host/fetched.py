@@ -1,8 +1,8 @@
-"""What one look fetched, for what follows it: its folder stays for some minutes, then it deletes itself.
+"""What one preview downloaded, kept for the next step: its folder stays for some minutes, then deletes itself.
 
-Three steps ask the same repositories one after the other: what do they offer, what would this very transaction do, then
-the transaction. The second goes on in the folder of the first, and apt is given the lists of the second instead of
-fetching them.
+Three steps ask the same repositories: which versions do they offer, what would this transaction do, then the
+transaction. The second continues in the folder of the first, and apt gets the lists of the second instead of
+downloading them again.
 """
 
 import errno
@@ -27,7 +27,7 @@ _held: Dict[str, int] = {}  # folder: the open handle that locks it until this p
 
 
 def new_folder() -> str:
-    """Make a folder for one preview, once those of looks that were killed are gone."""
+    """Create a folder for a preview after deleting those of killed previews."""
     sweep()
     while True:
         folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
@@ -37,14 +37,14 @@ def new_folder() -> str:
 
 
 def drop(folder: str) -> None:
-    """Delete the folder of a look that is over."""
+    """Delete the folder of a finished preview."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder in _held:
         os.close(_held.pop(folder))
 
 
 def sweep() -> None:
-    """Delete the folders nobody needs any more: those of looks, and of what was to delete them, that were killed."""
+    """Delete folders that nobody uses any more, because their preview, or what was to delete them, was killed."""
     for name in os.listdir(PLACE):
         folder = os.path.join(PLACE, name)
         if not _is_ours(folder):
@@ -63,7 +63,7 @@ def sweep() -> None:
 
 
 def _hold(folder: str) -> bool:
-    """Keep `sweep` away from a folder; say whether it is there."""
+    """Keep `sweep` from deleting a folder; return whether it exists."""
     if folder in _held:
         return True
     try:
@@ -79,7 +79,7 @@ def _hold(folder: str) -> bool:
 
 
 def leave(folder: str, messages: List[str]) -> None:
-    """Keep a folder for the look that follows."""
+    """Keep a folder for the next preview."""
     files.write_json(os.path.join(folder, _MESSAGES), messages)
     keep = [_held.pop(folder)] if _hold(folder) else []  # whoever waits to delete it holds it until then
     wait = f'n={_DELETE_AFTER}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'
@@ -93,7 +93,7 @@ def leave(folder: str, messages: List[str]) -> None:
 
 
 def link_tree(origin: str, target: str) -> None:
-    """Give the preview the lists that are there already, so that unchanged ones are not fetched again."""
+    """Give the preview the existing lists, so that unchanged ones are not downloaded again."""
     os.makedirs(target)
     for name in os.listdir(origin) if os.path.isdir(origin) else []:
         path = os.path.join(origin, name)
@@ -105,11 +105,11 @@ def link_tree(origin: str, target: str) -> None:
 
 
 def take(left: str, folder: str) -> Optional[List[str]]:
-    """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when
-    it cannot be used.
+    """Continue in an earlier preview's folder with the sources in `folder`; return its messages, None if it cannot be
+    used.
 
-    It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for
-    apt's caches name it.
+    It can be used if both have the same addresses and keys in the files below etc/. It is not moved, because apt's
+    caches contain its path.
     """
     messages, asked = _messages(left), _asked(folder)
     if messages is None or not _same(left, folder, asked) or not _hold(left):
@@ -130,8 +130,8 @@ def take(left: str, folder: str) -> Optional[List[str]]:
 
 
 def hand_over(left: str, root: str = "/") -> bool:
-    """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it
-    has them.
+    """Give apt the lists of a preview without trouble if it used the host's present sources; return whether that was
+    done.
     """
     root = root.rstrip("/")
     if _messages(left) != [] or _sources(left) != _sources(root) or not _same(left, root, _asked(left)):
@@ -162,7 +162,7 @@ def _move(path: str, target: str, name: str) -> None:
 
 
 def _messages(left: str) -> Optional[List[str]]:
-    """Return what a look left to say, None when its folder is not ours, is too old or is gone."""
+    """Return the messages of a preview, None if its folder is not ours, too old or gone."""
     try:
         if not _is_ours(left):
             return None
@@ -175,7 +175,7 @@ def _messages(left: str) -> Optional[List[str]]:
 
 
 def _is_ours(folder: str) -> bool:
-    """Say whether a path is the folder of a look: /var/tmp is everybody's."""
+    """Return whether a path is the folder of a preview: everybody can write to /var/tmp."""
     if os.path.dirname(folder) != PLACE or not _NAME.match(os.path.basename(folder)):
         return False
     try:
@@ -186,13 +186,13 @@ def _is_ours(folder: str) -> bool:
 
 
 def _asked(root: str) -> List[str]:
-    """Return what a look asked with, addresses and keys, as the files are called on a host."""
+    """Return the files with addresses and keys that a preview used, as paths on the host."""
     found = [path[len(root) :] for path in _below(os.path.join(root, "etc"))]
     return [path for path in found if not path.startswith(_NOT_FETCHED_BY)]
 
 
 def _sources(root: str) -> List[str]:
-    """Return the files that tell apt what to fetch, as they are called on a host."""
+    """Return the files that tell apt what to download, as paths on the host."""
     layout = sources.Layout(root + "/")
     parts = [path for path in _below(layout.apt_sources) if path.endswith((".list", ".sources"))]
     return [path[len(root) :] for path in [*parts, layout.apt_list] if os.path.exists(path)]
@@ -203,7 +203,7 @@ def _below(folder: str) -> List[str]:
 
 
 def _same(left: str, root: str, paths: List[str]) -> bool:
-    """Say whether files of a look are those below another root; each may name its own root."""
+    """Return whether a preview's files equal those below another root; each may contain its own root."""
     for path in paths:
         there, here = files.read_text(left + path), files.read_text(root + path)
         if there is None or here is None or there.replace(left, "") != (here.replace(root, "") if root else here):

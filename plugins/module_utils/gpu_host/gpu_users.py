@@ -1,4 +1,4 @@
-"""Which programs use a GPU; NVIDIA's own services are none."""
+"""Which programs use a GPU, without NVIDIA's own services."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from . import process
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
-    """Return the processes on these GPUs: who holds their device files open, and whom nvidia-smi names."""
+    """Return the processes on these GPUs: those with open device files, and those that nvidia-smi lists."""
     found = dict(_holders(_minors(gpus, proc), proc))
     query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
     for line in process.output(query, env)[1].splitlines():
@@ -21,7 +21,7 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
 
 
 def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
-    """Return the numbers of the GPUs' device files; None when the driver does not tell them."""
+    """Return the numbers of the GPUs' device files; None if the driver does not report them."""
     numbers = []
     for gpu in gpus:
         try:

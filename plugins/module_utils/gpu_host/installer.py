@@ -1,5 +1,5 @@
-"""What installs a requirements file into an environment: pip, or uv where root has one; the wheels of a bundle, each
-with its signed digest; and the lock that stays there.
+"""The installer of a requirements file: pip, or uv if root has one; the wheels of a bundle with their signed digests;
+and the lock that is left in the environment.
 
 The lock is PEP 751's `pylock.toml`: everything that was installed, with its SHA-256.
 """
@@ -27,15 +27,15 @@ _OF_PIP_ALONE = re.compile(
 
 
 class Installer(NamedTuple):
-    """A program; `locks`: it says what it installed."""
+    """The path of uv, empty for pip; `locks`: whether it reports what it installed."""
 
     uv: str
     locks: bool
 
 
 def choose(wish: str, python: str, env: Dict[str, str], places: Iterable[str] = (), *, page: bool = False) -> Installer:
-    """Return what installs: uv only where nobody else can change it, where pip has no index of its own, and where it
-    reads a page of links.
+    """Return the installer: uv only if nobody else can change it, pip has no index of its own, and it can read a page
+    of links.
     """
     if wish == "pip":
         return Installer("", False)
@@ -48,7 +48,7 @@ def choose(wish: str, python: str, env: Dict[str, str], places: Iterable[str] = 
 
 
 def _configured(python: str, env: Dict[str, str]) -> bool:
-    """Say whether pip is told of an index that uv would know nothing of."""
+    """Return whether pip is configured with an index that uv would not know."""
     code, text, _error = process.output([python, "-m", "pip", "config", "list"], env, 60)
     return bool(code) or any(_OF_PIP_ALONE.match(line) for line in text.splitlines())
 
@@ -60,8 +60,8 @@ def _version(argv: List[str], env: Dict[str, str]) -> Any:
 
 
 def page_of(request: Dict[str, Any], folder: str, env: Dict[str, str]) -> str:
-    """Return a page of links to a bundle's wheels, with the digests of the manifest that one of its signers signed: pip
-    and uv refuse a wheel that somebody swapped. Wheels that nobody signs are taken as they are.
+    """Return a page of links to a bundle's wheels with the digests of its signed manifest, so that pip and uv refuse a
+    replaced wheel. Without signers return the plain `find_links`.
     """
     links: str = request["find_links"]
     prints = request.get("signers") or []
@@ -118,10 +118,10 @@ def _with(python: str) -> List[str]:
 
 
 def steps(chosen: Installer, python: str, folder: str, request: Dict[str, Any]) -> List[List[str]]:
-    """Return the commands: uv resolves into the lock, and installs from it alone.
+    """Return the commands: uv resolves into the lock, and installs only from it.
 
-    Lines with hashes come from a lock. The index must not have a say in them again: both installers compare each file
-    with its line, where uv would else write down what the index says today.
+    Lines with hashes come from a lock and must not be resolved again: both installers compare each file with its line,
+    but uv would otherwise write down what the index offers today.
     """
     wanted, lock = os.path.join(folder, _REQUIREMENTS), os.path.join(folder, LOCK)
     local = ["--no-index", "--find-links", request["find_links"]] if request["find_links"] else []
@@ -140,7 +140,7 @@ def steps(chosen: Installer, python: str, folder: str, request: Dict[str, Any]) 
 
 
 def write_lock(chosen: Installer, folder: str) -> None:
-    """Leave the lock of what pip reports that it installed; uv wrote its own."""
+    """Write the lock from pip's report of what it installed; uv has written its own."""
     report = files.read_json(os.path.join(folder, _REPORT)) if chosen.locks and not chosen.uv else None
     if report is None:
         return
@@ -149,7 +149,7 @@ def write_lock(chosen: Installer, folder: str) -> None:
 
 
 def document(report: Iterable[Dict[str, Any]]) -> str:
-    """Return PEP 751's text for what pip reports that it installed."""
+    """Return PEP 751's text for pip's report."""
     lines = ['lock-version = "1.0"', 'created-by = "gpusetup"']
     for item in sorted(report, key=lambda item: str(item["metadata"]["name"]).lower()):
         about, source = item["metadata"], item["download_info"]

@@ -15,12 +15,12 @@ OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
 PARAMETERS = "/proc/driver/nvidia/params"
 _MODULE_PARAMETERS = "/sys/module/nvidia/parameters/"
 _ALSO_CALLED = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
-"""Options that the driver shows under another name than the one by which they are set."""
+"""Options that the driver shows under another name than the one that sets them."""
 LOAD = "/etc/modules-load.d/gpusetup.conf"
 
 
 def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Optional[str]]:
-    """Return {path: content or None} of modprobe.d and modules-load.d."""
+    """Return {path: content or None} for modprobe.d and modules-load.d."""
     for name, value in options.items():
         if not re.fullmatch(r"\w+", name) or not re.fullmatch(r"[\w.,:;=/-]+", str(value)):
             raise HostFailure("GS-483", f"{name}={value} is not a module option")
@@ -35,16 +35,15 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
 
 
 def written() -> Dict[str, str]:
-    """Return the options that are in our file."""
+    """Return the options in our file."""
     return _parsed(files.read_text(OPTIONS) or "")
 
 
 def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, str]) -> Tuple[List[str], List[str]]:
-    """Return which of these options the loaded module has otherwise: those that loading it again brings into effect,
-    and those that nothing of ours does; what the driver does not show is not held against it.
+    """Return which options differ in the loaded module: those that loading it again would change, and those that it
+    would not. Options that the driver does not show are left out.
 
-    `paths` are the files from which it takes them. It was loaded since the boot: with files that are older than that
-    it is as it will be after any other boot.
+    The module takes its options from `paths`. If all of them are older than the boot, another boot changes nothing.
     """
     waiting, refused = [], []
     young = any(os.stat(path).st_mtime > _booted() for path in (OPTIONS, *paths) if os.path.exists(path))
@@ -64,13 +63,13 @@ def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, s
 
 
 def kept(options: Mapping[str, Any]) -> List[str]:
-    """Return which of these options, that nobody asks for any more, the loaded module still has."""
+    """Return which of these no longer wanted options the loaded module still has."""
     same = [name for name, now in _shown(options).items() if _plain(now) == _plain(options[name])]
     return [f"the module is loaded with {name}={options[name]}, which is no longer set" for name in same]
 
 
 def _shown(options: Iterable[str]) -> Dict[str, str]:
-    """Return the values that the loaded module has of these options, as far as it shows them."""
+    """Return the values of these options in the loaded module, as far as it shows them."""
     text = files.read_text(PARAMETERS)
     if text is None:
         return {}
@@ -85,7 +84,7 @@ def _shown(options: Iterable[str]) -> Dict[str, str]:
 
 
 def _configured(env: Dict[str, str]) -> Dict[str, str]:
-    """Return the options with which modprobe would load it: of two for one name the last counts."""
+    """Return the options that modprobe would use; of two with one name the last counts."""
     return _parsed(process.output(["modprobe", "-c"], env, 30)[1])
 
 
@@ -99,7 +98,7 @@ def _booted() -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as the driver keeps it: a number of 32 bits, or text."""
+    """Return a value as the driver stores it: a number of 32 bits, or text."""
     text = {"y": "1", "n": "0"}.get(str(value).strip().lower(), str(value).strip().strip("\"'"))
     try:
         return int(text, 0) & 0xFFFFFFFF
@@ -108,10 +107,9 @@ def _plain(value: Any) -> Any:
 
 
 class Loader:
-    """Loads or replaces the module of the running kernel, only when nothing uses the old one (the judge's
-    `obstacle`).
+    """Loads or replaces the running kernel's module, only if nothing uses the old one (the judge's `obstacle`).
 
-    Services of the driver itself are stopped for it, and started again whatever comes of it.
+    The driver's own services are stopped meanwhile and started again in any case.
     """
 
     def __init__(self, machine: Machine, record: Any) -> None:
@@ -119,9 +117,7 @@ class Loader:
         self.env = process.environment()
 
     def load(self) -> Optional[str]:
-        """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is
-        needed).
-        """
+        """Unload the loaded module and load the one on disk; return None, or why that failed and needs a reboot."""
         with Stopped(holders.FOR_EXCHANGE, self.env, self.record) as stopped:
             trouble = stopped.trouble or driver.in_use(self.machine.module_users()) or self._replaced()
         return trouble or stopped.trouble

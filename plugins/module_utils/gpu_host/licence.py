@@ -21,7 +21,8 @@ _POLL = 2.0
 
 
 def settings(text: str, feature: int) -> str:
-    """Return the daemon's settings with the feature; a legacy server beside a token is taken out of service."""
+    """Return the daemon's settings with the feature type; legacy servers are commented out: the token names its server.
+    """
     line = f"FeatureType={feature}"
     text = _LEGACY.sub(r"# taken out by gpusetup, a token names the server: \1", text)
     if _FEATURE.search(text):
@@ -32,13 +33,13 @@ def settings(text: str, feature: int) -> str:
 
 
 def write(ledger: Ledger, token: Content, feature: int) -> bool:
-    """Put the token and the settings there; return whether that changed something."""
+    """Write the token and the settings; return whether that changed anything."""
     changed = ledger.write(TOKEN, token, 0o600)
     return ledger.write(SETTINGS, settings(read_text(SETTINGS) or "", feature)) or changed
 
 
 def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
-    """Take the token away and bring the settings back; return whether that changed something."""
+    """Delete the token and restore the settings; return whether that changed anything."""
     changed = [path for path in (TOKEN, SETTINGS) if ledger.restore(path)]
     if start and is_behind(env):
         restart(env)
@@ -46,18 +47,17 @@ def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
 
 
 def is_behind(env: Dict[str, str]) -> bool:
-    """Say whether the daemon runs with an earlier token or settings."""
+    """Return whether the daemon was started before the present token or settings."""
     return followers.Restart(UNIT, (TOKEN, SETTINGS), env).due()
 
 
 def others() -> List[str]:
-    """Return tokens that somebody else put there: of several the daemon takes one that nobody chose."""
+    """Return tokens that somebody else put there: of several the daemon takes an arbitrary one."""
     names = os.listdir(TOKENS) if os.path.isdir(TOKENS) else []
     return sorted(f"{TOKENS}/{name}" for name in names if name.endswith(".tok") and f"{TOKENS}/{name}" != TOKEN)
 
 
 def restart(env: Dict[str, str]) -> None:
-    """Let the daemon read them."""
     code, _out, error = process.output(["systemctl", "restart", UNIT], env, 60)
     if code:
         raise HostFailure(
@@ -66,7 +66,7 @@ def restart(env: Dict[str, str]) -> None:
 
 
 def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str]:
-    """Let the daemon get its licence; when none is granted, what was there before is back and in use."""
+    """Have the daemon request its licence; if none is granted, restore and use the earlier token and settings."""
     try:
         restart(env)
         return wait(env, seconds)
@@ -79,18 +79,18 @@ def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str
 
 
 def state(env: Dict[str, str]) -> List[str]:
-    """Return what nvidia-smi says of each GPU's licence; nothing where it says nothing."""
+    """Return each GPU's licence status by nvidia-smi, empty if it reports none."""
     code, text, _error = process.output(["nvidia-smi", "-q"], env, 30)
     return _STATUS.findall(text) if code == 0 else []
 
 
 def granted(states: List[str]) -> bool:
-    """Say whether every GPU has its licence."""
+    """Return whether every GPU has its licence."""
     return bool(states) and all(text.startswith("Licensed") for text in states)
 
 
 def wait(env: Dict[str, str], seconds: float) -> List[str]:
-    """Return the state as soon as a licence is granted; fail when none is in this time."""
+    """Return the status once a licence is granted; fail after `seconds`."""
     end = time.monotonic() + seconds
     states = state(env)
     while not granted(states):
@@ -109,7 +109,7 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
 
 
 def refuse_without_daemon(env: Dict[str, str]) -> None:
-    """Fail where nothing would use a token."""
+    """Fail if no daemon would use a token."""
     if not services.look([UNIT], env)[UNIT]["exists"]:
         raise HostFailure(
             "GS-434",

@@ -83,9 +83,7 @@ class Lifecycle:
                 weakref.finalize(self, self.signs.set)
 
     def begin(self) -> Dict[str, Any]:
-        """Return whether the host is already as wanted; if not, open an apply (the same wish reopens an interrupted
-        one).
-        """
+        """Return whether the host is already as wanted; else open an apply, or an interrupted one of the same wish."""
         state = self.ledger.state
         done = state["expect"].get("parts") or {}
         finished = state["apply"].get("finished") and self._parts().items() <= done.items()
@@ -226,9 +224,7 @@ class Lifecycle:
         return {part: _digest(wish) for part, wish in self.request["wanted"].items()}
 
     def _python(self) -> Optional[Dict[str, Any]]:
-        """Return the environment of this apply; an older one that nobody asks for is kept on record so that removal
-        deletes it.
-        """
+        """Return the environment of this apply; one that is no longer wanted stays on record for removal."""
         made: Optional[Dict[str, Any]] = self.request["python"]
         kept = self.ledger.state["expect"].get("python") or {}
         if made or not os.path.lexists(kept.get("path") or ""):

@@ -72,9 +72,7 @@ def _mangled(address: str) -> str:
 
 
 def _is_of(path: str, name: str, address: str) -> bool:
-    """Return whether an index belongs to a repository: apt names the file by the address, others the folder by the
-    name.
-    """
+    """Return whether an index belongs to a repository: apt's file has its address, others' folder its name."""
     if path.endswith("Release"):
         return os.path.basename(path).startswith(_mangled(address) + "_")
     folder = os.path.basename(os.path.dirname(os.path.dirname(path)))

@@ -1,7 +1,7 @@
 """A local repository that NVIDIA publishes as one package (`nvidia-driver-local-repo-…`, `cuda-repo-…-local…`).
 
-The package is not installed: what is in its folder below /var is unpacked and used like any other repository, with its
-own key. A look needs the lists alone. Nothing of it is used before its digest or its key is proven.
+The package is not installed: its folder below /var is unpacked and used like any other repository, with its own key. A
+preview needs only the lists. Nothing of it is used before its digest or its key is verified.
 """
 
 import os
@@ -26,13 +26,12 @@ _BLOCK = 1 << 20
 
 
 def folder_of(state_dir: str) -> str:
-    """Return where the repositories of a host are kept."""
     return os.path.join(state_dir, "sources")
 
 
 def usable(source: Source, place: str, lists_only: bool) -> Source:
-    """Return a source that names a local repository's package as an ordinary one, once it is unpacked below a folder;
-    other sources stay as they are.
+    """Unpack the local repository that a source names below `place`, and return an ordinary source for it; return other
+    sources unchanged.
     """
     installer = source.get("installer") or {}
     if not installer.get("path"):
@@ -52,16 +51,14 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
 
 
 def size(source: Source, state_dir: str) -> int:
-    """Return the bytes that a source takes once it is unpacked; 0 for one that is, and those that stay where they
-    are.
-    """
+    """Return the bytes that unpacking a source takes; 0 if it is unpacked already or needs no unpacking."""
     path: str = (source.get("installer") or {}).get("path") or ""
     is_there = os.path.isdir(_target(folder_of(state_dir), path))
     return os.path.getsize(path) if os.path.isfile(path) and not is_there else 0
 
 
 def sweep(state_dir: str, texts: Iterable[bytes]) -> List[str]:
-    """Delete what was unpacked and no source of the host names any more; return the folders."""
+    """Delete unpacked repositories that no source of the host names any more; return their folders."""
     place, texts = folder_of(state_dir), list(texts)
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
     folders = [os.path.join(place, name) for name in names]
@@ -101,7 +98,7 @@ def _prove(path: str, sha256: str) -> None:
 
 
 def _identify(path: str, directory: str) -> None:
-    """Refuse a package that is no local repository of NVIDIA's, or one for another distribution."""
+    """Fail on a package that is not one of NVIDIA's local repositories, or is for another distribution."""
     env = process.environment()
     deb = path.endswith(".deb")
     argv = ["dpkg-deb", "-f", path, "Package"] if deb else ["rpm", "-qp", "--nosignature", "--qf", "%{NAME}", path]
@@ -123,7 +120,7 @@ def _mark(path: str, lists_only: bool) -> Dict[str, Any]:
 
 
 def _unpack(path: str, target: str, lists_only: bool) -> None:
-    """Unpack the repository's folder; a cut leaves nothing that could be taken for whole."""
+    """Unpack the repository's folder; an interruption leaves nothing that looks complete."""
     if not os.path.isdir(os.path.dirname(target)):
         os.makedirs(os.path.dirname(target), 0o755)
     new = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(target))
@@ -161,7 +158,7 @@ def _write(path: str, stream: IO[bytes], length: int) -> None:
 
 
 def _members(path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
-    """Yield (name in the repository, content, length) of the files of the folder below /var."""
+    """Yield (name in the repository, content, length) of the files in the folder below /var."""
     deb = path.endswith(".deb")
     argv = ["dpkg-deb", "--fsys-tarfile", path] if deb else ["rpm2cpio", path]
     try:
@@ -195,7 +192,7 @@ def _of_tar(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
 
 
 def _of_cpio(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
-    """Read what rpm2cpio writes: 110 bytes in hexadecimal, a name, the content, each filled up to four bytes."""
+    """Read rpm2cpio's output: 110 bytes in hexadecimal, a name, the content, each padded to four bytes."""
     while True:
         head = pipe.read(110)
         if len(head) != 110 or not head.startswith(_MAGIC):
@@ -214,7 +211,7 @@ def _of_cpio(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]
 
 
 class _Part:
-    """So many bytes of a stream, and no more."""
+    """A stream limited to a number of bytes."""
 
     def __init__(self, stream: IO[bytes], length: int) -> None:
         self.stream = stream
@@ -232,7 +229,7 @@ class _Part:
 
 
 def _inside(name: str, path: str) -> Optional[str]:
-    """Return a file's name below the repository's own folder, None for all other files of the package."""
+    """Return a file's name below the repository's folder, None for all other files of the package."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise HostFailure("GS-478", "the local repository's package has a file outside of its folder", path, name)
@@ -240,7 +237,7 @@ def _inside(name: str, path: str) -> Optional[str]:
 
 
 def _key(target: str, path: str, installer: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the repository's own key; its fingerprints are given, or vouched for by the package's digest."""
+    """Return the repository's own key with the given fingerprints, or its own if the package's digest was verified."""
     names = sorted(name for name in os.listdir(target) if _KEY.match(name))
     if not names:
         raise HostFailure("GS-478", "the local repository has no key in it", path)

@@ -1,4 +1,4 @@
-"""User names and passwords in the addresses of repositories: taken out, for files that root alone reads."""
+"""User names and passwords in the addresses of repositories: moved into files that only root can read."""
 
 import re
 from typing import List, NamedTuple, Optional, Tuple
@@ -10,7 +10,7 @@ _LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s:]*):([^/@\s]*)@(.*)$", re.I
 
 
 class Login(NamedTuple):
-    """Who reads from an address, which is without them here."""
+    """A login for an address, which is stored without it."""
 
     address: str
     user: str
@@ -18,7 +18,7 @@ class Login(NamedTuple):
 
 
 def split(uri: str) -> Tuple[str, Optional[Login]]:
-    """Return an address without its login, and the login where it has one."""
+    """Return an address without its login, and the login if it has one."""
     match = _LOGIN.match(uri)
     if match is None:
         return uri, None
@@ -32,7 +32,7 @@ def without(uris: List[str]) -> List[str]:
 
 
 def of(name: str, uris: List[str]) -> List[Login]:
-    """Return the logins of a repository's addresses; nothing of one may reach another line or word of a file."""
+    """Return the logins of a repository's addresses; fail if one could reach another line or word of a file."""
     found = [login for _address, login in map(split, uris) if login is not None]
     for login in found:
         if re.search(r"[\s\x00-\x1f]", login.user + login.password) or not login.user:
@@ -45,7 +45,7 @@ def of(name: str, uris: List[str]) -> List[Login]:
 
 
 def one_of(name: str, uris: List[str]) -> Optional[Login]:
-    """Return the one login of a repository for which there can only be one."""
+    """Return the login of a repository; fail if there are several."""
     found = of(name, uris)
     if len({(login.user, login.password) for login in found}) > 1:
         raise HostFailure(

@@ -1,4 +1,4 @@
-"""The machine under the stack, through the probe's own eyes. A simulated host answers from its capture."""
+"""The machine, as the probe sees it. A simulated host answers from its capture."""
 
 import os
 from typing import Any, Dict, Iterable, List, Optional
@@ -16,12 +16,12 @@ class Machine:
         self._kernels: Optional[Dict[str, Any]] = None
 
     def facts(self) -> Dict[str, Any]:
-        """Return what the judge asks of a driver, as it is at this moment."""
+        """Return the present facts that the judge needs about a driver."""
         return driver_state.collect(self.host, self.simulated)
 
     @property
     def running_from(self) -> LiveHost:
-        """Return where the running system is read."""
+        """The host from which the running system is read."""
         return self.simulated or self.host
 
     def kernels(self) -> Dict[str, Any]:
@@ -31,19 +31,19 @@ class Machine:
         return self._kernels
 
     def wanted_kernels(self, given: Iterable[str]) -> List[str]:
-        """Return the kernels that count: those given, else the one that boots next."""
+        """Return the relevant kernels: those given, else the one that boots next."""
         return list(given) or [self.kernels()["next"]]
 
     def module_on_disk(self, kernel: str) -> Optional[Dict[str, Any]]:
-        """Return the NVIDIA module file of a kernel as the probe reads it, None without one."""
+        """Return a kernel's NVIDIA module file as the probe reads it, None without one."""
         return modules.find(self.host, kernel)
 
     def secure_boot(self) -> bool:
-        """Say whether the kernel takes only signed modules because of how the machine boots."""
+        """Return whether Secure Boot limits the kernel to signed modules."""
         return bool(firmware.collect(self.running_from, self.host)["secure_boot"])
 
     def has_headers(self, kernel: str) -> bool:
-        """Say whether modules can be built for a kernel."""
+        """Return whether modules can be built for a kernel."""
         return kernels.has_headers(self.host, kernel)
 
     def loaded(self) -> List[str]:
@@ -51,11 +51,11 @@ class Machine:
         return modules.loaded(self.host)
 
     def module_users(self) -> Dict[str, Any]:
-        """Return how often each loaded GPU module is used, and by which modules, as it is at this moment."""
+        """Return the present use count and users of each loaded GPU module."""
         return modules.users(self.host)
 
     def container(self) -> bool:
-        """Say whether this is a container that shares another system's kernel (and is no lab host)."""
+        """Return whether this is a container that shares another system's kernel (and no lab host)."""
         if self.simulated is not None:
             return False
         return any(os.path.exists(path) for path in ("/run/.containerenv", "/.dockerenv", "/run/systemd/container"))

@@ -1,6 +1,6 @@
-"""Cut GPUs into MIG instances: all of a host's GPUs in one go, and as they were before when anything fails.
+"""Divide GPUs into MIG instances: all of a host's GPUs together, and as they were before if anything fails.
 
-The same file runs in the unit that brings the layout back at boot, so it asks nothing of Ansible or the record.
+The unit that restores the layout at boot runs the same file, so it uses neither Ansible nor the record.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from .systemd import Stopped
 
 Env = Dict[str, str]
 Layouts = Dict[str, Dict[str, Any]]
-"""By PCI address: {"enabled", "instances"}; instances with their `start` once they have a place."""
+"""By PCI address: {"enabled", "instances"}; placed instances have a `start`."""
 
 _SECONDS = 120
 LOCK = "/run/gpusetup-mig.lock"
@@ -28,9 +28,9 @@ LOCK = "/run/gpusetup-mig.lock"
 def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False, record: Any = None) -> Dict[str, Any]:
     """Give GPUs their layouts; return {"changed", "found", "made", "reboot"}.
 
-    `found` is what each GPU had, `made` what it has now or gets at the next boot, `reboot` says why that one is needed.
-    At boot nobody uses a GPU yet, and services wait for us: none is stopped. Whoever comes second (an apply that has
-    just rebooted the host, and the unit of that boot) waits, and finds it done.
+    `found` is each GPU's layout before, `made` its layout now or after the next boot, `reboot` why that one is needed.
+    At boot nobody uses a GPU yet, and services wait for us, so none is stopped. A second caller (an apply that has just
+    rebooted the host, and the unit of that boot) waits, and finds the work done.
     """
     with _alone():
         return _lay(wishes, env, check, Stopped(() if boot else holders.WATCHERS, env, record))
@@ -74,13 +74,13 @@ def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str,
 
 
 def layout_of(gpu: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what a GPU has."""
+    """Return a GPU's present layout."""
     instances = [{key: item[key] for key in ("profile", "start", "compute")} for item in gpu["instances"] or ()]
     return {"enabled": bool(gpu["enabled"]), "instances": instances}
 
 
 def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
-    """Return the GPUs that are asked for, by address."""
+    """Return the requested GPUs by address."""
     told = probe.look(run)
     if told is None:
         raise HostFailure("GS-435", "nvidia-smi does not answer, so gpusetup cannot set MIG layouts",
@@ -97,7 +97,7 @@ def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
 
 
 def _wanted(run: probe.Run, gpu: Dict[str, Any], wish: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a GPU's layout with the place of every instance, as this machine's own table of profiles allows."""
+    """Return a GPU's layout with every instance placed according to the GPU's own table of profiles."""
     if not wish["enabled"]:
         return {"enabled": False, "instances": []}
     if all("start" in item for item in wish["instances"]):  # it had its place before
@@ -124,7 +124,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
 
 
 def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: Stopped) -> str:
-    """Give one GPU its layout; return why it waits for a reset that only a reboot brings, nothing when it is done."""
+    """Give one GPU its layout; return why it waits for a reset that needs a reboot, empty if it is done."""
     address = gpu["address"]
     if gpu["enabled"]:
         _clear(run, gpu)
@@ -148,7 +148,7 @@ def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: S
 
 
 def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
-    """Take every instance away, inner ones first."""
+    """Remove all instances, inner ones first."""
     for kind, there in (("-dci", any(item["compute"] for item in gpu["instances"] or ())), ("-dgi", gpu["instances"])):
         if there:
             _smi_output(
@@ -157,7 +157,7 @@ def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
 
 
 def _switch(run: probe.Run, address: str, enabled: bool, stopped: Stopped) -> str:
-    """Switch MIG on or off; GPUs of Ampere need a reset for it, later ones do it at once."""
+    """Switch MIG on or off, with a reset on Ampere GPUs; return why the reset failed, empty if it is done."""
     answer = _smi_output(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
     if _is(run, address) == enabled:
         return ""
@@ -197,7 +197,7 @@ def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[st
 
 
 def _smi_output(run: probe.Run, arguments: List[str], what: str) -> str:
-    """Return what nvidia-smi said when it did as it was told."""
+    """Return nvidia-smi's output; fail if it does."""
     answer = run(arguments)
     words: str = (answer["out"] + answer["err"]).strip()
     if answer["rc"] != 0:
@@ -210,7 +210,7 @@ def _smi_output(run: probe.Run, arguments: List[str], what: str) -> str:
 
 
 def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
-    """Look whether every GPU is as it was to become."""
+    """Return the layouts after checking that every GPU has the wanted one."""
     now = {gpu["address"]: layout_of(gpu) for gpu in probe.look(run) or ()}
     for address, layout in wanted.items():
         if not judge.same(now.get(address), layout):
@@ -221,7 +221,7 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
 
 
 def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped) -> str:
-    """After a failure: give the GPUs back what they had; say how that went."""
+    """After a failure, give the GPUs their earlier layouts; return the outcome as text."""
     told = probe.look(run)
     now = {gpu["address"]: gpu for gpu in told or ()}
     lost = []
@@ -247,7 +247,7 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped)
 
 
 def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Env) -> None:
-    """Stop before anything is touched while a program uses one of these GPUs."""
+    """Fail before any change while a program uses one of these GPUs."""
     users = who(gpus, env)
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])

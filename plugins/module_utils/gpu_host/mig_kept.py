@@ -1,4 +1,4 @@
-"""A MIG layout that lasts: on record with what was there before, brought back at boot, undone by removal."""
+"""A lasting MIG layout: recorded with the earlier one, restored at boot, undone by removal."""
 
 import json
 import os
@@ -41,12 +41,10 @@ _SIGNED = "# Written by gpusetup: part of what gpusetup-mig.service runs.\n"
 def lay(
     ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str
 ) -> Dict[str, Any]:
-    """Give the GPUs their layouts, now or at the next boot, and put it on record; {"changed", "made", "reboot"}.
+    """Give the GPUs their layouts, now or at the next boot, and record them; return {"changed", "made", "reboot"}.
 
-    `order` has the addresses of all of the host's GPUs, as the driver numbers them; `program` is what brings a layout
-    back at boot, packed.
-
-    A GPU that is no longer asked for gets back what it had before the first apply.
+    `order` has the addresses of all of the host's GPUs in the driver's order; `program` is the packed program that
+    restores a layout at boot. A GPU that is no longer requested gets its layout from before the first apply.
     """
     found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
     back = {address: found[address] or _OFF for address in found if address not in wishes}
@@ -62,7 +60,7 @@ def lay(
 
 
 class Layouts(Thing):
-    """The layouts of some GPUs by address, of which `asked` are those that somebody asks for now."""
+    """The layouts of some GPUs by address; `asked` are those requested now."""
 
     kind = "MIG layouts of"
     section = "mig"
@@ -74,7 +72,7 @@ class Layouts(Thing):
         self.result: Dict[str, Any] = {}
 
     def look(self) -> Dict[str, Any]:
-        """Ask nvidia-smi; without a driver that answers, the unit lays them out at the next boot."""
+        """Return the present layouts; without a responding driver, the unit sets them at the next boot."""
         if probe.look(process.smi(self.env)) is None:
             self.result = {"changed": False, "found": {}, "made": dict(self.everything), "reboot": []}
         else:
@@ -82,25 +80,22 @@ class Layouts(Thing):
         return dict(self.result["found"])
 
     def fits(self, _now: Any, _wanted: Any) -> bool:
-        """Tell what the look told: a layout that is asked for has no places yet."""
+        """Return what `look` found: requested layouts have no places to compare with yet."""
         return not self.result["changed"]
 
     def make(self, wanted: mig.Layouts) -> None:
-        """Cut them."""
         self.done = mig.lay(wanted, self.env, record=self.ledger)
 
     def came_about(self, now: Any, wanted: Any) -> bool:
-        """What waits for a reboot comes with it."""
+        """Return whether it took effect; what waits for a reboot counts."""
         fits = self.fits(now, wanted)
         self.result = self.done
         return fits or bool(self.done["reboot"])
 
     def failure(self, _now: Any, _wanted: Any) -> HostFailure:
-        """Say where to look."""
         return HostFailure("GS-437", "the GPUs do not have the layout that gpusetup set", hint="nvidia-smi mig -lgi")
 
     def aim(self, _wanted: Any) -> str:
-        """Say that they change."""
         return "get another layout"
 
     def first(self, state: State) -> Any:
@@ -108,24 +103,22 @@ class Layouts(Thing):
         return state[self.section].get("found") or UNKNOWN
 
     def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
-        """Keep what each GPU had."""
+        """Record each GPU's earlier layout."""
         found = state[self.section].get("found") or {}
         for address in self.everything:
             found.setdefault(address, before.get(address))
         state[self.section] = dict(state[self.section], found=found)
 
     def settle(self, state: State, _wanted: Any) -> None:
-        """Of GPUs that nobody asks for any more nothing need be known."""
+        """Remove GPUs that nobody requests any more from the record."""
         found = {address: state[self.section]["found"][address] for address in self.asked}
         made = {address: self.result["made"][address] for address in self.asked}
         state[self.section] = {"found": found, "wanted": made} if self.asked else {}
 
     def forget(self, state: State) -> None:
-        """They have what they had."""
         state[self.section] = {}
 
     def back(self, _now: Any, _first: Any) -> mig.Layouts:
-        """Everything is on the way back."""
         return self.everything
 
 
@@ -133,7 +126,8 @@ _OFF: Dict[str, Any] = {"enabled": False, "instances": []}
 
 
 def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str) -> bool:
-    """Have the layouts brought back at every boot, by NVIDIA's own unit where it is installed; tell of a change."""
+    """Have the layouts restored at every boot, by NVIDIA's own unit if there is one; return whether anything changed.
+    """
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
     files = (_of_manager(made, order) if theirs else _of_ours(made, program)) if made else {}
     mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
@@ -160,8 +154,8 @@ def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:
 
 
 def _of_manager(made: Mapping[str, Any], order: Sequence[str]) -> Dict[str, str]:
-    """Return what NVIDIA's unit reads. It rewrites override.conf itself, in just these words, so the place of our
-    layouts is said in a file beside it.
+    """Return the files for NVIDIA's unit. It rewrites override.conf itself, with exactly these words, so the path of
+    our layouts is set in a file beside it.
     """
     lines = ["# Written by gpusetup", "version: v1", "mig-configs:", "  gpusetup:"]
     for address, layout in sorted(made.items()):
@@ -179,9 +173,9 @@ def _of_manager(made: Mapping[str, Any], order: Sequence[str]) -> Dict[str, str]
 
 
 def undo(ledger: Ledger, env: mig.Env) -> List[str]:
-    """Before the driver goes: give the GPUs what they had before the first apply; return those that changed.
+    """Before the driver goes: give the GPUs their layouts from before the first apply; return those that changed.
 
-    A driver that does not answer holds no instance any more.
+    A driver that does not respond holds no instances any more.
     """
     layouts = on_record(ledger, env)
     return [f"MIG layout of {address}" for address in sorted(layouts.everything)] if ledger.undo(layouts) else []

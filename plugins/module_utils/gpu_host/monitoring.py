@@ -1,4 +1,4 @@
-"""What exports the figures of the GPUs: its files, its units, and whether it answers."""
+"""The exporter of the GPUs' metrics: its files, its units, and whether it answers."""
 
 import os
 import re
@@ -84,7 +84,7 @@ WantedBy=timers.target
 
 
 class Asked(NamedTuple):
-    """What is to export the figures."""
+    """Which exporter is wanted, and how."""
 
     kind: str
     listen: str
@@ -96,12 +96,12 @@ class Asked(NamedTuple):
 
     @property
     def secured(self) -> bool:
-        """Others may ask: over TLS, with a password."""
+        """Whether it serves other hosts: over TLS, with a password."""
         return bool(self.certificate)
 
 
 def asked(params: Dict[str, Any]) -> Asked:
-    """Return what a module was told."""
+    """Return a module's parameters."""
     return Asked(**{name: params.get(name) or "" for name in Asked._fields if name != "kind"}, kind=params["exporter"])
 
 
@@ -109,13 +109,13 @@ def asked(params: Dict[str, Any]) -> Asked:
 
 
 def in_the_way(params: Dict[str, Any]) -> List[HostFailure]:
-    """Return what a look before an apply finds: nothing where no figures are to be exported."""
+    """Return the obstacles for a preview, none if no exporter is wanted."""
     told = params.get("monitoring") or {}
     return list(obstacles(asked(told), process.environment())) if told.get("exporter") else []
 
 
 def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
-    """Yield what stands in the way on this host: somebody else on the port, secrets that are none."""
+    """Yield what prevents it on this host: a port in use, unsuitable secrets."""
     ours = {"dcgm": (DCGM,), "nvidia_gpu_exporter": (SMI,), "textfile": NODE}.get(wish.kind, ())
     for found in ports.listeners(wish.listen) if wish.listen and ours else ():
         if found.unit not in ours:
@@ -142,7 +142,7 @@ def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 
 
 def _users(path: str) -> Dict[str, str]:
-    """Return the users of an htpasswd file with the hashes of their passwords."""
+    """Return {user: password hash} of an htpasswd file."""
     users = {}
     for number, line in enumerate((files.read_text(path) or "").splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -162,7 +162,7 @@ def _users(path: str) -> Dict[str, str]:
 
 
 def units(wish: Asked, env: Dict[str, str]) -> List[str]:
-    """Return the units that must run; of a node_exporter the one that its package brought."""
+    """Return the units that must run; node_exporter's is the one from its package."""
     if wish.kind == "dcgm":
         return [ENGINE, DCGM]
     if wish.kind == "nvidia_gpu_exporter":
@@ -177,7 +177,7 @@ def units(wish: Asked, env: Dict[str, str]) -> List[str]:
 
 
 def wanted_files(wish: Asked, env: Dict[str, str], collector: Dict[str, str]) -> Dict[str, Tuple[str, int]]:
-    """Return {path: (content, mode)} of everything that the exporter needs beside its package."""
+    """Return {path: (content, mode)} of everything that the exporter needs besides its package."""
     found: Dict[str, Tuple[str, int]] = {}
     if not wish.kind or wish.kind == "none":
         return found
@@ -212,7 +212,7 @@ def _drop_in(unit: str) -> str:
 
 
 def _daemon(wish: Asked, command: List[str], web: str, more: str = "") -> str:
-    """Return what lets a unit listen where it should; what it must keep to itself is handed to it by systemd."""
+    """Return a drop-in that makes a unit listen at its address, with secrets passed by systemd."""
     credentials = ""
     if wish.secured:
         for handed, path in (("web.yml", WEB), ("tls.crt", wish.certificate), ("tls.key", wish.key)):
@@ -222,7 +222,7 @@ def _daemon(wish: Asked, command: List[str], web: str, more: str = "") -> str:
 
 
 def _web_option(program: str, env: Dict[str, str]) -> str:
-    """Return how this node_exporter is told of its web settings: before 1.5 the option had another name."""
+    """Return this node_exporter's option for web settings, which had another name before 1.5."""
     _code, out, error = process.output([program, "--help"], env, 20)
     told = out + error
     return "--web.config" if "--web.config" in told and "--web.config.file" not in told else "--web.config.file"
@@ -236,7 +236,7 @@ def _program_of(unit: str, env: Dict[str, str]) -> str:
 
 
 def _web(wish: Asked) -> str:
-    """Return the settings of TLS and passwords as every exporter of the Prometheus family reads them.
+    """Return the settings for TLS and passwords that every exporter of the Prometheus family reads.
 
     The certificate and its key lie beside the file where the service reads it.
     """
@@ -249,14 +249,16 @@ def _web(wish: Asked) -> str:
 
 
 def is_ours(path: str) -> bool:
-    """Tell whether a recorded file belongs to what exports figures."""
+    """Return whether a recorded file belongs to monitoring."""
     drop_ins = {_drop_in(unit) for unit in MONITORING_UNITS}
     own = {COUNTERS, WEB, os.path.join(SYSTEMD, LOOK), os.path.join(SYSTEMD, TIMER)}
     return path in drop_ins | own or path.startswith(COLLECTOR + "/")
 
 
 def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[str, str]) -> bool:
-    """Before the packages come: what a package starts by itself listens where it should from its first moment."""
+    """Write the files before the packages come: a service that its package starts then listens as it should from the
+    start.
+    """
     for failure in obstacles(wish, env):
         raise failure
     texts = wanted_files(wish, env, collector)
@@ -266,7 +268,7 @@ def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[st
 
 
 def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, env: Dict[str, str]) -> bool:
-    """Have this and nothing else of the kind export the figures; return whether something changed."""
+    """Set up this exporter and remove any other of ours; return whether anything changed."""
     check = ledger.check
     for failure in obstacles(wish, env):
         raise failure
@@ -310,7 +312,7 @@ def _files_of(unit: str, texts: Dict[str, Tuple[str, int]]) -> List[str]:
 
 
 def _prove(wish: Asked, env: Dict[str, str]) -> None:
-    """See that it answers; a first look of ours must have left its file."""
+    """Fail unless the exporter answers and our first run has written its file."""
     if wish.kind == "textfile":
         process.output(["systemctl", "start", LOOK], env, 60)
         if not os.path.exists(os.path.join(wish.folder, TEXTFILE)):
@@ -336,19 +338,19 @@ def _silent(unit: str, what: str, env: Dict[str, str]) -> HostFailure:
 
 
 def recorded(ledger: Ledger) -> bool:
-    """Tell whether the unit that writes the textfile is gpusetup's."""
+    """Return whether the unit that writes the textfile is ours."""
     return os.path.join(SYSTEMD, LOOK) in ledger.state["files"]
 
 
 def folder_of_unit() -> str:
-    """Return the folder into which the unit that is there writes; nothing where there is none."""
+    """Return the folder into which the installed unit writes, empty without one."""
     text = files.read_text(os.path.join(SYSTEMD, LOOK)) or ""
     found = re.search(r"--folder (\S+)$", text, re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def forget(folder: str, check: bool) -> bool:
-    """Take the textfile away: nobody would renew it, and its last figures would be told for ever."""
+    """Delete the textfile: nobody would update it, and its last values would be exported for ever."""
     there = [name for name in (TEXTFILE, TEXTFILE + ".new") if folder and os.path.exists(os.path.join(folder, name))]
     for name in there if not check else ():
         os.unlink(os.path.join(folder, name))

@@ -1,4 +1,4 @@
-"""Keep nouveau off the GPU: modprobe.d, kernel command line, initramfs of the kernels that count; proven afterwards."""
+"""Keep nouveau off the GPU: modprobe.d, kernel command line, initramfs of the relevant kernels; verified afterwards."""
 
 import os
 from typing import Any, Callable, Dict, List, Optional
@@ -23,9 +23,7 @@ GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENT}"
 
 
 class Nouveau:
-    """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after
-    it.
-    """
+    """One host; `present` means blacklisted. `seen` caches what is in which image for later calls."""
 
     def __init__(
         self,
@@ -46,7 +44,7 @@ class Nouveau:
         self.warnings: List[str] = []
 
     def run(self) -> Dict[str, Any]:
-        """Do it; return {"changed", "initramfs", …}."""
+        """Apply it; return {"changed", "initramfs", …}."""
         present = self.params["state"] == "present"
         changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
         argued = self._argument(present and self.params["kernel_argument"])
@@ -81,7 +79,7 @@ class Nouveau:
         return changed
 
     def _has_menu(self) -> bool:
-        """Say whether GRUB's menu is made from files in which the argument can stand."""
+        """Return whether GRUB's menu is made from files that can contain the argument."""
         update = process.which("update-grub", self.env) and os.path.exists("/etc/default/grub")
         return bool(os.path.isdir("/etc/default/grub.d") or update)
 

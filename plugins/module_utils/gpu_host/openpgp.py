@@ -1,5 +1,5 @@
-"""Read OpenPGP public key files without gpg: which primary keys are in them, by full fingerprint (RFC 4880, RFC
-9580); and compare a signature with a key, by what package managers bring for it.
+"""Read OpenPGP public keys without gpg: the full fingerprints of the primary keys (RFC 4880, RFC 9580); and verify a
+signature with the tools that package managers install.
 """
 
 import base64
@@ -16,11 +16,11 @@ _PROVERS = ("gpgv", "gpgv2", "sqv")
 
 
 class BadKey(ValueError):  # noqa: N818 - it is the key that is bad
-    """The data is no OpenPGP public key."""
+    """The data is not an OpenPGP public key."""
 
 
 def binary(raw: bytes) -> bytes:
-    """Return the key without ASCII armour: what apt's .gpg files hold."""
+    """Return the key without ASCII armour, the format of apt's .gpg files."""
     blocks = _ARMOR.findall(raw)
     if not blocks:
         if raw[:1] and ord(raw[:1]) & 0x80:
@@ -30,7 +30,7 @@ def binary(raw: bytes) -> bytes:
 
 
 def _dearmor(block: bytes) -> bytes:
-    """Decode one armoured block: headers end at the first empty line, the checksum starts with `=`."""
+    """Decode one armoured block: the headers end at the first empty line, the checksum begins with `=`."""
     lines = [line.strip() for line in block.splitlines()]
     if b"" in lines:
         lines = lines[lines.index(b"") + 1 :]
@@ -42,7 +42,7 @@ def _dearmor(block: bytes) -> bytes:
 
 
 def armored(raw: bytes) -> bytes:
-    """Return the key with ASCII armour, as rpm wants it: `rpm --import` takes none without its checksum."""
+    """Return the key with ASCII armour for rpm: `rpm --import` accepts none without its checksum."""
     if _ARMOR.search(raw):
         return raw
     text = base64.b64encode(binary(raw))
@@ -54,7 +54,7 @@ def armored(raw: bytes) -> bytes:
 
 
 def _crc24(data: bytes) -> int:
-    """Return the checksum of ASCII armour, as OpenPGP defines it."""
+    """Return the checksum that OpenPGP defines for ASCII armour."""
     crc = 0xB704CE
     for byte in bytearray(data):
         crc ^= byte << 16
@@ -64,7 +64,7 @@ def _crc24(data: bytes) -> int:
 
 
 def fingerprints(raw: bytes) -> List[str]:
-    """Return the full fingerprints of every primary key, upper case, in the file's order."""
+    """Return the full fingerprints of all primary keys in upper case, in the file's order."""
     found = [_fingerprint(body) for tag, body in _packets(binary(raw)) if tag == _PUBLIC_KEY]
     if not found:
         raise BadKey("it contains no primary key")
@@ -123,7 +123,7 @@ def _old_length(raw: bytes, at: int, kind: int) -> Tuple[Optional[int], int]:
 
 
 def proven(keyring: str, signature: str, path: str, env: Dict[str, str]) -> Tuple[Optional[bool], str]:
-    """Return whether a key of a binary keyring signed a file, and what the program says; None: no program can say."""
+    """Return whether a key of a binary keyring signed a file, None if no tool is installed; and the tool's message."""
     program = next((name for name in _PROVERS if process.which(name, env)), None)
     if program is None:
         return None, "none of {} is installed".format(", ".join(_PROVERS))

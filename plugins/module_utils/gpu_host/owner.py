@@ -25,9 +25,8 @@ _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
 def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float] = None) -> str:
-    """Own this host and return the token; wait for an owner without signs of life, fail if there are any.
-
-    `patience` is the longest wait, PATIENCE by default; below 0: do not wait.
+    """Own this host and return the token; wait for an owner without signs of life, fail if there are any. `patience` is
+    the longest wait, PATIENCE by default; below 0: do not wait.
     """
     first: Optional[Dict[str, Any]] = None
     waited = 0.0

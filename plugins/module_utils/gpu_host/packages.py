@@ -9,9 +9,7 @@ from .failure import HostFailure
 Wish = Dict[str, str]  # name, version, arch
 Installed = Dict[str, str]  # name, or name:arch of a foreign architecture, to version
 BEFORE = "packages-before.json"
-"""The file in the state folder with the packages before a transaction, kept until the record has counted the
-difference.
-"""
+"""Holds the packages before a transaction, in the state folder, until the record has counted the difference."""
 Plan = Dict[str, Any]  # install, upgrade, downgrade, remove, download_bytes, disk_bytes
 
 

@@ -137,8 +137,7 @@ def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") ->
 
 
 def plain(module: Any) -> Dict[str, Any]:
-    """Return the module's parameters together with those of the host, whose network settings are joined under
-    `network`.
+    """Return the module's parameters and those of the host, whose network settings are joined under `network`.
 
     Every module gets its parameters here, so that no password in an address is shown.
     """

@@ -1,5 +1,4 @@
-"""From wishes to a checked plan: what must be installed in which exact version, and what the package manager would do.
-"""
+"""From wishes to a checked plan: what must be there in which exact version, and what the package manager would do."""
 
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 

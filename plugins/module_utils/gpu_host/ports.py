@@ -1,4 +1,4 @@
-"""Who listens on a port of this host: read from /proc, no program is needed."""
+"""Which processes listen on a port of this host, read from /proc without any program."""
 
 import glob
 import ipaddress
@@ -13,7 +13,7 @@ _EVERYBODY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel tells it
 
 
 class Listener(NamedTuple):
-    """A process that listens; its unit is empty where systemd started none."""
+    """A process that listens; its unit is empty if systemd did not start it."""
 
     pid: int
     program: str
@@ -27,7 +27,7 @@ def split(listen: str) -> Tuple[str, int]:
 
 
 def listeners(listen: str) -> List[Listener]:
-    """Return who listens where this address and port would be."""
+    """Return the processes that listen on this address and port."""
     address, port = split(listen)
     inodes = {inode for there, number, inode in _sockets() if number == port and _meet(address, there)}
     return sorted(_owners(inodes)) if inodes else []
@@ -38,7 +38,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _sockets() -> Iterator[Tuple[str, int, str]]:
-    """Yield address, port and inode of every socket that listens."""
+    """Yield address, port and inode of every listening socket."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in (files.read_text(path) or "").splitlines()[1:]:
             cells = line.split()
@@ -48,7 +48,7 @@ def _sockets() -> Iterator[Tuple[str, int, str]]:
 
 
 def _address(text: str) -> str:
-    """Return an address of the kernel's table, which has each group of four bytes in the processor's order."""
+    """Return an address from the kernel's table, where each group of four bytes is in the processor's order."""
     raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
     address = ipaddress.ip_address(raw)
     mapped = getattr(address, "ipv4_mapped", None)
@@ -70,7 +70,7 @@ def _target(path: str) -> str:
 
 
 def _unit(folder: str) -> str:
-    """Return the unit that a process belongs to, by its control group; what a container holds belongs to none."""
+    """Return a process's unit by its control group; empty for processes in a container."""
     found: Dict[str, int] = {}
     try:
         text = files.read_text(folder + "/cgroup") or ""

@@ -158,9 +158,7 @@ class Preview:
     # repositories
 
     def _repositories(self, answer: Dict[str, Any], record: Dict[str, Any]) -> Optional[planning.Manager]:
-        """Write the sources into the temporary folder and fetch the lists, checking signatures; None if a source is
-        refused.
-        """
+        """Write the sources into the temporary folder, fetch and verify the lists; None if a source is refused."""
         layout = sources.Layout(self.folder)
         known = probe_sources.collect(self.machine.host)
         ours = self.params["sources"]

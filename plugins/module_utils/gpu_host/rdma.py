@@ -1,4 +1,4 @@
-"""RDMA and GPUDirect on a host: limits, modules of every boot, module options, what cuFile may do."""
+"""RDMA and GPUDirect on a host: limits, modules to load at boot, module options, cuFile's settings."""
 
 from typing import Any, Dict, List, Sequence
 
@@ -14,7 +14,7 @@ MODULES = "/proc/modules"
 
 
 def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
-    """Do what was asked for; return {"changed", "pending", "reboot"}."""
+    """Apply the settings; return {"changed", "pending", "reboot"}."""
     env = process.environment()
     configuration({}, modules)  # refuses what is no name of a module
     changed = []
@@ -50,7 +50,7 @@ def _cufile(ledger: Ledger, p2pdma: bool) -> List[str]:
 
 
 def _load(modules: Sequence[str], env: Dict[str, str]) -> List[str]:
-    """Load what is not loaded; what the kernel does not take now is told, and tried again at every boot."""
+    """Load missing modules; report those that the kernel refuses now, which are tried again at every boot."""
     pending = []
     for name in modules:
         if name in _loaded():

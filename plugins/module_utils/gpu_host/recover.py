@@ -1,8 +1,6 @@
-"""Reset GPUs after an error, and record it. Never while a program uses them or where only all GPUs can be reset
-together.
+"""Reset GPUs after an error, and record it; never while programs use them, nor one where all must be reset together.
 
-Resets are recorded in `recoveries.json` beside the record of applies, so that a later reader of the kernel log knows
-which errors a reset has settled.
+Resets are recorded in `recoveries.json` beside the record of applies: they settle errors that the kernel log still has.
 """
 
 import os
@@ -27,9 +25,8 @@ _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
 def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) -> Dict[str, Any]:
-    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}.
-
-    `left` is what the driver still asks for, `trouble` why a service that watches the GPUs did not start again.
+    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}: what the driver still asks for,
+    and why a service that watches the GPUs did not start again.
     """
     run = process.smi(env)
     gpus = _gpus(env)

@@ -1,4 +1,4 @@
-"""A driver that a `.run` file put there: its own uninstaller takes it away, packages do not own its files."""
+"""A driver that a `.run` file installed: no package owns its files, its own uninstaller removes them."""
 
 import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -15,7 +15,7 @@ _LEFT_OVERS = (
 
 
 def uninstaller(env: Dict[str, str]) -> Optional[str]:
-    """Return the uninstaller of a .run installation, None when there is none or a package owns it."""
+    """Return the uninstaller of a .run installation, None without one or if a package owns it."""
     for path in _UNINSTALLERS:
         if os.access(path, os.X_OK):
             owners = (["dpkg-query", "-S", path], ["rpm", "-qf", path])
@@ -24,7 +24,7 @@ def uninstaller(env: Dict[str, str]) -> Optional[str]:
 
 
 class Driver(Thing):
-    """The driver of a `.run` file on this host; what the host has is where its uninstaller is."""
+    """The driver of a `.run` file on this host; its value is the path of its uninstaller."""
 
     kind = "driver of the"
     section = "runfile"
@@ -37,11 +37,10 @@ class Driver(Thing):
         self.tail: List[str] = []
 
     def look(self) -> Optional[str]:
-        """Return where its uninstaller is."""
         return uninstaller(self.env)
 
     def make(self, wanted: Any) -> None:
-        """Take it away."""
+        """Remove it."""
         if wanted is not None:
             raise NotImplementedError
         code, self.tail = run_uninstaller(self.env, self.log)
@@ -49,7 +48,6 @@ class Driver(Thing):
             raise self.failure(self.look(), None)
 
     def failure(self, now: Optional[str], _wanted: Any) -> HostFailure:
-        """Say that it is still there."""
         return HostFailure(
             "GS-492",
             "the .run installation could not be removed",
@@ -59,20 +57,18 @@ class Driver(Thing):
         )
 
     def aim(self, wanted: Any) -> str:
-        """Say which way it goes."""
         return f"be {wanted}" if wanted else "go"
 
     def first(self, state: State) -> Any:
-        """Without us there was none, as far as anybody can bring back."""
+        """Report that there was none before us, as none could be restored."""
         return None if state[self.section] else UNKNOWN
 
     def forget(self, state: State) -> None:
-        """It is gone."""
         state[self.section] = {}
 
 
 def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
-    """Take a .run installation away; this step has no way back, so it runs only when it was asked for by name."""
+    """Remove a .run installation. This cannot be undone, so it is done only on explicit request."""
     driver = Driver(env, log)
     there = driver.look()
     if there is not None:

@@ -1,7 +1,7 @@
-"""NVIDIA's `.run` installer as the source of a driver: look at the file, prove it, run it with what it knows, look at
-what came of it.
+"""Install a driver from NVIDIA's `.run` file: inspect and verify the file, run it with options it supports, check the
+result.
 
-The header of the file is read, never run, before it is proven. What it unpacks is run in a folder that only root may
+The header is read, never run, before the file is verified. The file is unpacked and run in a folder that only root may
 enter.
 """
 
@@ -28,7 +28,7 @@ Tell = Callable[..., None]
 
 
 def header(path: str) -> Dict[str, str]:
-    """Return what a `.run` file says of itself: version, CPU, title; refuse what is not NVIDIA's driver."""
+    """Return the version, CPU and title in a `.run` file's header; fail if it is not NVIDIA's driver."""
     try:
         with open(path, "rb") as stream:
             return _header_fields(path, stream.read(_HEADER))
@@ -57,7 +57,7 @@ def _header_fields(path: str, first: bytes) -> Dict[str, str]:
 
 
 def prove(path: str, sha256: str, version: str, machine: str) -> None:
-    """Refuse a file that others can change, that is not the one that was meant, or that is for another machine."""
+    """Fail on a file that others can change, that has another digest, or that is for another version or machine."""
     seen = os.lstat(path) if os.path.lexists(path) else None
     if seen is not None and (not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022):
         raise HostFailure(
@@ -80,8 +80,8 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
 
 
 def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
-    """Prove an installer before anything is touched, one that is still at its address by its beginning; return the
-    room in MiB that it needs where.
+    """Verify an installer before any change, one not yet downloaded by its beginning; return the space in MiB that it
+    needs, by folder.
     """
     version, folder = params["driver_version"], params["state_dir"]
     here = download.place(folder, path) if download.is_address(path) else path
@@ -112,7 +112,7 @@ def digest(path: str) -> str:
 
 
 def packaged(env: Dict[str, str]) -> str:
-    """Return the package that owns the driver's program on this host, nothing when none does."""
+    """Return the package that owns the driver's nvidia-smi on this host, empty if none does."""
     path = process.which("nvidia-smi", env)
     if path is None:
         return ""
@@ -124,34 +124,32 @@ def packaged(env: Dict[str, str]) -> str:
 
 
 class Driver(runfile.Driver):
-    """The driver of a `.run` file that is installed."""
+    """The driver of a `.run` file that is to be installed."""
 
     def __init__(self, installation: "Installation", path: str) -> None:
         super().__init__(installation.env, installation.log)
         self.installation = installation
         self.path = path
         self.known: Dict[str, Any] = dict(installation.ledger.state["runfile"])
-        """What the record says before this call."""
+        """The record before this call."""
 
     def fits(self, now: Optional[str], wanted: Any) -> bool:
-        """It is the same version, and whole."""
+        """Return whether the wanted version is completely installed."""
         return bool(now and self.known.get("version") == wanted and self.installation.is_complete())
 
     def make(self, wanted: Any) -> None:
-        """Install it."""
         del wanted
         self.installation.install(self.path)
 
     def came_about(self, now: Optional[str], _wanted: Any) -> bool:
-        """There is an uninstaller, and every module."""
+        """Return whether its uninstaller and all modules exist."""
         return bool(now) and self.installation.is_complete()
 
     def failure(self, _now: Optional[str], _wanted: Any) -> HostFailure:
-        """Say that there is none."""
         return HostFailure("GS-477", "the .run installer could not install the driver", LOG, "", "read the log")
 
     def note(self, state: State, before: Optional[str], wanted: Any) -> None:
-        """Keep which file it is of, and whether a driver of another one was there."""
+        """Record the file, and whether a driver of another `.run` file was there before."""
         replaced = bool(self.known.get("replaced", before)) if self.known else before is not None
         state[self.section] = {"path": self.installation.request["path"], "version": wanted, "replaced": replaced}
 
@@ -168,13 +166,13 @@ class Installation:
         self.env = process.environment(request["network"])
 
     def is_installed(self) -> bool:
-        """Say whether this very driver is installed, by its uninstaller and by its modules."""
+        """Return whether this very driver is installed, by its uninstaller and its modules."""
         known = self.ledger.state["runfile"]
         same = known.get("version") == self.request["version"] and not self.ledger.opened(Driver.kind, ".run installer")
         return bool(same and runfile.uninstaller(self.env) and not dkms.missing(self.machine, self._wish()))
 
     def run(self) -> Dict[str, Any]:
-        """Install; after a failure nothing of the installer stays, unless a driver of another `.run` file was there."""
+        """Install; after a failure nothing of it stays, unless a driver of another `.run` file was there."""
         request, path = self.request, self._brought()
         try:
             prove(path, request["sha256"], request["version"], os.uname().machine)
@@ -194,7 +192,7 @@ class Installation:
         return {"changed": self.ledger.change(Driver(self, path), request["version"])}
 
     def install(self, path: str) -> None:
-        """Unpack it and run what is inside."""
+        """Unpack the file and run the installer."""
         folder = tempfile.mkdtemp(prefix="runfile-", dir=self.request["state_dir"])
         try:
             self._install(path, os.path.join(folder, "driver"), runfile.uninstaller(self.env) is not None)
@@ -202,11 +200,11 @@ class Installation:
             shutil.rmtree(folder, ignore_errors=True)
 
     def is_complete(self) -> bool:
-        """Say whether there is a module for every kernel that counts."""
+        """Return whether every relevant kernel has its module."""
         return not dkms.missing(self.machine, self._wish())
 
     def _brought(self) -> str:
-        """Return where the file is, once it is."""
+        """Return the path of the file, after downloading it if necessary."""
         path: str = self.request["path"]
         if not download.is_address(path):
             return path
@@ -214,7 +212,7 @@ class Installation:
         return download.bring(path, self.request["network"], self.request["state_dir"], self.tell)
 
     def _forget(self, path: str) -> None:
-        """Delete a fetched file that is not the right one: the next run fetches it anew. Others are not ours."""
+        """Delete a downloaded file that is wrong, so that the next run downloads it again; others are not ours."""
         if path != self.request["path"]:
             os.unlink(path)
 
@@ -248,7 +246,7 @@ class Installation:
         raise HostFailure("GS-477", "the .run installer could not install the driver", LOG, note[:900], "read the log")
 
     def _flags(self, folder: str, kernel: str) -> List[str]:
-        """Return the arguments, of those that this very installer lists as its own."""
+        """Return the arguments, only such as this installer lists."""
         _code, listed, _error = process.output(["env", "-C", folder, _INSTALLER, "--advanced-options"], self.env, 60)
         flags = ["--silent", "--kernel-name=" + kernel]
         if self.request["dkms"]:
@@ -281,7 +279,7 @@ def _quiet(_line: str) -> None:
 
 
 def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) -> Optional[str]:
-    """Take away the driver that we installed from a `.run` file; return what it was, None when there was none."""
+    """Remove a `.run` driver that we installed; return its version, None if there was none."""
     known = dict(ledger.state["runfile"])
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Container runtimes at work: whether one holds containers, its restart."""
+"""Running container runtimes: whether one has containers, and its restart."""
 
 from typing import Dict, List, Optional
 
@@ -7,7 +7,7 @@ from .failure import HostFailure
 
 
 def running(runtime: str, env: Dict[str, str]) -> Optional[int]:
-    """Return how many containers a runtime holds; None when it does not say, which must not be taken for none."""
+    """Return how many containers a runtime has; None if it does not answer, which does not mean none."""
     if runtime == "containerd":
         spaces = _lines(["ctr", "namespaces", "ls", "-q"], env)
         if spaces is None:
@@ -24,12 +24,12 @@ def _lines(argv: List[str], env: Dict[str, str]) -> Optional[List[str]]:
 
 
 def may_restart(runtime: str, policy: str, env: Dict[str, str]) -> bool:
-    """Tell whether a runtime may be restarted now: when told, or when nothing runs in it."""
+    """Return whether a runtime may be restarted now: always by policy, or because it runs nothing."""
     return policy == "always" or (policy == "idle" and running(runtime, env) == 0)
 
 
 def restart(runtime: str, env: Dict[str, str], *, knows_nvidia: bool = True) -> None:
-    """Restart a runtime, and look whether it came back and, where it shall, knows NVIDIA's."""
+    """Restart a runtime; fail unless it starts and, if required, knows NVIDIA's runtime."""
     code, _out, error = process.output(["systemctl", "restart", runtime], env, 120)
     if code:
         said = systemd.last_words(runtime, env)

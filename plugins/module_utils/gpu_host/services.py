@@ -1,4 +1,4 @@
-"""systemd units: enabled and started, with what they were before so that removal can undo it."""
+"""systemd units: enable and start them, with their earlier state on record."""
 
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -11,19 +11,18 @@ from .ledger import Ledger
 
 _UNIT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9@:._-]*$")
 _SWITCHED_ON = ("enabled", "enabled-runtime")
-"""What disabling ends."""
+"""The states that disabling ends."""
 _SUFFIXES = (".service", ".path", ".timer", ".socket")
 
 
 def full_name(name: str) -> str:
-    """Return a unit's full name."""
     if not _UNIT.fullmatch(name):
         raise HostFailure("GS-487", f"{name!r} is not a unit name")
     return name if name.endswith(_SUFFIXES) else name + ".service"
 
 
 def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
-    """Return {unit: {"exists", "enabled", "active", "link", "result"}} with one call."""
+    """Return {unit: {"exists", "state", "enabled", "active", "failed", "result", "link"}} with one call."""
     asked = "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,FragmentPath"
     _code, text, error = process.output(["systemctl", "show", asked, *units], env, 30)
     found = {}
@@ -44,7 +43,7 @@ def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]
 
 
 def _wanted_link(fragment: str, unit: str) -> str:
-    """Return the link that enabling makes, from the unit's [Install] section; empty when it has none."""
+    """Return the link that enabling makes, by the unit's [Install] section; empty without one."""
     try:
         with open(fragment) as stream:
             match = re.search(r"^WantedBy=(\S+)", stream.read(), re.MULTILINE)
@@ -54,7 +53,7 @@ def _wanted_link(fragment: str, unit: str) -> str:
 
 
 class Unit(Thing):
-    """A unit; what is wanted says whether it is enabled and whether it runs, with None for either way."""
+    """A unit; the wanted value says whether it is enabled and whether it runs, None for either."""
 
     kind = "unit"
     section = "services"
@@ -66,21 +65,19 @@ class Unit(Thing):
         self.said = ""
 
     def look(self) -> Dict[str, Any]:
-        """Ask systemd."""
         return look([self.name], self.env)[self.name]
 
     def fits(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
-        """Compare; what is static starts by itself and cannot be disabled."""
+        """Return whether it is as wanted; a static unit starts by itself and cannot be disabled."""
         enabled = now["state"] in _SWITCHED_ON if wanted["enabled"] is False else now["enabled"]
         return wanted["enabled"] in (None, enabled) and wanted["active"] in (None, now["active"])
 
     def came_about(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
-        """A service that ends when it is done need not be found running."""
+        """Return whether it took effect; a service that ends when it is done need not be running."""
         ended_well = bool(wanted["active"]) and not now["failed"]
         return self.fits(dict(now, active=True) if ended_well else now, wanted)
 
     def make(self, wanted: Dict[str, Any]) -> None:
-        """Switch it on or off."""
         enabled, active = wanted["enabled"], wanted["active"]
         verbs = [] if enabled is None else ["enable" if enabled else "disable"]
         now = ["--now"] if verbs and enabled == active else []
@@ -92,14 +89,12 @@ class Unit(Thing):
                 raise self._did_not_start()
 
     def aim(self, wanted: Dict[str, Any]) -> str:
-        """Say what it is to become."""
         words = {"enabled": ("disabled", "enabled"), "active": ("stopped", "started")}
         return "be " + " and ".join(
             words[key][wanted[key]] for key in sorted(words, reverse=True) if wanted[key] in (False, True)
         )
 
     def failure(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> HostFailure:
-        """Say what it did not do."""
         if wanted["enabled"] or wanted["active"]:
             return self._did_not_start()
         what = "runs" if now["active"] and wanted["active"] is False else "is enabled"
@@ -112,38 +107,37 @@ class Unit(Thing):
         return HostFailure("GS-487", f"{self.name} did not start", self.said, journal, "journalctl -u " + self.name)
 
     def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
-        """Keep what it was before us, and that it is to be enabled."""
+        """Record its state before us, and that it is to be enabled."""
         first = state[self.section].get(self.name, {"was_enabled": before["enabled"], "was_active": before["active"]})
         state[self.section][self.name] = dict(first, enabled=True, link=before["link"])
 
     def back(self, now: Dict[str, Any], first: Dict[str, Any]) -> Dict[str, Any]:
-        """What an administrator switched off since stays off."""
+        """Return what to disable and stop; what an administrator has disabled since stays disabled."""
         disable = now["state"] in _SWITCHED_ON and not first["was_enabled"]
         stop = now["active"] and not first["was_active"]
         return {"enabled": False if disable else None, "active": False if stop else None}
 
     def again(self, now: Dict[str, Any], before: Dict[str, Any], _noted: List[Any]) -> Dict[str, Any]:
-        """Only what became otherwise; a unit that is gone has nothing to go back to."""
+        """Return only what changed; nothing for a unit that is gone."""
         return {
             key: before[key] if now["exists"] and now[key] != before[key] else None for key in ("enabled", "active")
         }
 
 
 class Paused(Unit):
-    """A unit that ran, and that a call which was cut had stopped for a while."""
+    """A running unit that an interrupted call had stopped for a while."""
 
     kind = systemd.RESTART
 
     def first(self, _state: State) -> Dict[str, Any]:
-        """It ran."""
         return {}
 
     def back(self, now: Dict[str, Any], _first: Any) -> Dict[str, Any]:
-        """Where it is gone, there is nothing to start."""
+        """Start it if it still exists."""
         return {"enabled": None, "active": True if now["exists"] else None}
 
     def forget(self, _state: State) -> None:
-        """Nothing else is on record of it."""
+        """Forget nothing: there is no other record of it."""
 
 
 def _seen(ledger: Ledger, units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
@@ -153,7 +147,7 @@ def _seen(ledger: Ledger, units: Sequence[str], env: Dict[str, str]) -> Dict[str
 
 
 def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str]) -> bool:
-    """Enable units, and start them when `start`; return whether something changed."""
+    """Enable units, and start them if `start`; return whether anything changed."""
     units = [full_name(name) for name in names]
     seen = _seen(ledger, units, env)
     missing = [unit for unit in units if not seen[unit]["exists"]]
@@ -165,7 +159,7 @@ def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, s
 
 
 def take_down(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] = None) -> List[str]:
-    """Bring units, all of them or some, back to what they were before us; return those that changed."""
+    """Restore all or some units to their state before us; return those that changed."""
     changed, still = put_back(ledger, env, only)
     if still:
         raise HostFailure(
@@ -175,7 +169,7 @@ def take_down(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]]
 
 
 def put_back(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] = None) -> Tuple[List[str], List[str]]:
-    """Do the same as far as it goes; return what changed, and what was not to be had as texts. That stays on record."""
+    """Do the same as far as possible; return what changed, and what failed as texts, which stays on record."""
     changed, still = [], []
     units = [unit for unit in sorted(ledger.state["services"]) if only is None or unit in only]
     seen = _seen(ledger, units, env)

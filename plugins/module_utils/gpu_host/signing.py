@@ -1,5 +1,5 @@
-"""Secure Boot: which key signs modules that are built here, and its enrolment with the firmware, which only a person
-confirms.
+"""Secure Boot: which key signs modules built here, and its enrolment with the firmware, which only a person can
+confirm.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _LENGTH = 12
 
 
 def configuration(key: str, certificate: str) -> str:
-    """Return DKMS's configuration for a site's key; the key must be there and be root's alone."""
+    """Return DKMS's configuration for a site's key; fail if the key is missing or readable by others than root."""
     for path in (key, certificate):
         if not _PATH.fullmatch(path) or not os.path.isfile(path):
             raise HostFailure(
@@ -36,13 +36,13 @@ def configuration(key: str, certificate: str) -> str:
 
 
 def chosen() -> Optional[str]:
-    """Return the certificate of the site's key that gpusetup told DKMS to sign with, None when there is none."""
+    """Return the certificate of the site's key that gpusetup configured in DKMS, None without one."""
     found = re.search(r'^mok_certificate="(.+)"$', files.read_text(CONFIGURATION) or "", re.MULTILINE)
     return found.group(1) if found else None
 
 
 def refuse_old_dkms(machine: Machine, certificate: str) -> None:
-    """Refuse a site's key where the DKMS that is installed would sign with another one."""
+    """Fail if the installed DKMS would not sign with the site's key."""
     host = machine.host
     if firmware.takes_a_key(host):
         return
@@ -62,7 +62,7 @@ def refuse_old_dkms(machine: Machine, certificate: str) -> None:
 
 
 def refuse_unknown(machine: Machine, certificate: str) -> None:
-    """Refuse a key whose modules the kernel would not take."""
+    """Fail if the kernel would not accept modules signed with this key."""
     seen = firmware.collect(machine.running_from, machine.host)
     if seen["secure_boot"] and not firmware.knows(machine.host, certificate, seen):
         hint = (
@@ -75,7 +75,7 @@ def refuse_unknown(machine: Machine, certificate: str) -> None:
 
 
 class Enrolment:
-    """The request to the firmware to trust the signing key, confirmed at the next boot by the one-time password."""
+    """The request to the firmware to trust the signing key, confirmed at the next boot with a one-time password."""
 
     def __init__(self, machine: Machine, env: Dict[str, str], check: bool = False) -> None:
         self.env = env
@@ -83,7 +83,7 @@ class Enrolment:
         self.seen = firmware.collect(machine.running_from, machine.host)
 
     def stage(self) -> Tuple[bool, str]:
-        """Ask for the enrolment unless it is done or needless; return (changed, "needless", "enrolled" or "staged")."""
+        """Request the enrolment unless it is done or needless; return (changed, "needless", "enrolled" or "staged")."""
         keys = self.seen["signing_keys"]
         if not self.seen["secure_boot"]:
             return False, "needless"
@@ -137,7 +137,7 @@ class Enrolment:
 
 
 def _hash(password: str, env: Dict[str, str]) -> str:
-    """Return the password as crypt(3) with SHA-512; it goes through a pipe, never through an argument."""
+    """Return the crypt(3) SHA-512 hash of a password, which is passed through a pipe, never as an argument."""
     try:
         child = subprocess.Popen(
             ["openssl", "passwd", "-6", "-stdin"],

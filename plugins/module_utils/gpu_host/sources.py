@@ -1,4 +1,4 @@
-"""Repository definitions: check them, fetch and prove their keys, write them as deb822 or .repo files."""
+"""Repository definitions: check them, fetch and verify their keys, write them as deb822 or .repo files."""
 
 import os
 import re
@@ -18,7 +18,7 @@ Written = Dict[str, Tuple[Union[str, bytes], int]]  # path to content and mode
 
 
 class Layout:
-    """Where sources and keys are written: on the host, or below a preview's own folder."""
+    """Where sources and keys are written: on the host, or below a preview's folder."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
@@ -35,7 +35,7 @@ class Layout:
 
 
 def check(source: Source) -> None:
-    """Refuse a source that is not well formed; nothing of it may reach another line of a file."""
+    """Fail on a malformed source; nothing in it may add a line to a file."""
     name = source.get("name") or ""
     if not _NAME.fullmatch(name):
         raise HostFailure(
@@ -65,7 +65,7 @@ def check(source: Source) -> None:
 
 
 def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
-    """Return the proven key of a source as binary OpenPGP, None when the host's own key is used."""
+    """Return the verified key of a source as binary OpenPGP, None if the host's own key is used."""
     if source.get("like_suite"):
         return None
     wanted = source.get("key") or {}
@@ -155,7 +155,7 @@ def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: Lis
 
 
 def _like(source: Source, known: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return addresses and key of the host's own entry for a suite."""
+    """Return the addresses and the key of the host's own entry for a suite."""
     own = "/{}.sources".format(source["name"])
     fitting = [
         entry
@@ -192,7 +192,7 @@ def _render_dnf(source: Source, key: Optional[bytes], layout: Layout) -> Written
 
 
 def _render_zypper(source: Source, key: Optional[bytes], layout: Layout) -> Written:
-    """For zypper gpgcheck=1 is: the list's signature, or where it has none that of each package."""
+    """For zypper, gpgcheck=1 means the list's signature, or without one that of each package."""
     lines = _checks(gpgcheck=True, repo_gpgcheck=source.get("repo_gpgcheck"), pkg_gpgcheck=source.get("gpgcheck"))
     lines += ["gpgkey=file://" + _key_path(source, layout), "autorefresh=1", "type=rpm-md"]
     login, plain = logins.one_of(source["name"], source["uris"]), dict(source, uris=logins.without(source["uris"]))
@@ -216,7 +216,7 @@ def _key_path(source: Source, layout: Layout) -> str:
 def _repo_file(
     source: Source, key: Optional[bytes], layout: Layout, folder: str, lines: List[str], *, mode: int = 0o644
 ) -> Written:
-    """Return the files of a repository of rpm packages: its key and its definition, with these lines in it."""
+    """Return the files of an rpm repository: its key, and its definition with these lines."""
     name = source["name"]
     first = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
     first += ["baseurl=" + "\n        ".join(source["uris"]), "enabled=1"]
@@ -243,7 +243,7 @@ def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
 
 
 def is_of_sources(path: str) -> bool:
-    """Say whether a file of a host is a source, a key, a login or our preferences."""
+    """Return whether a file of a host is a source, a key, a login or our preferences."""
     layout = Layout()
     folders = (
         layout.apt_sources, layout.apt_keys, layout.apt_logins, layout.dnf_repos, layout.zypper_repos,
@@ -253,12 +253,12 @@ def is_of_sources(path: str) -> bool:
 
 
 def place(folder: str, path: str) -> str:
-    """Return where a file of this host is in a folder that has files like it."""
+    """Return the path of a host's file in a folder with the same structure."""
     return os.path.join(folder or Layout().root, os.path.relpath(path, Layout().root))
 
 
 def definitions() -> List[str]:
-    """Return the files of this host that say where packages are."""
+    """Return the host's files that define package sources."""
     layout = Layout()
     places = (layout.apt_sources, layout.dnf_repos, layout.zypper_repos)
     there = [path for folder in places for path in _files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
@@ -266,18 +266,17 @@ def definitions() -> List[str]:
 
 
 def folders() -> List[str]:
-    """Return the folders of this host that are sources."""
+    """Return the host's folders that serve as package sources."""
     texts = [files.read_text(path) or "" for path in definitions()]
     return sorted({folder for text in texts for folder in _FOLDER.findall(text) if os.path.isdir(folder)})
 
 
 def logins_of_apt() -> List[str]:
-    """Return the files of this host that have the logins for apt's addresses."""
+    """Return the host's files with logins for apt."""
     return [path for path in _files_in(Layout().apt_logins) if path.endswith(".conf")]
 
 
 def preferences_of_apt() -> List[str]:
-    """Return the files of this host that have apt's preferences."""
     return [path for path in _files_in(Layout().apt_preferences) if os.path.isfile(path)]
 
 
@@ -286,7 +285,7 @@ def _files_in(folder: str) -> List[str]:
 
 
 def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> List[str]:
-    """Return our own source, key and preference files on record that nobody wants any more."""
+    """Return our recorded source, key and preference files that are no longer wanted."""
     return sorted(
         path
         for path, entry in kept.items()
@@ -297,7 +296,7 @@ def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> Li
 def conflicts(
     sources: List[Source], known: List[Dict[str, Any]], replace: Iterable[str], signers: Set[str]
 ) -> List[Dict[str, Any]]:
-    """Return the host's own entries for an address of ours that name another key: apt refuses both together."""
+    """Return the host's own entries with an address of ours but another key: apt refuses both together."""
     found = []
     for entry in known:
         for source in sources:
@@ -312,12 +311,12 @@ def conflicts(
 
 
 def replaced(entry: Dict[str, Any], prefixes: Iterable[str]) -> bool:
-    """Say whether a host's entry is to be switched off."""
+    """Return whether a host's entry is to be disabled."""
     return any(_slashless(entry["uri"]).startswith(_slashless(prefix)) for prefix in prefixes or [])
 
 
 def without(entry_file: str, text: str, prefixes: Iterable[str]) -> Optional[str]:
-    """Return a sources file without the entries that are to be switched off, None when nothing of it is left."""
+    """Return a sources file without the entries to be disabled, None if nothing is left."""
     if entry_file.endswith(".list"):
         kept = [line for line in text.splitlines(True) if not _list_line_fits(line, prefixes)]
         rest = "".join(kept)

@@ -1,4 +1,4 @@
-"""Module streams of dnf: enabled with what was enabled before on record."""
+"""Module streams of dnf, with the earlier stream on record."""
 
 from typing import Any, Dict, Iterable, List, Optional
 
@@ -7,7 +7,7 @@ from .journal import Journal, Thing
 
 
 class Stream(Thing):
-    """One module; its value is the stream that is enabled, None without one."""
+    """One module; its value is the enabled stream, None without one."""
 
     kind = "module stream"
     section = "streams"
@@ -18,33 +18,30 @@ class Stream(Thing):
         self.host = host
 
     def look(self) -> Optional[str]:
-        """Ask dnf's own files; a package manager without streams refuses."""
+        """Return the enabled stream from dnf's own files; fail for a package manager without streams."""
         found: List[Dict[str, Optional[str]]] = self.host.enabled_streams([self.name])
         if not found:
             self.host.streams([{"module": self.name, "stream": ""}])
         return found[0]["stream"] if found else None
 
     def make(self, wanted: Optional[str]) -> None:
-        """Enable it, or go back to the default."""
         self.host.streams([{"module": self.name, "stream": wanted}])
 
     def aim(self, wanted: Optional[str]) -> str:
-        """Say which stream it is to have."""
         return "be at " + (wanted or "(default)")
 
     def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
-        """Say which one is enabled."""
         words = f"module {self.name}: the stream is {now or '(default)'}, not {wanted or '(default)'}"
         return HostFailure("GS-465", words + ", although dnf reported success")
 
 
 def enable(ledger: Journal, host: Any, wanted: Iterable[Dict[str, Any]]) -> List[str]:
-    """Enable exactly the wanted streams (none: back to the default); return those that had to be changed."""
+    """Enable exactly the wanted streams (none: the default); return those that had to be changed."""
     items = [(Stream(host, item["module"]), item["stream"]) for item in wanted]
     return [f"{thing.name}:{stream or '(default)'}" for thing, stream in items if ledger.change(thing, stream)]
 
 
 def reset(ledger: Journal, host: Any) -> List[str]:
-    """Bring back what was enabled before gpusetup; return what changed."""
+    """Restore the streams from before gpusetup; return what changed."""
     was = dict(ledger.state["streams"])
     return [f"{name}:{was[name] or '(default)'}" for name in sorted(was) if ledger.undo(Stream(host, name))]

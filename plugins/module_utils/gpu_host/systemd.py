@@ -1,4 +1,4 @@
-"""What systemd tells of a unit: its last words, since when it runs. Units that are stopped for a while."""
+"""What systemd reports about a unit: the end of its journal, its start. Units that are stopped for a while."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from .failure import HostFailure
 
 Env = Dict[str, str]
 RESTART = "restart of"
-"""The kind of the entry of a unit that is stopped for a while."""
+"""The kind of the record's entry for a unit that is stopped for a while."""
 FOLDER, RUNNING = "/etc/systemd/system", "/run/systemd/system"
 _SECONDS = 120
 
@@ -22,7 +22,7 @@ def last_words(unit: str, env: Env) -> str:
 
 
 def active_since(unit: str, env: Env) -> Optional[float]:
-    """Return since when a unit is active, by this host's clock; None when it is not."""
+    """Return since when a unit is active, by this host's clock; None if it is not."""
     argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", unit]
     fields = dict(re.findall(r"^(\w+)=(.*)$", process.output(argv, env, 30)[1], re.MULTILINE))
     if fields.get("ActiveState") != "active":
@@ -31,7 +31,7 @@ def active_since(unit: str, env: Env) -> Optional[float]:
 
 
 def read_again(units: Sequence[str], env: Env) -> None:
-    """Have systemd read its units again where the files of one of these changed since, or are new to it."""
+    """Have systemd reload if the files of one of these units have changed since, or are new to it."""
     if not units:
         return
     text = process.output(["systemctl", "show", "--property=LoadState,NeedDaemonReload", *units], env, 30)[1]
@@ -42,29 +42,29 @@ def read_again(units: Sequence[str], env: Env) -> None:
 
 
 def read_all_again(env: Env) -> None:
-    """Have systemd read all its units again, where it runs."""
+    """Have systemd reload all units, if it runs."""
     code, _out, error = process.output(["systemctl", "daemon-reload"], env, 60)
     if code and os.path.isdir(RUNNING):
         raise HostFailure("GS-487", "systemd does not read its units again", "systemctl daemon-reload", error.strip())
 
 
 def units_of(paths: Iterable[str]) -> List[str]:
-    """Return the units that files are of: their own, or those that they change (NAME.service.d/…)."""
+    """Return the units to which files belong, as unit file or drop-in (NAME.service.d/…)."""
     places = [path.rpartition("/systemd/system/")[2] for path in paths if "/systemd/system/" in path]
     return sorted({re.sub(r"(\.d)?/.*", "", place) for place in places})
 
 
 class Stopped:
-    """Units that are stopped for a while, and started again however it ends.
+    """Units that are stopped for a while and started again in any case.
 
-    In `record`, the host's journal, they are open for that time: whoever comes after a cut starts them.
+    Meanwhile they are open entries of `record`, the host's journal: after an interruption the next run starts them.
     """
 
     def __init__(self, units: Sequence[str], env: Env, record: Any = None) -> None:
         self.units, self.env, self.record = units, env, record
         self.stopped: List[str] = []
         self.trouble: Optional[str] = None
-        """Why the first of them does not stop, or does not start again."""
+        """Why the first of them did not stop, or did not start again."""
 
     def __enter__(self) -> "Stopped":  # noqa: PYI034 - hosts have no typing_extensions
         try:
@@ -75,7 +75,7 @@ class Stopped:
         return self
 
     def stop(self, units: Sequence[str]) -> None:
-        """Stop those that run; who asks afterwards whether a GPU is in use finds what did not stop."""
+        """Stop those that run. One that does not stop is found by the later check for users of the GPU."""
         for unit in units:
             runs = process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0
             if runs or (self.record is not None and self.record.opened(RESTART, unit)):

@@ -1,4 +1,4 @@
-"""The Python environment: a new folder for each set of requirements, put in place in one step by a symbolic link."""
+"""The Python environment: a new folder for each set of requirements, put in place by switching a symbolic link."""
 
 import json
 import os
@@ -20,13 +20,13 @@ _LIST = (
 
 
 def version_folder(path: str, request: Dict[str, Any]) -> str:
-    """Return where the environment for these requirements lives: beside the path that names it."""
+    """Return the folder of the environment for these requirements, beside the link to it."""
     key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
 
 
 def folders_of(path: str) -> List[str]:
-    """Return the folders of an environment, the one in use and those before it; never those of one beside it."""
+    """Return the folders of an environment, present and earlier; not those of another environment beside it."""
     folder = os.path.dirname(path)
     mine = re.compile(r"\." + re.escape(os.path.basename(path)) + "-[0-9a-f]{12}")
     there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -34,7 +34,7 @@ def folders_of(path: str) -> List[str]:
 
 
 class Link(Thing):
-    """The link that names an environment; without it, the environment and what a cut left of one are gone."""
+    """The link to an environment; its removal deletes the environment and the remains of interrupted ones."""
 
     kind = "Python environment"
     section = "environments"
@@ -45,19 +45,18 @@ class Link(Thing):
         self.environment = environment
 
     def look(self) -> Optional[str]:
-        """Return where it leads; nothing where only folders of ours are left."""
+        """Return its target; "" if only folders of ours are left."""
         if os.path.islink(self.name):
             return os.readlink(self.name)
         return "" if folders_of(self.name) else None
 
     def fits(self, now: Optional[str], wanted: Any) -> bool:
-        """Ask the environment itself."""
+        """Return whether the environment is complete, or the link as wanted."""
         if wanted and self.environment is not None:
             return self.environment.ready()
         return bool(now == wanted)
 
     def make(self, wanted: Any) -> None:
-        """Make the environment, or take it away."""
         if wanted and self.environment is not None:
             self.environment.make()
             return
@@ -69,33 +68,30 @@ class Link(Thing):
             files.link_atomically(self.name, wanted)
 
     def clear_up(self) -> None:
-        """Take a half-made link away."""
         files.sweep(self.name)
 
     def aim(self, wanted: Any) -> str:
-        """Say which way it goes."""
         return "be made" if wanted else "go"
 
     def failure(self, now: Any, wanted: Any) -> HostFailure:
-        """Say what is there instead."""
         said = f"it is {now or 'nothing'}, and was to become {wanted or 'nothing'}"
         return HostFailure("GS-486", "the Python environment could not be made", self.name, said)
 
     def note(self, state: State, before: Any, wanted: Any) -> None:
-        """A link to a folder of ours is ours."""
+        """Record the earlier target, unless it was a folder of ours."""
         ours = not before or os.path.basename(before) in map(os.path.basename, folders_of(self.name))
         super().note(state, None if ours else before, wanted)
 
 
 def remove(ledger: Journal, path: str) -> bool:
-    """Take an environment away; return whether it was there."""
+    """Delete an environment; return whether it existed."""
     link = Link(path)
     link.note(ledger.state, link.look(), None)  # the record that knew it may be lost
     return ledger.undo(link)
 
 
 def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> List[str]:
-    """Return what an interpreter lacks of the wanted pins, as texts."""
+    """Return as texts which wanted pins an interpreter lacks."""
     code, text, error = process.output([interpreter, "-c", _LIST], env, 60)
     listed = None if code else text.rstrip().rpartition("\n")[2]  # a sitecustomize may print something before it
     if not (listed or "").startswith("{"):
@@ -109,7 +105,7 @@ def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> Li
 
 
 class Environment:
-    """One environment to make."""
+    """An environment to be made."""
 
     def __init__(
         self,
@@ -125,11 +121,11 @@ class Environment:
         self.log = log
 
     def expected(self) -> Dict[str, Any]:
-        """Return what `problem` compares with."""
+        """Return what `environment.problem` compares with."""
         return {"path": self.path, "packages": pins(self.request["requirements"])}
 
     def ready(self) -> bool:
-        """Say whether the path names a complete environment for these requirements."""
+        """Return whether the link points to a complete environment for these requirements."""
         return (
             os.path.islink(self.path)
             and os.path.realpath(self.path) == os.path.realpath(self.folder)
@@ -137,7 +133,7 @@ class Environment:
         )
 
     def make(self) -> Optional[str]:
-        """Build the environment beside, then put it in place."""
+        """Build the environment in its folder, then switch the link; return the link's earlier target."""
         if os.path.lexists(self.path) and not os.path.islink(self.path):
             raise HostFailure(
                 "GS-484",
@@ -207,7 +203,7 @@ class Environment:
             )
 
     def _drop_older(self, keep: Sequence[Optional[str]]) -> None:
-        """Keep the environment in use and the one before it."""
+        """Delete all environments except the present one and the one before."""
         for folder in folders_of(self.path):
             if os.path.basename(folder) not in keep:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -40,9 +40,8 @@ NOTHING = WayBack({}, [], [], [])
 def look(
     host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: separate_manager.Texts
 ) -> WayBack:
-    """Return which packages of a transaction could be restored, also by the sources `before` the apply.
-
-    A pure removal, or one with optional wishes, is not meant to be undone.
+    """Return which packages of a transaction could be restored, also by the sources `before` the apply; a pure removal,
+    or one with optional wishes, is not meant to be undone.
     """
     there = {name for kind in ("upgrade", "downgrade") for name in plan[kind]} | set(plan["remove"])
     old = {name: installed[name] for name in sorted(there) if name in installed}
@@ -130,10 +129,9 @@ def _shelf(state_dir: str) -> str:
 
 def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None:
     """Keep the files of these packages that came from a folder of this host, such as a bundle: the next bundle may
-    replace it, and no cache has them.
-
-    They are hard links, which take no space; on another file system nothing is kept. Files that others than root can
-    change are not kept either, because installing from here skips the check against the repository's list.
+    replace it, and no cache has them. They are hard links, which take no space; on another file system nothing is kept.
+    Files that others than root can change are not kept, because installing from here skips the check against the
+    repository's list.
     """
     there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
     shelf = _shelf(state_dir)
@@ -192,9 +190,7 @@ def _came(host: planning.Manager, before: Installed) -> List[str]:
 
 
 def _steps(had: Installed) -> List[List[str]]:
-    """Return what to try together: everything, then packages of one version, such as the parts of a driver, then each
-    alone.
-    """
+    """Return what to try together: all, then packages of one version, like the parts of a driver, then each alone."""
     groups: Dict[str, List[str]] = {}
     for name, version in sorted(had.items()):
         groups.setdefault(versions.upstream(version), []).append(name)
@@ -205,9 +201,7 @@ def _steps(had: Installed) -> List[List[str]]:
 def _bring(
     host: planning.Manager, wishes: List[Wish], gone: List[str], before: Installed, log: Callable[[str], None]
 ) -> None:
-    """Install packages as they were, unless that would remove or change others that were there, or remove the only
-    driver.
-    """
+    """Install packages as they were, unless others that were there, or the only driver, would be removed or changed."""
     try:
         plan = planning.plan_for(host, wishes, gone, host.installed())
     except HostFailure as failure:
@@ -225,9 +219,7 @@ def _bring(
 
 
 def _may_all_go(host: planning.Manager, came: List[str], before: Installed, log: Callable[[str], None]) -> bool:
-    """Return whether the new packages can be removed: no earlier package with them, and no driver before an earlier one
-    is back.
-    """
+    """Return whether the new packages can go: nothing of before goes with them, and no driver without one of before."""
     there = host.installed()
     back = {name: version for name, version in there.items() if before.get(name) == version}
     if _drivers(before) and not _drivers(back) and _drivers({name: there[name] for name in came}):

@@ -112,8 +112,7 @@ class Zypper(Rpm):
     # change
 
     def refresh(self) -> List[str]:
-        """Fetch the lists; return problems as lines. Our keys, verified when they were written, are imported into rpm.
-        """
+        """Fetch the lists; return problems as lines. Import our keys, verified when they were written, into rpm."""
         self.tell("refresh", "fetching repository metadata")
         ours = _our_repositories(self._repositories)
         if not self.looking:
@@ -153,9 +152,7 @@ class Zypper(Rpm):
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
-        "disk_bytes"}.
-
-        Locks are ignored, because this must show what a lock would forbid.
+        "disk_bytes"}. Locks are ignored, because this must show what a lock would forbid.
         """
         command = self._transaction(wishes, removals, "--dry-run")
         with self._past_locks() as env:
