@@ -21,8 +21,7 @@ _POLL = 2.0
 
 
 def settings(text: str, feature: int) -> str:
-    """Return the daemon's settings with the feature type; legacy servers are commented out: the token names its server.
-    """
+    """Return the daemon's settings with the feature type; legacy servers are commented out for the token's own."""
     line = f"FeatureType={feature}"
     text = _LEGACY.sub(r"# taken out by gpusetup, a token names the server: \1", text)
     if _FEATURE.search(text):

@@ -126,8 +126,7 @@ _OFF: Dict[str, Any] = {"enabled": False, "instances": []}
 
 
 def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str) -> bool:
-    """Have the layouts restored at every boot, by NVIDIA's own unit if there is one; return whether anything changed.
-    """
+    """Have the layouts restored at every boot, by NVIDIA's own unit if it exists; return whether that changed it."""
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
     files = (_of_manager(made, order) if theirs else _of_ours(made, program)) if made else {}
     mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")

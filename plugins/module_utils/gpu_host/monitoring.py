@@ -256,9 +256,7 @@ def is_ours(path: str) -> bool:
 
 
 def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[str, str]) -> bool:
-    """Write the files before the packages come: a service that its package starts then listens as it should from the
-    start.
-    """
+    """Write the files before the packages come, whose services then start with the right settings."""
     for failure in obstacles(wish, env):
         raise failure
     texts = wanted_files(wish, env, collector)

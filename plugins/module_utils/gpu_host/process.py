@@ -1,6 +1,4 @@
-"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open delays
-nothing.
-"""
+"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild with an open pipe delays nothing."""
 
 import os
 import shutil
@@ -53,12 +51,7 @@ def stream(
     *,
     keep: int = 400,
 ) -> Tuple[int, List[str]]:
-    """Run a command to its end and return (return code, last lines); one that cannot be started returns 127 and the
-    reason.
-
-    `on_line` gets each line of output; `on_status`, if given, each line of an extra descriptor whose number replaces
-    `{fd}` in the arguments (apt's status lines).
-    """
+    """Run a command to its end; return (return code, last lines), with 127 and the reason if it cannot be started."""
     tail: List[str] = []
 
     def keep_line(line: str) -> None:
@@ -105,9 +98,7 @@ def stream(
 def output(
     argv: Sequence[str], env: Dict[str, str], seconds: float = 120, text: Optional[str] = None
 ) -> Tuple[int, str, str]:
-    """Run a short command and return (return code, stdout, stderr); after the deadline it and its children are killed
-    (124).
-    """
+    """Run a short command and return (return code, stdout, stderr); at the deadline it and its children are killed."""
     code, out, error = raw(argv, env, seconds, None if text is None else text.encode("utf-8", "surrogateescape"))
     return code, out.decode("utf-8", "replace"), error.decode("utf-8", "replace")
 

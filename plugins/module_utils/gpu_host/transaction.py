@@ -1,8 +1,8 @@
 """One transaction: bring a host to an exact set of packages, prove the kernel module, hold the packages; or roll back.
 
 The previous packages are written down before the first change and kept until the record has counted the difference:
-after an interruption, the next run knows what this host had, whatever it asks for. A package manager's own report is
-not trusted: after every transaction the installed packages are read again.
+after an interruption, the next run knows what this host had. A package manager's own report is not trusted: after every
+transaction the installed packages are read again.
 """
 
 import os
