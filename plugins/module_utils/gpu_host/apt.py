@@ -24,11 +24,9 @@ _COUNTS = re.compile(
     re.MULTILINE,
 )
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
-_OF_A_DRIVER = (
-    "*nvidia* *cuda* nv* libnv* *xnvctrl*"  # for every package there is, apt would need a second more each time
-)
+_OF_A_DRIVER = "*nvidia* *cuda* nv* libnv* *xnvctrl*"  # for all packages apt would need a second more each time
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
-# A download that breaks off is taken up where it stopped; a mirror that says nothing for a minute is given up.
+# An interrupted download is resumed; a mirror that is silent for a minute is given up.
 _PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60")
 _ONLY_SAY = ("--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1")
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
@@ -68,7 +66,7 @@ class Apt(PackageManager):
             if process.which(name, self.env) is None:
                 raise HostFailure("GS-497", f"this host has no {name}", hint="is gpu_package_manager right?")
 
-    # look
+    # read
 
     def installed(self) -> Installed:
         """Return {name, or name:arch of a foreign architecture: version} of installed packages."""
@@ -201,7 +199,7 @@ class Apt(PackageManager):
             raise HostFailure(
                 "GS-463", "cannot read apt's plan for this set of packages", " ".join(words), text[-1500:]
             )
-        if answer["remove"]:  # apt names the version that it would have taken instead, or none
+        if answer["remove"]:  # apt prints the version that it would install instead, or none
             installed = self.installed()
             answer["remove"] = {name: installed.get(name, "") for name in answer["remove"]}
         answer.update(self._sizes(text))

@@ -41,7 +41,7 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     was = _stamp(path)
     if shutil.which("update-initramfs", path=env["PATH"]):
         command(["update-initramfs", "-u", "-k", kernel], env, log)
-        # What boots is a copy, which a hook makes; where there is none, the copy is still the old one.
+        # A hook copies the image to where it boots from; without the hook that copy is still the old one.
         if _stamp(path) == was and path not in _named(kernel) and can_install(kernel, env):
             install(kernel, path, env, log)
     elif path not in _named(kernel) and can_install(kernel, env):

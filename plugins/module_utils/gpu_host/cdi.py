@@ -42,7 +42,7 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
         units = [os.path.basename(UNIT)]
         if ledger.write(UNIT, _UNIT.format(tool=tool, place=PLACE)):
             changed = True
-    # A service ends when it is done: it is enabled, and need not be found running.
+    # A oneshot service is enabled, but need not be running.
     ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env) for unit in units]
     changed = changed or any(ups)
     loaded = (modules.loaded_nvidia(LiveHost()) or {}).get("version")
@@ -62,7 +62,7 @@ def due(loaded: str) -> bool:
 def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
     """Have the unit write it now: by a restart, because a unit that stays active is not started a second time."""
     code, _out, error = process.output(["systemctl", "restart", unit], env, 120)
-    if not code and due(loaded):  # its own conditions kept it: it looks for the module where packages put it
+    if not code and due(loaded):  # its conditions prevented it: they look for the module where packages install it
         code, _out, error = process.output([tool, "cdi", "generate", "--output=" + PLACE], env)
     if code or due(loaded):
         raise HostFailure(

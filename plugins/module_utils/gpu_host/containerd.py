@@ -102,7 +102,7 @@ def stated(base: str, additions: Settings, read: Callable[[str], Settings]) -> s
     before = read(base)
     text = with_ours(base, additions)
     gone = lost(before, read(text))
-    if gone:  # its own defaults, of which the first word about their like makes it forget all
+    if gone:  # its defaults, all of which the first setting of their kind hides
         text = with_ours(base, {**{pair: before[pair] for pair in gone}, **additions})
         gone = lost(before, read(text))
     if gone or not knows_nvidia(read(text)):

@@ -175,7 +175,7 @@ def _password(ledger: Ledger, user: str, env: Dict[str, str], check: bool) -> bo
         return False
     if check:
         return True
-    # Eight letters are all that the protocol takes.
+    # The protocol allows eight letters.
     word = base64.b32encode(os.urandom(5)).decode().lower()
     owner = pwd.getpwnam(user)
     for path, content in ((plain, (word + "\n").encode()), (told, _obfuscated(word, env))):
@@ -220,7 +220,7 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     for number, user in enumerate(wish.users):
         _await(f"127.0.0.1:{_VNC_PORT + number}", unit_of(user), b"RFB ", env)
         _await(_reached(wish, number), page_of(user), b"", env)
-    # A restart of the others would end the programs of their users.
+    # Restarting the others would end their users' programs.
     return {"changed": bool(changed or written or made or started), "pending": pending}
 
 

@@ -51,7 +51,7 @@ def _build(
     for kernel in machine.wanted_kernels(params["kernels"]):
         tell("build", "building the kernel module for " + kernel)
         process.stream([_DKMS, "autoinstall", "-k", kernel], env, lambda _line: None, log=log)
-        # DKMS believes its own record: a module that somebody deleted is "installed" to it.
+        # DKMS trusts its own record: a deleted module still counts as installed.
         _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
         for name, version in nvidia_modules(told):
             argv = [_DKMS, "install", "--force", "-m", name, "-v", version, "-k", kernel]

@@ -18,8 +18,8 @@ _KINDS = ("install", "upgrade", "downgrade", "remove")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")
 _STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinstalling", "Removing", "Running")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
-_HOLDING = "dnf-command(versionlock)"  # what the package with dnf 4's plugin provides, whatever it is called
-# The tabs are in it as they are: dnf 5 takes a written \\t for two letters.
+_HOLDING = "dnf-command(versionlock)"  # provided by the package with dnf 4's plugin, whose name varies
+# Literal tabs, because dnf 5 takes a written \\t for two letters.
 _MODULES4, _MODULES5 = "/etc/dnf/modules.d", "/usr/lib/sysimage/libdnf5/modules.toml"
 _OFFER = "%{name}\t%{epoch}:%{version}-%{release}\t%{arch}\t%{repoid}\t%{downloadsize}\t%{summary}\\n"
 
@@ -59,7 +59,7 @@ class Dnf(Rpm):
             said = f"there is only {small}, which lacks what gpusetup needs" if small else ""
             raise HostFailure("GS-497", "this host has no dnf", note=said, hint=hint)
 
-    # look
+    # read
 
     def held(self) -> List[str]:
         return list(probe_packages.versionlocks(LiveHost()))
@@ -217,7 +217,7 @@ class Dnf(Rpm):
                 "install", "{} {}".format(match.group(1), match.group(2) or "").strip(), 100 * done // max(1, total)
             )
             return
-        match = re.match(r"^\[ *(\d+)/(\d+)\] (\S.*?) +\d+% ", line)  # dnf 5 tells both in one way
+        match = re.match(r"^\[ *(\d+)/(\d+)\] (\S.*?) +\d+% ", line)  # dnf 5 has one form for both
         if match:
             step = "install" if match.group(3).split()[0] in _STEPS else "download"
             self.tell(step, match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
@@ -237,7 +237,7 @@ class Dnf(Rpm):
         names = sorted(names)
         if not names:
             return
-        # Of what is installed alone: no repository needs to answer for that.
+        # Only about installed packages: no repository has to answer.
         argv = ["dnf", "-q", *self.plain, "--disablerepo=*", "versionlock", what, *names]
         code, text, error = process.output(argv, self.env)
         if code:
@@ -259,7 +259,7 @@ class Dnf(Rpm):
                         "GS-465", "dnf {} failed".format(" ".join(words)), "", (error or text).strip()[-800:]
                     )
             if not item["stream"] and os.path.exists(_module_file(item["module"])):
-                os.unlink(_module_file(item["module"]))  # what a reset leaves says nothing, and was not there before
+                os.unlink(_module_file(item["module"]))  # a reset leaves an empty definition that was not there before
             changed.append("{}:{}".format(item["module"], item["stream"] or "(default)"))
         return changed
 

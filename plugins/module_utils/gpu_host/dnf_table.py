@@ -51,7 +51,7 @@ def parse(text: str, native: str) -> Plan:
         pending += stripped.split()
         at = next((index for index, word in enumerate(pending) if word in _ARCHES and index), None)
         if at is not None and len(pending) > at + 2:
-            after = at + 3 if pending[at + 1] == "<-" else at + 1  # "noarch <- x86_64", in newer versions of dnf 5
+            after = at + 3 if pending[at + 1] == "<-" else at + 1  # "noarch <- x86_64" in newer dnf 5
             name, version, pending = listed(pending[at - 1], pending[at], native), pending[after], []
             if kind == "install":
                 answer[kind][name] = version

@@ -50,7 +50,7 @@ def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[...,
                 return target
             problem: Exception = OSError("the server ended it too early")
         except urllib.error.HTTPError as error:
-            if error.code == 416:  # what is here is not the beginning of what is there now
+            if error.code == 416:  # the partial file is no longer the beginning of the server's file
                 os.unlink(part)
             elif error.code < 500 and error.code not in fetch.PATIENCE:
                 raise _failure(url, error) from error
@@ -58,7 +58,7 @@ def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[...,
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as error:
             problem = error
         except OSError as error:
-            if error.errno is not None:  # of this host: no space, no rights
+            if error.errno is not None:  # a problem of this host: no space, no permission
                 raise _failure(url, error) from error
             problem = error
         without = without + 1 if _size(part) <= before or isinstance(problem, pace.TooSlow) else 0

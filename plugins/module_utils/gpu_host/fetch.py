@@ -20,7 +20,7 @@ from .failure import HostFailure
 _LIMIT = 4 * 1024 * 1024
 _BLOCK = 1 << 16
 _TRIES = 4
-PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be another answer in a while
+PATIENCE = (408, 425, 429)  # these and server errors may be temporary
 
 
 class _BrokenOff(Exception):  # noqa: N818 - no error yet: it is tried again
@@ -83,7 +83,7 @@ def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
         promised: Optional[str] = answer.headers.get("Content-Length")
         raw = b""
         while True:
-            piece: bytes = answer.read1(_BLOCK)  # what is there: a server that drips is noticed
+            piece: bytes = answer.read1(_BLOCK)  # returns what has arrived, so that a slow server is noticed
             raw += piece
             if len(raw) > _LIMIT:
                 raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: it is not a key", url)

@@ -23,7 +23,7 @@ _USE_WITHIN, _DELETE_AFTER = 300, 600
 _NAME = re.compile(r"^gpusetup-preview-\w+$")
 _MESSAGES = "messages.json"
 _NOT_FETCHED_BY = "/etc/apt/preferences.d/"
-_held: Dict[str, int] = {}  # folder: the open handle that locks it until this process ends, however it does
+_held: Dict[str, int] = {}  # folder: the open handle that locks it until this process ends
 
 
 def new_folder() -> str:
@@ -31,7 +31,7 @@ def new_folder() -> str:
     sweep()
     while True:
         folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
-        if _hold(folder):  # else somebody who swept was quicker
+        if _hold(folder):  # else another sweep has deleted it
             os.chmod(folder, 0o755)  # noqa: S103 - apt fetches as a user of its own
             return folder
 
@@ -51,7 +51,7 @@ def sweep() -> None:
             continue
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:  # gone meanwhile
+        except OSError:  # deleted meanwhile
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,7 +81,7 @@ def _hold(folder: str) -> bool:
 def leave(folder: str, messages: List[str]) -> None:
     """Keep a folder for the next preview."""
     files.write_json(os.path.join(folder, _MESSAGES), messages)
-    keep = [_held.pop(folder)] if _hold(folder) else []  # whoever waits to delete it holds it until then
+    keep = [_held.pop(folder)] if _hold(folder) else []  # the process that will delete it holds the lock
     wait = f'n={_DELETE_AFTER}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'
     argv = ["/bin/sh", "-c", wait, folder]
     nothing = subprocess.DEVNULL
@@ -114,7 +114,7 @@ def take(left: str, folder: str) -> Optional[List[str]]:
     messages, asked = _messages(left), _asked(folder)
     if messages is None or not _same(left, folder, asked) or not _hold(left):
         return None
-    try:  # what was asked with stays as it is: apt would make its caches anew for a file that is newer than they are
+    try:  # sources are not rewritten: apt would rebuild its caches for a newer file
         for path in _below(os.path.join(left, "etc")):
             if path[len(left) :] not in asked:
                 os.unlink(path)
@@ -140,11 +140,11 @@ def hand_over(left: str, root: str = "/") -> bool:
     try:
         with open(os.path.join(target, "lock"), "a") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # What vouches for the others goes last: after a cut apt sees old lists, and fetches what is new.
+            # Signed indexes go last: after an interruption apt sees old lists and downloads the new ones.
             for name in sorted(os.listdir(lists), key=lambda name: (name.endswith("Release"), name)):
                 if name != "lock" and os.path.isfile(os.path.join(lists, name)):
                     _move(os.path.join(lists, name), target, name)
-    except OSError:  # somebody else updates them, or they are not kept here
+    except OSError:  # another process updates them, or they are kept elsewhere
         return False
     shutil.rmtree(left, ignore_errors=True)
     return True

@@ -65,7 +65,7 @@ def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], las
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o755, exist_ok=True)
-    # 0600: what it holds is nobody's yet
+    # mode 0600: nobody may read it yet
     handle, temporary = tempfile.mkstemp(prefix=_half(path), dir=folder)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -101,13 +101,13 @@ def sweep(path: str) -> None:
 
 def attributes(path: str) -> Dict[str, bytes]:
     """Return a file's extended attributes: SELinux label, access lists, users' own."""
-    if not hasattr(os, "listxattr"):  # a controller that is no Linux
+    if not hasattr(os, "listxattr"):  # a controller without Linux
         return {}
     try:
         names = os.listxattr(path)
-    except OSError:  # no such file, or a file system without them
+    except OSError:  # no such file, or no support in the file system
         return {}
-    # Those two are sums over the content: the kernel makes them anew, or nobody could read the file.
+    # Those two are checksums of the content, which the kernel computes; old ones would make the file unreadable.
     return {name: os.getxattr(path, name) for name in names if name not in ("security.ima", "security.evm")}
 
 

@@ -115,7 +115,7 @@ class BootImage(Follower):
         wanted, there = files.read_text(path), found["settings"].get(path)
         if wanted is None:
             return there is not None
-        if path == names.NOUVEAU_FILE and found["blacklist"]:  # by whose file does not matter
+        if path == names.NOUVEAU_FILE and found["blacklist"]:  # by any file
             return False
         return bool(there != wanted and found["modules"] & set(modules))
 
@@ -157,7 +157,7 @@ class LockedMemory(Follower):
         settings = [files.read_text(path) or "" for path in ["/etc/systemd/system.conf", *drop_ins]]
         if any(map(self._UNLIMITED.search, settings)):
             return "=" in has and "infinity" not in has
-        return "infinity" in has and not _unlimited(1)  # it would have its own limit for a default
+        return "infinity" in has and not _unlimited(1)  # an unlimited systemd has its own limit as default
 
     def run(self) -> None:
         """Re-execute systemd; services keep running."""

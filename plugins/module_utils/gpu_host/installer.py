@@ -108,7 +108,7 @@ def _swapped(root: str, why: str) -> HostFailure:
 
 def compiling(uv: str, python: str, wanted: str, lock: str, *more: str) -> List[str]:
     """Return the command with which uv resolves a requirements file into a lock."""
-    # As pip does it: of all indexes the newest that fits.
+    # Like pip: the newest fitting version of all indexes.
     index = ["--index-strategy", "unsafe-best-match", *more]
     return [uv, "pip", "compile", *_with(python), *index, "--format", "pylock.toml", "--output-file", lock, wanted]
 
@@ -155,7 +155,7 @@ def document(report: Iterable[Dict[str, Any]]) -> str:
         about, source = item["metadata"], item["download_info"]
         name = re.sub(r"[-_.]+", "-", about["name"]).lower()
         lines += ["", "[[packages]]", f"name = {json.dumps(name)}", f"version = {json.dumps(about['version'])}"]
-        url = re.sub(r"//[^/@\s]*@", "//", source["url"])  # a login stays where it is
+        url = re.sub(r"//[^/@\s]*@", "//", source["url"])  # a login is not written down
         digest = ((source.get("archive_info") or {}).get("hashes") or {}).get("sha256") or _digest(url)
         hashes = f", hashes = {{ sha256 = {json.dumps(digest)} }}" if digest else ", hashes = {}"
         if url.partition("#")[0].endswith(".whl"):

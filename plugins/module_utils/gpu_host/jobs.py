@@ -20,10 +20,10 @@ from .failure import HostFailure, of_system
 
 Status = Dict[str, Any]
 _FRESH = 3600
-_POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
+_POLL, _POLL_LATER = 0.2, 0.5  # less often once it takes more than ten seconds
 _BIRTH = 60.0  # a process that was just forked writes its status at once
 _KEPT = 10  # jobs whose logs stay
-_LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
+_LEAST = 5.0  # minimum wait, so that hundreds of packages do not cause hundreds of round trips
 
 
 class Job:
@@ -44,7 +44,7 @@ class Job:
         """Return the status of the job that runs or has just ended; otherwise start one on `work(job)` and return its
         status.
         """
-        with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # of two that come at once, one starts
+        with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # only one of two simultaneous calls starts
             status = _read(self.folder)
             if not _runs(status):
                 status = _read(self.folder)  # it may have ended between the two looks

@@ -190,7 +190,7 @@ class Journal:
         if unknown:
             raise ValueError(f"not of the apply: {unknown}")
         self.state.update(parts)
-        if self.state["apply"].get("finished"):  # it never goes back
+        if self.state["apply"].get("finished"):  # it is never reverted
             self.state["previous"] = {}
         self.save()
 
@@ -237,7 +237,7 @@ class Journal:
         try:
             self._do(thing, seen, wanted, noted)
         except HostFailure:
-            if not goes_on and thing.look() == seen:  # it left the host as it was
+            if not goes_on and thing.look() == seen:  # the host is unchanged
                 thing.note_again(self.state, noted)
                 self._close(thing.kind, thing.name)
                 self.save()

@@ -128,7 +128,7 @@ class Loader:
         trouble: Optional[str] = None
         for name in before:
             code, _out, error = process.output(["rmmod", name], self.env, 60)
-            if code:  # what sits on it is still there: what went already comes back below
+            if code:  # modules that depend on it remain; those already removed are loaded again below
                 trouble = error.strip() or f"rmmod {name} failed"
                 break
         for name in dict.fromkeys(["nvidia", "nvidia_uvm", *reversed(before)]):

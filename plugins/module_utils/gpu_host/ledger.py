@@ -40,7 +40,7 @@ class Ledger(Journal):
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         before = files.read_bytes(path)
         self.adopt(path, before)
-        # What holds a secret is never left open, whoever made the file.
+        # A file with a secret is always closed to others, whoever created it.
         ours = before is not None and (self._is_ours(path) or not mode & 0o077)
         if before == raw and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
             self._settle(path, raw)
@@ -215,7 +215,7 @@ class Ledger(Journal):
             return changed
         if self.opened(FILE, path):
             files.sweep(path)
-        if theirs and before is not None:  # first: what stands in an open entry counts as ours after a cut
+        if theirs and before is not None:  # before the entry: after an interruption its content counts as ours
             self.saved[path] = written.put_aside(path, before)
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
@@ -436,7 +436,7 @@ def _owner(path: str) -> List[int]:
 
 def _diff(path: str, before: Optional[bytes], after: Optional[bytes], mode: int = 0o644) -> Dict[str, str]:
     there = _mode(path)
-    secret = not (mode if there is None else there & mode) & 0o004  # a diff goes into logs
+    secret = not (mode if there is None else there & mode) & 0o004  # diffs are logged
     return {
         "before_header": path,
         "after_header": path,

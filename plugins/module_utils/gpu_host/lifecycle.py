@@ -100,10 +100,10 @@ class Lifecycle:
             }
         if not self.check and not self.token:
             self._take()
-            self.ledger = Ledger(self.ledger.folder)  # as whoever owned it before left it
+            self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
             state = self.ledger.state
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
-        if not resumed:  # another controller's step, which outlived its owner: not even a file of it is touched
+        if not resumed:  # a step that outlived its owner may still run: touch nothing
             jobs.refuse_while_running(self.ledger.folder)
         identity = state["apply"]["id"] if resumed else self.request["id"] or f"{now()}-{self.digest[:6]}"
         if not self.check:
@@ -197,7 +197,7 @@ class Lifecycle:
             "simulated": self.machine.simulated is not None,
             "verified": None,
         }
-        # The history comes first: of an apply that is called finished a rollback must find it, wherever this is cut.
+        # The history comes first: a rollback must find that of any finished apply, even after an interruption here.
         self.ledger.write_history(told, request["keep"])
         if request["lock"] and whole:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
@@ -253,7 +253,7 @@ class Lifecycle:
         if self.check:
             return
         verified = dict(request["verified"], time=now())
-        # The history comes first: what the state calls verified is not verified a second time.
+        # The history comes first: once the state says verified, this is not repeated.
         path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
         past = files.read_json(path)
         if past is not None:
@@ -293,7 +293,7 @@ class Lifecycle:
         known = os.path.exists(self.ledger.path)
         if known and not self.check:
             self._take()
-            self.ledger = Ledger(self.ledger.folder)  # as the owner before us left it
+            self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
         installed = self._manager().installed()
         self._count_packages(installed)
         state = self.ledger.state
@@ -334,7 +334,7 @@ class Lifecycle:
         state = self.ledger.state
         changed = mig_kept.undo(self.ledger, process.environment())
         things.give_up(self._site(), {services.Paused.kind: things.KINDS[services.Paused.kind]})
-        changed += services.put_back(self.ledger, process.environment())[0]  # what still runs is tried again at the end
+        changed += services.put_back(self.ledger, process.environment())[0]  # `clean` tries again what still runs
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
             if not self.check:
@@ -348,7 +348,7 @@ class Lifecycle:
         """After packages are gone: restore files and links, delete Python environments and the record; compare with the
         baseline.
         """
-        jobs.refuse_while_running(self.ledger.folder)  # it would write its progress into a record that is gone
+        jobs.refuse_while_running(self.ledger.folder)  # it would write into the deleted record
         gone, still = ([], []) if self.check else services.put_back(self.ledger, process.environment())
         folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
         if monitoring.forget(folder, self.check):
@@ -392,7 +392,7 @@ class Lifecycle:
             "packages that gpusetup installed": [
                 item[0] for item in state["brought"].items() if versions.places(installed, *item)
             ],
-            # Held by us when the record was lost: whether they were there before us is what it knew.
+            # Held by us when the record was lost, so nobody knows whether they were there before us.
             "packages of the record that was lost": [
                 name for name in state["lost"].get("packages") or () if name in installed
             ],

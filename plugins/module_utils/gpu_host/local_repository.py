@@ -46,7 +46,7 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
         files.write_json(os.path.join(target, _MARK), mark)
     key = _key(target, path, installer)
     plain = {name: value for name, value in source.items() if name != "installer"}
-    # Packages in an rpm repository of this kind are signed, its lists are not.
+    # In such an rpm repository packages are signed, but lists are not.
     return dict(plain, uris=["file://" + target], key=key, repo_gpgcheck=source["kind"] == "apt")
 
 

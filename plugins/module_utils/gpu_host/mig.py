@@ -54,7 +54,7 @@ def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str,
     todo = [address for address in wanted if not judge.same(found[address], wanted[address])]
     if not todo or check:
         return {"changed": bool(todo), "found": found, "made": wanted, "reboot": []}
-    if watchers.units:  # at boot there are none, and nobody uses a GPU yet
+    if watchers.units:  # not at boot, when nobody uses a GPU yet
         refuse_busy([gpus[address] for address in todo], env)
     pending: Dict[str, str] = {}
     with watchers as stopped:
@@ -100,17 +100,17 @@ def _wanted(run: probe.Run, gpu: Dict[str, Any], wish: Dict[str, Any]) -> Dict[s
     """Return a GPU's layout with every instance placed according to the GPU's own table of profiles."""
     if not wish["enabled"]:
         return {"enabled": False, "instances": []}
-    if all("start" in item for item in wish["instances"]):  # it had its place before
+    if all("start" in item for item in wish["instances"]):  # it was placed before
         return {"enabled": True, "instances": list(wish["instances"])}
     profiles = probe.profiles(run, gpu["address"])
-    if profiles is None:  # older drivers tell it only while MIG is on; what does not fit then is undone
+    if profiles is None:  # older drivers report them only while MIG is on; a layout that then does not fit is undone
         return dict(wish, unplaced=True)
     return _fitted(gpu, wish, profiles)
 
 
 def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     layout = judge.asked(wish, profiles)
-    if layout is None:  # as many as there can be of a profile that is not there
+    if layout is None:  # the maximum of an unknown profile
         layout = {"enabled": True, "instances": [dict(item, compute=[]) for item in wish["instances"]]}
     why = judge.refusal(layout, profiles)
     if why is not None:

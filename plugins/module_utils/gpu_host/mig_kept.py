@@ -138,7 +138,7 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     changes += [ledger.write(path, text) for path, text in sorted(files.items())]
     if not check:
         systemd.read_again([MANAGER, os.path.basename(UNIT)], env)
-    # It is for boots: what there is now was laid out already.
+    # It only has to run at boot: the GPUs are divided already.
     return (services.bring_up(ledger, [unit], False, env) if made else False) or changed or any(changes)
 
 

@@ -172,7 +172,7 @@ def units(wish: Asked, env: Dict[str, str]) -> List[str]:
     if not wish.listen:
         return [TIMER]
     seen = services.look(NODE, env)
-    # Before its package is there, it is the one of Debian, whose packages start what they bring.
+    # Before the package is installed, use Debian's name, because Debian starts new services at once.
     return [TIMER, next((unit for unit in NODE if seen[unit]["exists"]), NODE[0])]
 
 
@@ -271,7 +271,7 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     for failure in obstacles(wish, env):
         raise failure
     if check and not _is_installed(wish, env):
-        return True  # its package comes with the transaction, which a check does not make
+        return True  # its package comes in the transaction, which a check skips
     wanted, texts = units(wish, env), wanted_files(wish, env, collector)
     gone = [unit for unit in ledger.state["services"] if unit in MONITORING_UNITS and unit not in wanted]
     changed = bool(gone and services.take_down(ledger, env, gone))

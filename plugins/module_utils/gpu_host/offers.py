@@ -27,7 +27,7 @@ def look(host: Union[Apt, Dnf, Zypper], patterns: Sequence[str]) -> Offers:
 
 
 def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
-    # apt's own search by pattern takes a second for ten of them.
+    # apt's own pattern search takes a second for ten patterns.
     text = _asked(host, "pkgnames")
     wanted = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
     names = sorted(name for name in set(text.split()) if wanted.match(name))

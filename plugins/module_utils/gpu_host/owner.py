@@ -50,7 +50,7 @@ def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float
 def hold(folder: str, token: str) -> None:
     """Write a sign of life; fail if somebody else owns this host."""
     if not os.path.isdir(folder):
-        return  # nobody has owned it, and to look leaves nothing behind
+        return  # nobody has owned it; create nothing
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is None or (not token and _is_dead(owner)):
@@ -70,7 +70,7 @@ def show_life(folder: str, token: str) -> threading.Event:
 
 
 def _show_life(folder: str, token: str, over: threading.Event) -> None:
-    with contextlib.suppress(HostFailure, OSError):  # given up for dead and taken by another: the next step is refused
+    with contextlib.suppress(HostFailure, OSError):  # on a takeover the next step is refused
         while not over.wait(_SIGN_OF_LIFE):
             hold(folder, token)
 
@@ -104,7 +104,7 @@ def _is_over(owner: Dict[str, Any], who: Dict[str, Any], digest: str) -> bool:
         return False
     if owner["home"]:
         return owner["run"] not in (who.get("alive") or [])
-    return bool(owner["digest"] == digest)  # the roles alone, with the same wish: somebody repeats it
+    return bool(owner["digest"] == digest)  # a repeated run of the roles alone with the same wish
 
 
 def _lives_here(owner: Dict[str, Any], who: Dict[str, Any]) -> bool:

@@ -146,7 +146,7 @@ def plain(module: Any) -> Dict[str, Any]:
     params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
     params["network"] = {"proxy": host["proxy"], "no_proxy": host["no_proxy"], "ca_file": host["ca_file"]}
     _hide(module, module.params)
-    _hide(module, host["proxy"], r"^[^/@\s:]*:([^/@\s]+)@")  # as some write a proxy, without its scheme
+    _hide(module, host["proxy"], r"^[^/@\s:]*:([^/@\s]+)@")  # a proxy may lack its scheme
     return params
 
 
@@ -192,7 +192,7 @@ def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], 
         stop = failure.HostFailure(**stop)
     host = module.params["host"]
     if host["owner"] and not module.check_mode:
-        with contextlib.suppress(OSError):  # the failure is what counts; an owner that stays gives way by itself
+        with contextlib.suppress(OSError):  # the failure matters more; the owner expires by itself
             owner.give_up(host["state_dir"], host["owner"])
     module.fail_json(msg=stop.text(), gpu_failure=stop.as_dict(), **result)
     raise AssertionError("fail_json came back")

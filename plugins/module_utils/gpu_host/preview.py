@@ -82,7 +82,7 @@ class Preview:
             self.refuse("preview", of_system(error))
         finally:
             answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
-            # What follows a look at candidates is another look; a transaction can be given the lists of apt alone.
+            # After candidates comes another preview; a transaction can only use lists of apt.
             useful = "repository_messages" in answer and (answer["candidates"] or self.params["manager"] == "apt")
             if self.params["keep"] and useful and not answer["refused"]:
                 fetched.leave(self.folder, answer["repository_messages"])
@@ -163,7 +163,7 @@ class Preview:
         known = probe_sources.collect(self.machine.host)
         ours = self.params["sources"]
         signers: Set[str] = set()
-        # Which stream is enabled is state of the host; the preview shows dnf the packages of all streams instead.
+        # The enabled stream is a state of the host, so the preview shows dnf the packages of all streams.
         streams = bool(self.params["streams"])
         unpacked = local_repository.folder_of(self.folder)
         seen = [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]
@@ -263,7 +263,7 @@ class Preview:
             text = files.read_text(path) or ""
             replaced = self.params["replace"] if path in named else []
             kept = sources.without(path, text, replaced) if replaced else text
-            if kept:  # who may not read the original, for the password in an address, may not read the copy
+            if kept:  # same mode: an address may contain a password
                 files.write_atomically(target, kept, os.stat(path).st_mode & 0o777)
 
     # the transaction
@@ -345,7 +345,7 @@ class Preview:
         if not self.params["python"]:
             return
         path = self.params["python"]
-        # /usr/bin/python3.9 comes with a package called python3.9 or python39.
+        # /usr/bin/python3.9 comes from package python3.9 or python39.
         plain = os.path.basename(path).replace(".", "")
         if any(package["name"].replace(".", "") == plain for package in self.params["packages"]):
             return

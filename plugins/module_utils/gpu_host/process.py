@@ -16,7 +16,7 @@ _NEUTRAL = {
     "TERM": "dumb",
     "COLUMNS": "500",
 }
-MISSING, TIMED_OUT = 127, 124  # return codes, as a shell and timeout(1) have them
+MISSING, TIMED_OUT = 127, 124  # return codes of a shell and of timeout(1)
 
 
 def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
@@ -51,7 +51,11 @@ def stream(
     *,
     keep: int = 400,
 ) -> Tuple[int, List[str]]:
-    """Run a command to its end; return (return code, last lines), with 127 and the reason if it cannot be started."""
+    """Run a command to its end; return (return code, last lines), with 127 and the reason if it cannot be started.
+
+    `on_line` gets each line of output; `on_status` each line of an extra descriptor whose number replaces `{fd}` in the
+    arguments (apt's status lines).
+    """
     tail: List[str] = []
 
     def keep_line(line: str) -> None:

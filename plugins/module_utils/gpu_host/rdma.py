@@ -16,18 +16,18 @@ MODULES = "/proc/modules"
 def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
     """Apply the settings; return {"changed", "pending", "reboot"}."""
     env = process.environment()
-    configuration({}, modules)  # refuses what is no name of a module
+    configuration({}, modules)  # fails on invalid module names
     changed = []
     for path, text in gpudirect.files(stack, modules, p2pdma).items():
         if ledger.write(path, text) if text is not None else ledger.restore(path):
             changed.append(path)
     changed += _cufile(ledger, p2pdma)
     gone = gpudirect.OPTIONS in changed and not p2pdma
-    kernels = machine.wanted_kernels([])  # NVMe's module lies in their images
+    kernels = machine.wanted_kernels([])  # their images contain NVMe's module
     images = [followers.BootImage(kernel, env, forgets=gone) for kernel in kernels]
     changed += followers.settle([*images, followers.LockedMemory(env)], ledger.check)
     pending = [] if ledger.check else _load(modules, env)
-    if machine.simulated is not None:  # it has no kernel of its own to load a module into
+    if machine.simulated is not None:  # it has no kernel of its own
         pending = []
     if stack not in ("", "none") and not ledger.check:
         pending += [
@@ -69,6 +69,6 @@ def _loaded() -> List[str]:
 def _waits() -> List[str]:
     text = files.read_text(PARAMS)
     if text is None:
-        return []  # the driver's own role says that it has to be loaded
+        return []  # the driver's role reports that it is not loaded
     registry = next((line for line in text.splitlines() if line.startswith("RegistryDwords:")), "")
     return gpudirect.waits((files.read_text(gpudirect.MULTIPATH) or "").strip(), registry)

@@ -187,7 +187,7 @@ class Installation:
                 request["path"],
                 hint="remove the packages first: gpusetup apply --replace",
             )
-        for left in glob.glob(os.path.join(request["state_dir"], "runfile-*")):  # of a call that was cut
+        for left in glob.glob(os.path.join(request["state_dir"], "runfile-*")):  # of an interrupted call
             shutil.rmtree(left)
         return {"changed": self.ledger.change(Driver(self, path), request["version"])}
 
@@ -261,7 +261,7 @@ class Installation:
                 "GS-477", "this .run installer has no open kernel modules", self.request["path"],
                 hint="take a newer one, or proprietary modules",
             )  # fmt: skip
-        # Loading is the next step's: it knows what holds the GPU, and the options of modprobe.d count for it.
+        # The next step loads the module, with the options of modprobe.d, and knows what uses the GPU.
         more = ("--skip-module-load", "--allow-installation-with-running-driver", "--no-x-check")
         return flags + [flag for flag in more if flag in listed]
 

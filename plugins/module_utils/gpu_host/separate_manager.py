@@ -15,7 +15,7 @@ def manager(params: Dict[str, Any], folder: str, enable: Iterable[str] = ()) -> 
     """Return one; the host's own lists and caches stay unchanged."""
     if params["manager"] == "zypper":
         return planning.manager(params, looking=folder)
-    # A mirror that is down or does not answer is told within about a minute: the programs alone try some minutes.
+    # Report a dead mirror within about a minute; by default the programs try for some minutes.
     seconds = params.get("timeout", 300) // 12 or 1
     options = (_apt if params["manager"] == "apt" else _dnf)(sources.Layout(folder), folder, seconds)
     return planning.manager(params, options=options + ["--enablerepo=" + name for name in enable])
@@ -36,7 +36,7 @@ def _apt(layout: sources.Layout, folder: str, seconds: int) -> List[str]:
         f"Acquire::http::Timeout={seconds}",
         f"Acquire::https::Timeout={seconds}",
         "Acquire::Retries=0",
-        "Acquire::Languages=none",  # translated descriptions, which nobody reads here
+        "Acquire::Languages=none",  # no translated descriptions
     ]
 
 

@@ -16,7 +16,7 @@ from .machine import Machine
 
 CONFIGURATION = "/etc/dkms/framework.conf.d/gpusetup-signing.conf"
 _PATH = re.compile(r"^/[A-Za-z0-9_./+@:-]+$")
-# On these keys all common keyboard layouts agree: MokManager knows only the American one.
+# Keys that all common keyboard layouts share: MokManager knows only the American layout.
 _LETTERS = "bcdefghijklnoprstuvx"
 _LENGTH = 12
 
@@ -121,7 +121,7 @@ class Enrolment:
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
         path = firmware.PASSWORD + ".hash"
         files.write_atomically(path, _hash(password, self.env), 0o600)
-        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # first: after a cut it is the only copy
+        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # first, or an interruption would lose it
         try:
             code, text, error = process.output(["mokutil", "--import", certificate, "--hash-file", path], self.env, 60)
         finally:

@@ -232,7 +232,7 @@ def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
     stanzas = []
     for pin in pins:
         if not pin["packages"]:
-            continue  # apt reads no preference at all where one is of no package
+            continue  # one without packages makes apt ignore the whole file
         rule = next((f"{kind} {pin[kind]}" for kind in ("version", "release") if pin.get(kind)), None)
         rule = rule or 'origin "{}"'.format(pin.get("origin") or "")
         values = [" ".join(pin["packages"]), rule, str(int(pin["priority"]))]

@@ -6,9 +6,9 @@ from typing import Any, Dict, Iterable, List
 from .packages import Plan
 
 _MB = 1 << 20
-_DKMS_MB = 900  # the source, its build tree and the built modules of one driver
-_MODULES_MB = 150  # the modules of one kernel, in their place
-_LISTS_MB = 64  # the lists of further repositories
+_DKMS_MB = 900  # source, build tree and modules of one driver
+_MODULES_MB = 150  # installed modules of one kernel
+_LISTS_MB = 64  # lists of more repositories
 _VMLINUZ_MB = 16
 _GROWTH_MB = 8
 _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache", "zypper": "/var/cache"}

@@ -32,7 +32,7 @@ from .ledger import Ledger
 from .machine import Machine
 from .packages import Installed, Plan, Wish
 
-# A bare 404 is in NVIDIA's own addresses: …/repos/ubuntu2404/…
+# Not a bare 404, which is part of NVIDIA's addresses: …/repos/ubuntu2404/…
 _BROKEN_OFF = (
     "Hash Sum mismatch", "Failed to fetch", "Status code: 404", "Curl error", "Error downloading packages",
     "All mirrors were tried", "Failed to download", "Temporary failure resolving",
@@ -55,13 +55,13 @@ class Transaction:
         self.machine = Machine(params["simulated_root"])
         self.held_changed = False
         self.before: Optional[Installed] = None
-        self.counted: Installed = {}  # since when the record does not know yet what came and went
+        self.counted: Installed = {}  # packages at the time up to which the record has counted changes
         self.released: List[str] = []
         self.kept_before: Dict[str, Any] = {}
         self.units_before: List[Tuple[str, bool]] = []
         self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
-        self.former = False  # whether the way back leads through the sources that this apply has replaced
+        self.former = False  # whether a rollback needs the sources that this apply has replaced
         self.started = time.time()
         self.identity = f"{self.started:.6f}-{os.getpid()}"
 
@@ -325,7 +325,7 @@ class Transaction:
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
-        streams.enable(self.ledger, self.host, self.kept_before["streams"])  # another one hides the packages of before
+        streams.enable(self.ledger, self.host, self.kept_before["streams"])  # another stream hides the earlier packages
         if self.former:
             for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
                 self.job.log("rollback: refresh: " + line)

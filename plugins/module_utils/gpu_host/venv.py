@@ -86,7 +86,7 @@ class Link(Thing):
 def remove(ledger: Journal, path: str) -> bool:
     """Delete an environment; return whether it existed."""
     link = Link(path)
-    link.note(ledger.state, link.look(), None)  # the record that knew it may be lost
+    link.note(ledger.state, link.look(), None)  # the record of it may be lost
     return ledger.undo(link)
 
 
@@ -160,7 +160,7 @@ class Environment:
             os.chmod(self.folder, 0o755)  # noqa: S103 - everybody may run programs in it
             path = os.path.join(self.folder, "requirements.txt")
             files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
-            # Gigabytes are unpacked on the way: not in /tmp, which is memory on many systems.
+            # Gigabytes are unpacked here; /tmp is in memory on many systems.
             self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
             os.mkdir(self.env["TMPDIR"], 0o700)
             links = installer.page_of(self.request, self.env["TMPDIR"], self.env)

@@ -17,8 +17,9 @@ from .rpm import Rpm, listed
 
 CONFIGURATION = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 LOCKS = "/etc/zypp/locks"
-_DONE = (0, 100, 101, 102, 103, 106)  # done, and: updates wait, a reboot or zypper itself should follow, a repository
-_LOCKED = 7  # was left out
+# Done, though updates are pending, a reboot or a restart of zypper is due, or a repository was skipped.
+_DONE = (0, 100, 101, 102, 103, 106)
+_LOCKED = 7
 _MEANING = {
     4: "the packages conflict",
     5: "it may not change packages",
@@ -61,7 +62,7 @@ class Zypper(Rpm):
         ]
         self.options: List[str] = []
         if looking:
-            # What a look fetches is proven by `_unproven`: zypper would have to put our keys into rpm's database first.
+            # `_unproven` verifies what a preview downloads: zypper would need our keys in rpm's database first.
             self.options = ["--reposd-dir", self._repositories, "--cache-dir", looking + "/cache", "--no-gpg-checks"]
             self.env["ZYPP_LOCKFILE_ROOT"] = looking
 
@@ -74,7 +75,7 @@ class Zypper(Rpm):
         if process.which("zypper", self.env) is None:
             raise HostFailure("GS-497", "this host has no zypper", hint="is gpu_package_manager right?")
 
-    # look
+    # read
 
     def held(self) -> List[str]:
         return probe_packages.zypper_locks(LiveHost(), [self.lock_name(*item) for item in self.installed().items()])
@@ -134,7 +135,7 @@ class Zypper(Rpm):
         """Return why the list of one of our repositories is not proven by its key."""
         index = os.path.join(self.looking, "cache/raw", source["name"], "repodata/repomd.xml")
         if not source["signed"] or not os.path.exists(index):
-            return []  # zypper proves it again, before anything is installed
+            return []  # zypper verifies it again before anything is installed
         keyring = os.path.join(self.looking, source["name"] + ".keyring")
         files.write_atomically(keyring, openpgp.binary(files.read_bytes(source["key"]) or b""), 0o600)
         good, said = openpgp.proven(keyring, index + ".asc", index, self.env)
@@ -229,7 +230,7 @@ class Zypper(Rpm):
     def unhold(self, names: Iterable[str]) -> None:
         self._lock("removelock", names)
         if os.path.exists(LOCKS) and not os.path.getsize(LOCKS):
-            os.unlink(LOCKS)  # zypper leaves an empty one, where there was none before
+            os.unlink(LOCKS)  # zypper leaves an empty file where there was none
 
     def _lock(self, what: str, names: Iterable[str]) -> None:
         names = sorted(names)
