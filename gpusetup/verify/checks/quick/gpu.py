@@ -201,7 +201,7 @@ def _throttled(gpu: SmiGpu, busy: bool) -> Item:
     for name, text in GRAVE.items():
         if active.get(name):
             return Item(gpu.label, "fail", text, name)
-    if active.get("sw_power_cap") and not busy:
+    if active.get("sw_power_cap") and not busy and (gpu.number("utilization/gpu_util") or 0) == 0:
         return Item(gpu.label, "warn", "limited by its power limit while idle", "sw_power_cap")
     return Item(gpu.label, "pass")
 
@@ -331,9 +331,11 @@ def gpu_mig(machine: Machine) -> Finding:
         else:
             items.append(Item(gpu.label, "pass", ", ".join(mine), now))
     on = sum(1 for gpu in machine.gpus if machine.mig(gpu))
-    if on and on < len(machine.gpus) and not machine.wanted.mig:
-        return Finding("warn", f"MIG is on for {on} of {len(machine.gpus)} GPUs", items=tuple(items))
-    return from_items(items, "off" if not on else f"on, {sum(map(len, slices.values()))} slices", nothing="no GPU")
+    able = sum(1 for item in items if item.verdict != "unsupported")
+    found = from_items(items, "off" if not on else f"on, {sum(map(len, slices.values()))} slices", nothing="no GPU")
+    if found.verdict == "pass" and 0 < on < able and not machine.wanted.mig:
+        return Finding("warn", f"MIG is on for {on} of {able} GPUs", items=tuple(items))
+    return found
 
 
 def _as_applied(label: str, layout: MigLayout, mode: str, there: list[str]) -> Item:
