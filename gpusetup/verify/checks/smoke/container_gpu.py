@@ -36,7 +36,7 @@ def _seconds(machine: Machine) -> float:
     return max((float(answer.get("seconds", 0)) for answer in _answers(machine).values()), default=0.0)
 
 
-@check("container.gpu", "A container sees the GPUs", needs=("gpu",), seconds=_seconds)
+@check("container.gpu", "A container sees the GPUs", needs=("gpu", "smi"), seconds=_seconds)
 def judge(machine: Machine) -> Finding:
     """Judge the GPUs that each runtime's container saw."""
     answers = _answers(machine)
