@@ -155,17 +155,23 @@ def driver_log(machine: Machine) -> Finding:
     """The driver started without complaints in the kernel log.
 
     Messages that explain a GPU that is not there: initialisation failed, GSP firmware did not start, the module and the
-    GPU do not fit, another driver holds the device, I/O memory could not be mapped.
+    GPU do not fit, another driver holds the device, I/O memory could not be mapped. Once nvidia-smi lists every GPU,
+    they are a warning until the next boot, except those about the GSP firmware.
 
     To do: the message names the cause; `gpusetup doctor` looks it up.
     """
     log = machine.collected("kernel_log")
     if log.get("error") or log.get("source") is None:
         return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
-    for pattern, verdict, text in map(dict.values, meanings()["complaints"]):
-        if verdict == "fail" and (found := [line for line in log.get("lines", []) if re.search(pattern, line)]):
-            return Finding("fail", f"{text} ({len(found)} lines)")
-    return Finding("pass", "no known driver error")
+    answered = machine.gpus and len(machine.gpus) >= len(machine.pci_gpus)
+    past = []
+    for row in meanings()["complaints"]:
+        if found := [line for line in log.get("lines", []) if re.search(row["pattern"], line)]:
+            text = f"{row['text']} ({len(found)} lines)"
+            if not answered or row.get("lasting"):
+                return Finding("fail", text)
+            past.append(text)
+    return Finding("warn", f"{past[0]}; every GPU answers now") if past else Finding("pass", "no known driver error")
 
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)")
