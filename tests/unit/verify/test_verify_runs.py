@@ -147,7 +147,8 @@ def test_two_copies_of_nccl_are_named():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
     broken["sections"]["torch"]["loaded"]["libnccl"] = ["/usr/lib/libnccl.so.2", "/opt/gpusetup/lib/libnccl.so.2"]
     assert differences(healthy, broken) == {"cuda.libraries": "fail"}
-    assert "libnccl" in results(broken)["cuda.libraries"].text
+    found = results(broken)["cuda.libraries"]
+    assert ("libnccl" in found.text, found.blame) == (True, "stack")
 
 
 def test_packages_of_two_cuda_majors():

@@ -117,6 +117,7 @@ def cuda_libraries(machine: Machine) -> Finding:
                     1,
                     1,
                     "copies",
+                    blame="stack",
                 )
     first = answers[0][1]
     driver, runtime = first.get("driver_cuda"), first.get("runtime_cuda")
@@ -132,7 +133,11 @@ def cuda_libraries(machine: Machine) -> Finding:
     majors = sorted({match.group(1) for name in packages if (match := _FOR_CUDA.fullmatch(name))})
     if len(majors) > 1:
         return Finding(
-            "warn", f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side", len(majors), 1
+            "warn",
+            f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side",
+            len(majors),
+            1,
+            blame="stack",
         )
     minor = driver and runtime and driver < runtime
     nccl = first.get("nccl")
