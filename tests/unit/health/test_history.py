@@ -169,6 +169,13 @@ def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pyte
     assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
 
 
+def test_of_many_latencies_those_that_grew_are_drawn() -> None:
+    points = [tuple((float(day), 1.0 + grows * day) for day in range(3)) for grows in (*[0.0] * 9, 5.0)]
+    series = [history.Series(check="a", subject=str(n), unit="µs", points=mine) for n, mine in enumerate(points)]
+    (picture,) = history.pictures(series)
+    assert "9" in [line.name for line in picture.lines]
+
+
 def test_a_figure_that_falls_is_a_finding_with_its_picture(
     here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,18 +27,8 @@ if TYPE_CHECKING:
 SMOKE = Ask(level="smoke")
 STACK = {"torch": {"version": "2.11.0", "variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": ""}}
 NAMED = [
-    {
-        "name": "serve",
-        "path": "/opt/gpusetup-serve",
-        "stack": STACK | {"vllm": {"version": "0.20.2"}},
-        "requirements": [],
-    },
-    {
-        "name": "train",
-        "path": "/opt/gpusetup-train",
-        "stack": STACK | {"torchao": {"version": "0.99.0"}},
-        "requirements": [],
-    },
+    {"name": name, "path": f"/opt/gpusetup-{name}", "stack": STACK | stack, "requirements": []}
+    for name, stack in (("serve", {"vllm": {"version": "0.20.2"}}), ("train", {"torchao": {"version": "0.99.0"}}))
 ]
 
 
