@@ -45,17 +45,9 @@ def driver_responds(machine: Machine) -> Finding:
         persistence = "; persistence mode keeps the driver loaded" if slow else ""
         return Finding("warn" if slow else "pass", f"answered in {seconds:.1f} s{persistence}", seconds, None, 10, "s")
     if answer.get("error") in ("timeout", "timeout-unkillable"):
-        stuck = (
-            "; it is stuck in the driver and ends only with a reboot" if answer["error"].endswith("unkillable") else ""
-        )
-        return Finding(
-            "fail",
-            f"no answer within {answer.get('deadline')} s; killed{stuck}",
-            seconds,
-            None,
-            answer.get("deadline"),
-            "s",
-        )
+        deadline, hangs = answer.get("deadline"), answer["error"].endswith("unkillable")
+        stuck = "; it is stuck in the driver and ends only with a reboot" if hangs else ""
+        return Finding("fail", f"no answer within {deadline} s; killed{stuck}", seconds, None, deadline, "s")
     if answer.get("error") == "missing":
         return Finding("fail", "nvidia-smi not found: no driver is installed")
     if "version mismatch" in said:

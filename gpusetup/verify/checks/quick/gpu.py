@@ -217,26 +217,22 @@ def gpu_power(machine: Machine) -> Finding:
     """
     items = [_power(gpu) for gpu in machine.gpus]
     hottest = max((gpu.number("temperature/gpu_temp") or 0 for gpu in machine.gpus), default=0)
-    limit = (
-        machine.gpus[0].number("gpu_power_readings/current_power_limit")
-        or machine.gpus[0].number("power_readings/power_limit")
-        or 0
-    )
+    limit = _power_limit(machine.gpus[0]) or 0
     return from_items(items, f"limit {limit:.0f} W, {hottest:.0f} °C at most", unit="W")
 
 
+def _power_limit(gpu: SmiGpu) -> float | None:
+    return gpu.number("gpu_power_readings/current_power_limit") or gpu.number("power_readings/power_limit")
+
+
 def _power(gpu: SmiGpu) -> Item:
-    limit = gpu.number("gpu_power_readings/current_power_limit") or gpu.number("power_readings/power_limit")
+    limit = _power_limit(gpu)
     default = gpu.number("gpu_power_readings/default_power_limit") or gpu.number("power_readings/default_power_limit")
     room, floor = gpu.number("temperature/gpu_temp_tlimit"), float(setting("temperature_room_warn"))
     temperature, slowdown = gpu.number("temperature/gpu_temp"), gpu.number("temperature/gpu_temp_slow_threshold")
-    left = (
-        room
-        if room is not None
-        else slowdown - temperature
-        if slowdown is not None and temperature is not None
-        else None
-    )
+    left = room
+    if room is None and slowdown is not None and temperature is not None:
+        left = slowdown - temperature
     if left is not None and left < floor:
         return Item(gpu.label, "warn", f"{left:.0f} °C left before it slows down", left, limit=floor)
     if limit is None or default is None:

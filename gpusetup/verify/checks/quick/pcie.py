@@ -41,10 +41,7 @@ WIDTH = "link_widths/current_link_width"
 
 
 def _link(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
-    width, widest = (
-        gpu.number(f"{LINK}/link_widths/current_link_width"),
-        gpu.number(f"{LINK}/link_widths/max_link_width"),
-    )
+    width, widest = gpu.number(f"{LINK}/{WIDTH}"), gpu.number(f"{LINK}/link_widths/max_link_width")
     now, best = gpu.number(f"{LINK}/pcie_gen/current_link_gen"), gpu.number(f"{LINK}/pcie_gen/max_link_gen")
     if width is None or widest is None:
         return Item(gpu.label, "unsupported", "reports no PCI Express link")

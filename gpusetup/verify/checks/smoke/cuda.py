@@ -110,35 +110,19 @@ def cuda_libraries(machine: Machine) -> Finding:
     for name, answer in processes:
         for library, paths in (answer.get("loaded") or {}).items():
             if len(paths) > 1:
-                return Finding(
-                    "fail",
-                    f"{name} has {len(paths)} copies of {library}: {' and '.join(paths[:2])}",
-                    len(paths),
-                    1,
-                    1,
-                    "copies",
-                    blame="stack",
-                )
+                text = f"{name} has {len(paths)} copies of {library}: {' and '.join(paths[:2])}"
+                return Finding("fail", text, len(paths), 1, 1, "copies", blame="stack")
     first = answers[0][1]
     driver, runtime = first.get("driver_cuda"), first.get("runtime_cuda")
     versions = f"runtime {_version(runtime)}, driver up to {_version(driver)}"
     if driver and runtime and driver // 1000 < runtime // 1000:
-        return Finding(
-            "fail",
-            f"{versions}: the driver is too old for this major version of CUDA",
-            _version(driver),
-            _version(runtime),
-        )
+        text = f"{versions}: the driver is too old for this major version of CUDA"
+        return Finding("fail", text, _version(driver), _version(runtime))
     packages = (next(iter(machine.workers.values())).get("hello") or {}).get("packages") or {}
     majors = sorted({match.group(1) for name in packages if (match := _FOR_CUDA.fullmatch(name))})
     if len(majors) > 1:
-        return Finding(
-            "warn",
-            f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side",
-            len(majors),
-            1,
-            blame="stack",
-        )
+        text = f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side"
+        return Finding("warn", text, len(majors), 1, blame="stack")
     minor = driver and runtime and driver < runtime
     nccl = first.get("nccl")
     text = (
@@ -241,11 +225,11 @@ def cudnn_library(machine: Machine) -> Finding:
     if answer.get("error") == "load":
         return Finding("fail", f"it cannot be loaded: {answer.get('message')}")
     if answer.get("error") == "open":
-        version = _cudnn_version(int(answer.get("version") or 0))
+        version = cudnn_version(int(answer.get("version") or 0))
         return Finding("fail", f"cuDNN {version} loads but cannot open the GPU: {answer.get('message')}")
     if answer.get("error"):
         return Finding("fail", explain(answer))
-    version = _cudnn_version(int(answer.get("version") or 0))
+    version = cudnn_version(int(answer.get("version") or 0))
     wanted = machine.wanted.version("cudnn") if packaged else None
     if wanted is not None and wanted.split(".")[:3] != version.split("."):
         where = ", ".join((answer.get("loaded") or {}).get("libcudnn") or ())
@@ -254,7 +238,7 @@ def cudnn_library(machine: Machine) -> Finding:
     return Finding("pass", f"cuDNN {version} opens the GPU", version, wanted)
 
 
-def _cudnn_version(number: int) -> str:
+def cudnn_version(number: int) -> str:
     """Return 9.28.0 for 92800; up to cuDNN 8 a thousand is a major: 8.9.7 for 8907."""
     unit = 10000 if number >= 90000 else 1000
     return f"{number // unit}.{number % unit // 100}.{number % 100}"

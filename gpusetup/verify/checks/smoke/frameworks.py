@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.resolve.rules import way_of
+from gpusetup.verify.checks.smoke.cuda import cudnn_version
 from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import check, from_items, in_stack, took_section
 
@@ -97,13 +98,7 @@ def torch_cuda(machine: Machine) -> Finding:
         return Finding("fail", f"PyTorch is {version}, the lock says {wanted}", version, wanted)
     items = _operations(answer, machine.busy)
     cudnn = answer.get("cudnn")
-    named = (
-        f", cuDNN {cudnn // 10000}.{cudnn % 10000 // 100}.{cudnn % 100}"
-        if cudnn and cudnn >= 90000
-        else f", cuDNN {cudnn}"
-        if cudnn
-        else ""
-    )
+    named = f", cuDNN {cudnn_version(cudnn)}" if cudnn else ""
     text = f"{version}{named}: product and convolution correct on every GPU"
     return _too_few("PyTorch", items, machine) or from_items(items, text)
 
