@@ -1,6 +1,6 @@
 """List the files that the dynamic loader could load for a library: LD_LIBRARY_PATH, ld.so.cache, default folders."""
 
-import re
+import posixpath
 import struct
 from typing import Any, Dict, List, Tuple
 
@@ -52,9 +52,7 @@ def resolved(host: LiveHost, path: str) -> str:
         target = host.link(path)
         if not target:
             break
-        path = target if target.startswith("/") else path.rsplit("/", 1)[0] + "/" + target
-        while "/../" in path:
-            path = re.sub(r"/[^/]+/\.\./", "/", path, count=1)
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return path
 
 
