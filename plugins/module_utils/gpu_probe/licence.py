@@ -6,7 +6,7 @@ A token is a secret, and a licence server's name reveals the owner: neither appe
 import hashlib
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from .host import LiveHost
 
@@ -22,9 +22,7 @@ def collect(host: LiveHost) -> Optional[Dict[str, Any]]:
 
 
 def _look(host: LiveHost) -> Optional[Dict[str, Any]]:
-    text = _read(host, SETTINGS)
-    folder = host.inside(TOKENS)
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".tok")) if os.path.isdir(folder) else []
+    text, names = _read(host, SETTINGS), _tokens(host)
     if text is None and not names:
         return None
     settings = dict(_SETTING.findall((text or b"").decode("utf-8", "replace")))
@@ -34,6 +32,15 @@ def _look(host: LiveHost) -> Optional[Dict[str, Any]]:
         "server": "ServerAddress" in settings,
         "tokens": {name: _digest(_read(host, f"{TOKENS}/{name}")) for name in names},
     }
+
+
+def _tokens(host: LiveHost) -> List[str]:
+    try:
+        return sorted(name for name in os.listdir(host.inside(TOKENS)) if name.endswith(".tok"))
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            host.note("licence", f"{TOKENS}: {error.strerror}")
+        return []
 
 
 def _read(host: LiveHost, path: str) -> Optional[bytes]:

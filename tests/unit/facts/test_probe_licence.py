@@ -1,7 +1,10 @@
 """What facts tell of a vGPU's licence: no secret and no server's name, in a capture neither."""
 
+import errno
 import hashlib
 import json
+import os
+from unittest.mock import Mock
 
 from gpusetup.facts import probe
 
@@ -22,6 +25,14 @@ def test_settings_and_digests(tmp_path):
     kept = json.dumps(probe.load("capture").pack(host))
     assert "who.example" not in kept
     assert not [path for path in host.files if path.endswith(".tok")]
+
+
+def test_a_folder_of_tokens_that_only_root_can_list(monkeypatch):
+    host = probe.load("host").LiveHost()
+    host.inside = lambda path: "/nowhere" + path
+    monkeypatch.setattr(os, "listdir", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+    assert licence.collect(host) is None
+    assert host.unreadable == {"licence": f"{TOKENS}: Permission denied"}
 
 
 def test_nothing_there(machine):
