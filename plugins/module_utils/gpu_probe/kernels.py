@@ -73,23 +73,26 @@ def next_to_boot(host: LiveHost, running: str, installed: List[Dict[str, Any]]) 
     bootable = [kernel["release"] for kernel in installed if kernel["image"]]
     if not bootable:
         return running, "no kernel image in /boot: the machine is booted from outside"
-    saved = _saved_entry(host)
-    default = _grub_default(host)
-    if default not in ("", "0", "saved"):
-        saved = default
-    if saved and (default != "0" or any(host.names(root + "/loader/entries", "*.conf") for root in boot_images.ROOTS)):
-        for release in sorted(bootable, key=len, reverse=True):
-            if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", saved):
-                return release, "the boot loader's default names it"
+    once, default = _grub_variable(host, "next_entry"), _grub_default(host)
+    if default in ("", "saved") or (default == "0" and _has_entries(host)):
+        default = _grub_variable(host, "saved_entry")
+    for release in sorted(bootable, key=len, reverse=True):
+        if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", once or default):
+            return release, "the boot loader's {} names it".format("next_entry" if once else "default")
     return bootable[-1], "newest kernel image in /boot"
 
 
-def _saved_entry(host: LiveHost) -> Optional[str]:
+def _has_entries(host: LiveHost) -> bool:
+    return any(host.names(root + "/loader/entries", "*.conf") for root in boot_images.ROOTS)
+
+
+def _grub_variable(host: LiveHost, name: str) -> str:
+    """Return a variable of GRUB's environment; `next_entry` takes precedence over any default, for one boot."""
     for path in ("/boot/grub2/grubenv", "/boot/grub/grubenv"):
-        match = re.search(r"^(?:next_entry|saved_entry)=(.+)$", host.read(path, "kernel.next") or "", re.MULTILINE)
+        match = re.search(rf"^{name}=(.+)$", host.read(path, "kernel.next") or "", re.MULTILINE)
         if match:
             return match.group(1).strip()
-    return None
+    return ""
 
 
 def _grub_default(host: LiveHost) -> str:
