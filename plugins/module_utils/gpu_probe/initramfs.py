@@ -164,7 +164,7 @@ def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> Non
     while not found.known:
         header = _exactly(read, 110)
         if header is None:
-            return
+            raise Unreadable("the archive ends without its trailer")
         if header[:6] not in (b"070701", b"070702"):
             if not header.strip(b"\x00"):
                 return

@@ -131,7 +131,13 @@ def test_a_cut_image_is_unknown_not_clean(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"MZ\x90\x00 a unified kernel image", b"0707XX" + bytes(200), b"\x1f\x8b broken gzip"]
+    "content",
+    [
+        b"MZ\x90\x00 a unified kernel image",
+        b"0707XX" + bytes(200),
+        b"\x1f\x8b broken gzip",
+        gzip.compress(cpio({"init": b"x"})[:-124]),  # cut between two members
+    ],
 )
 def test_a_strange_file_is_unknown_with_the_reason(tmp_path, content):
     (tmp_path / "initrd.img").write_bytes(content)
