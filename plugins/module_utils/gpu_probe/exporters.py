@@ -8,6 +8,7 @@ _MOST = 8 << 20
 
 def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
     """Return {"status", "text", "error"}; no password is sent, so a protected exporter answers 401."""
+    import http.client
     import ssl  # imported late: most probes do not need these
     import urllib.error
     import urllib.request
@@ -25,6 +26,6 @@ def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
             return {"status": answer.status, "text": answer.read(_MOST).decode("utf-8", "replace"), "error": ""}
     except urllib.error.HTTPError as error:
         return {"status": error.code, "text": "", "error": str(error)}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return {"status": None, "text": "", "error": str(reason) or type(error).__name__}

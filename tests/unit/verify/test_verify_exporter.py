@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,13 @@ def test_names_and_units_are_those_of_the_tables() -> None:
     known = {series.metric: series.scale for metric in metrics() for series in metric.series}
     for row in meanings()["exporter_figures"]:
         assert {name: known[name] for name in row["names"]} == row["names"]
+
+
+def test_a_port_that_speaks_no_http_is_an_answer_too(probe: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0\r\n"), daemon=True).start()
+        found = probe.exporter.exporters.scrape(f"127.0.0.1:{server.getsockname()[1]}", False, 5)
+    assert (found["status"], bool(found["error"])) == (None, True)
 
 
 def test_the_host_asks_the_exporter_that_its_record_names(probe: Any, tmp_path: Path, monkeypatch: Any) -> None:
