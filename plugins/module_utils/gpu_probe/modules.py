@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 import struct
+import zlib
 from typing import Any, Dict, List, Optional
 
 from . import commands, signatures
@@ -14,6 +15,7 @@ from .host import LiveHost
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
 # Debian names its module nvidia-current; its branch packages nvidia-current-open, nvidia-tesla-535 and so on.
 _NVIDIA = re.compile(r"(?:^|/)(nvidia(?:-current|-tesla)?(?:-open)?(?:-\d+)?)\.ko(?:\.(?:gz|xz|zst))?$")
+_DAMAGED = (OSError, ValueError, LookupError, OverflowError, EOFError, struct.error, lzma.LZMAError, zlib.error)
 _OPEN_LICENCE = "dual mit/gpl"
 _NVRM = re.compile(
     r"NVRM version: NVIDIA UNIX (Open )?(?:Kernel Module for )?\S+\s+(?:Kernel Module\s+)?(\d+\.\d+(?:\.\d+)?)"
@@ -121,7 +123,7 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
                 return _elf_modinfo(lzma.decompress(handle.read()))
             with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as image:
                 return _elf_modinfo(image)
-    except (OSError, ValueError, struct.error, lzma.LZMAError, EOFError) as error:
+    except _DAMAGED as error:
         host.note("kernel.installed.nvidia", f"{path}: {error}")
         return None
 

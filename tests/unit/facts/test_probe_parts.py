@@ -53,6 +53,13 @@ def test_a_saved_default_with_the_menu_of_a_real_machine(machine):
     assert kernels_of(machine, "6.1.0-10-amd64", "6.1.0-9-amd64")["next"] == "6.1.0-9-amd64"
 
 
+@pytest.mark.parametrize("default", ["", "GRUB_DEFAULT=0\n", "GRUB_DEFAULT=saved\n"])
+def test_the_kernel_of_grub_reboot_comes_before_every_default(machine, default):
+    once = "saved_entry=gnulinux-6.1.0-10-amd64\nnext_entry=gnulinux-6.1.0-9-amd64\n"
+    machine.put("/etc/default/grub", default).put("/boot/grub/grubenv", once)
+    assert kernels_of(machine, "6.1.0-9-amd64", "6.1.0-10-amd64")["next"] == "6.1.0-9-amd64"
+
+
 def test_a_named_default_entry(machine):
     machine.put("/etc/default/grub", 'GRUB_DEFAULT="Advanced options>Debian, with Linux 6.1.0-9-amd64"\n')
     assert kernels_of(machine, "6.1.0-9-amd64", "6.1.0-10-amd64")["next"] == "6.1.0-9-amd64"
@@ -142,12 +149,20 @@ def test_a_compressed_module_file(tmp_path, monkeypatch, packer):
     assert (told["version"], told["license"]) == ("535.309.01", "NVIDIA")
 
 
-def test_a_damaged_module_file_is_noted(tmp_path):
-    path = tmp_path / "nvidia.ko"
-    path.write_bytes(b"not a module")
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("nvidia.ko", b"not a module", "no 64-bit ELF file"),
+        ("nvidia.ko", elf_with_modinfo([])[:62] + b"\t\0" + elf_with_modinfo([])[64:], "list index out of range"),
+        ("nvidia.ko.gz", gzip.compress(bytes(99))[:10] + b"\xff" * 20, "invalid block type"),
+    ],
+    ids=["text", "sections", "gz"],
+)
+def test_a_damaged_module_file_is_noted(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
     host = package.LiveHost()
-    assert probe.load("modules").modinfo(host, str(path)) is None
-    assert "no 64-bit ELF file" in host.unreadable["kernel.installed.nvidia"]
+    assert probe.load("modules").modinfo(host, str(tmp_path / name)) is None
+    assert words in host.unreadable["kernel.installed.nvidia"]
 
 
 @pytest.mark.parametrize(
