@@ -42,12 +42,13 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
                 entry["now"] = now[name]
     expect = state.get("expect")
     python = expect.get("python") if isinstance(expect, dict) else None
-    if isinstance(python, dict) and python.get("path"):
+    if isinstance(python, dict) and isinstance(python.get("path"), str):
         _look(host, "recorded-python", python)
     named = expect.get("environments") if isinstance(expect, dict) else None
-    entries = [item for item in named if isinstance(item, dict) and item.get("path")] if isinstance(named, list) else []
+    entries = [item for item in named if isinstance(item, dict)] if isinstance(named, list) else []
     for entry in entries:
-        _look(host, "recorded-python:" + str(entry["path"]), entry)
+        if isinstance(entry.get("path"), str):
+            _look(host, "recorded-python:" + entry["path"], entry)
     return state
 
 
@@ -62,10 +63,9 @@ def applied(path: str = STATE_FILE) -> Dict[str, Any]:
     """Return what the last apply wanted of this machine, from the recorded lock; empty without a record."""
     try:
         with open(path) as stream:
-            lock = json.load(stream).get("lock") or {}
-    except (OSError, ValueError, AttributeError):
+            return dict(json.load(stream)["lock"]["wanted"])
+    except (OSError, ValueError, LookupError, TypeError):
         return {}
-    return dict(lock.get("wanted") or {})
 
 
 def lost(host: LiveHost) -> str:
@@ -76,8 +76,9 @@ def lost(host: LiveHost) -> str:
 
 def names(state: Optional[Dict[str, Any]]) -> Set[str]:
     """Return the names of all packages in the record."""
-    state = state or {}
-    return {name for key in ("packages", "holds", "brought") for name in (state.get(key) or ())}
+    found = [(state or {}).get(key) for key in ("packages", "holds", "brought")]
+    several = [part for part in found if isinstance(part, (dict, list))]
+    return {name for part in several for name in part if isinstance(name, str)}
 
 
 def units(state: Any) -> List[Any]:

@@ -45,7 +45,8 @@ def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
 def test_packages_on_record_count_whatever_they_are_called(machine):
     names = probe.load("record").names(STATE)
     assert names == {"build-essential", "libheld", "libbrought"}
-    assert probe.load("record").names(None) == set()
+    for damaged in (None, {"packages": 5, "holds": [{}], "brought": True}):
+        assert probe.load("record").names(damaged) == set()
     stanza = "Package: {0}\nStatus: hold ok installed\nArchitecture: all\nVersion: 1\n\n"
     text = "".join(stanza.format(name) for name in ("build-essential", "libheld", "other"))
     found = probe.load("packages").collect(machine.put("/var/lib/dpkg/status", text).host(), "debian", names)
