@@ -7,6 +7,7 @@ from .host import LiveHost
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _NVIDIA = re.compile(r"nvidia|/cuda[-/]|libnvidia-container", re.IGNORECASE)
+_OFF = ("0", "no", "false", "off", "without", "disable")
 _ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$")
 
 
@@ -71,7 +72,7 @@ def _deb822_file(path: str, text: str) -> List[Dict[str, Any]]:
                 fields[last] = match.group(2).strip()
             elif last and line.startswith((" ", "\t")):
                 fields[last] += " " + line.strip()
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in _OFF:
             continue
         signed = fields.get("signed-by")
         signed = "(embedded key)" if signed and "BEGIN PGP" in signed else signed
@@ -84,9 +85,9 @@ def _repo_file(path: str, text: str) -> List[Dict[str, Any]]:
     found = []
     for match in re.finditer(r"^\[([^\]]+)\]\s*\n((?:(?!\[).*\n?)*)", text, re.MULTILINE):
         fields = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", match.group(2), re.MULTILINE))
-        if fields.get("enabled", "1") == "0":
+        if fields.get("enabled", "1").lower() in _OFF:
             continue
         uri = fields.get("baseurl") or fields.get("metalink") or fields.get("mirrorlist") or ""
-        signed = fields.get("gpgkey") if fields.get("gpgcheck", "1") != "0" else None
+        signed = None if fields.get("gpgcheck", "1").lower() in _OFF else fields.get("gpgkey")
         found.append(_source(path, uri.split()[0] if uri else "", [match.group(1)], [], signed))
     return found

@@ -212,7 +212,8 @@ def test_sources_of_every_kind(machine):
     machine.put("/etc/apt/sources.list.d/old.list.save", "deb http://saved /\n")
     machine.put(
         "/etc/yum.repos.d/cuda.repo",
-        "[cuda]\nbaseurl=https://m/cuda/repos/rhel9\ngpgkey=https://m/key\n[off]\nenabled=0\nbaseurl=http://off\n",
+        "[cuda]\nbaseurl=https://m/cuda/repos/rhel9\ngpgkey=https://m/key\n[off]\nenabled=0\nbaseurl=http://off\n"
+        "[no]\nenabled = False\nbaseurl=http://no\n",
     )
     told = sources.collect(machine.host())
     assert [(item["uri"], item["signed_by"], item["nvidia"]) for item in told] == [
