@@ -161,7 +161,10 @@ def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
             held.add(wanted)
         pattern = {"glob": fnmatch.translate(wanted), "regex": wanted}.get(how, re.escape(wanted))
         case = 0 if fields.get("case_sensitive") in ("on", "true") else re.IGNORECASE
-        match = re.compile(pattern, case)
+        try:
+            match = re.compile(pattern, case)
+        except re.error:  # zypper's expressions are not Python's
+            continue
         held.update(name for name in names if (match.search if how in ("regex", "substring") else match.match)(name))
     return sorted(held)
 
