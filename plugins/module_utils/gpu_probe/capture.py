@@ -45,8 +45,8 @@ def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
         "schema": SCHEMA,
         "files": files,
         "folders": sorted(redact(path, names) for path in host.folders),
-        "links": {path: redact(target, names) for path, target in host.links.items()},
-        "denied": {path: redact(why, names) for path, why in host.refused.items()},
+        "links": {redact(path, names): redact(target, names) for path, target in host.links.items()},
+        "denied": {redact(path, names): redact(why, names) for path, why in host.refused.items()},
         "observations": _redact_all(host.answers, names),
     }
 

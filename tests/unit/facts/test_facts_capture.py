@@ -104,6 +104,12 @@ def test_key_material_never_travels():
     assert files == {"/etc/x.conf": b"", "/var/lib/dkms/mok.key": b"", "/etc/y": b"fine"}
 
 
+def test_no_path_names_a_person():
+    host = recorder(**{"/home/alice/a": b""})
+    host.links, host.refused = {"/home/alice/v/bin/python": "/usr/bin/python3"}, {"/home/alice/v/lib": "denied"}
+    assert "alice" not in json.dumps(capture.pack(host))
+
+
 def test_the_boot_and_machine_identity_are_emptied():
     host = recorder(
         **{"/proc/sys/kernel/random/boot_id": b"e02283b0-9908-4b8c-9e04-6a500a142520\n", "/etc/machine-id": b"abc"}
