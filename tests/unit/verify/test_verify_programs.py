@@ -55,9 +55,10 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
     collection = type("Collection", (), {"wait": lambda _self, _name: {"stdout": "0, GPU, Tesla T4, 7.5\n"}})()
     answer = probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection)
     assert (answer["compiler"], answer["error"], answer["message"]) == (str(own), "compile", "no such luck\n")
-    assert (
-        (tmp_path / "called").read_text().startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
-    )
+    probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection)
+    first, second = (tmp_path / "called").read_text().splitlines()
+    assert first.startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
+    assert first != second, "toolkits side by side would overwrite each other's program"
 
     preferred = str(_program(tmp_path / "cuda-12.6/bin/nvcc"))
     assert probe.frameworks.nvcc(named) == [preferred]

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, cast
@@ -142,10 +143,11 @@ def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection"
             if line.count(",") >= 3 and "." in line.split(",")[3]
         }
     )
-    program = os.path.join(scratch, "nvcc_smoke")
+    folder = tempfile.mkdtemp(dir=scratch)  # toolkits side by side are tested at the same time
+    program = os.path.join(folder, "nvcc_smoke")
     options = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in capabilities]
     source = os.path.join(HERE, "nvcc_smoke.cu")
-    built = child.run([*compiler, "-O1", *options, "-o", program, source], DEADLINES["nvcc"], cwd=scratch)
+    built = child.run([*compiler, "-O1", *options, "-o", program, source], DEADLINES["nvcc"], cwd=folder)
     answer: Dict[str, Any] = {
         "compiler": compiler[0],
         "architectures": capabilities,
@@ -156,7 +158,7 @@ def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection"
             {"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])}
         )
         return answer
-    ran = last_json(child.run([program], 30, cwd=scratch))
+    ran = last_json(child.run([program], 30, cwd=folder))
     answer.update(ran)
     answer.setdefault("error", None)
     return answer
