@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from datetime import datetime, timezone
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,6 +82,15 @@ def test_a_budget_ends_what_is_measured(observe):
     assert time.monotonic() - started < 10
     assert (found["level"], found["sections"], found["left_alone"]) == ("quick", {}, ["the budget of 0.3 s was over"])
     assert observe("h200-x1-quick", budget=30)["level"] == "full"
+
+
+def test_a_failure_within_the_budget_is_not_taken_for_its_end(observe):
+    with pytest.raises(OSError, match="no space"):
+        observe("h200-x1-quick", work=Mock(side_effect=OSError("no space")), budget=30)
+
+
+def test_facts_that_come_too_late_are_said_to_be_missing(observe):
+    assert observe("h200-x1-quick", lambda document: document.update(facts=None))["facts"].keys() == {"error"}
 
 
 def test_a_level_that_was_not_reached_is_not_reported():

@@ -161,10 +161,11 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
             finally:
                 team.close()
         quick = collection.finish()
+        facts = quick.pop("facts", None) or {"error": "it did not answer in time"}
         if LEVELS.index(document["level"]) > 1 and gpus and not (request.get("hosts") or request.get("budget")):
-            written = write_bandwidth.measure(quick["facts"])
+            written = write_bandwidth.measure(facts)
             document["sections"].update({"rdma": written} if written else {})
-        document.update({"facts": quick.pop("facts"), "quick": quick, "collector_seconds": collection.seconds})
+        document.update({"facts": facts, "quick": quick, "collector_seconds": collection.seconds})
     document["seconds"] = round(time.time() - started, 3)
     return document
 
@@ -185,10 +186,20 @@ def in_use(gpus: "List[GpuEntry]") -> List[str]:
 def within(seconds: float, work: Callable[..., Dict[str, Any]], *arguments: Any) -> Optional[Dict[str, Any]]:
     """Return the result of the work; None when it took too long: its children die with this process."""
     found: List[Dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(work(*arguments)))
+    failures: List[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(work(*arguments))
+        except Exception as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
     thread.daemon = True
     thread.start()
     thread.join(max(0.0, seconds))
+    for failure in failures:
+        raise failure
     return found[0] if found else None
 
 
