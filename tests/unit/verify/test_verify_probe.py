@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -238,8 +239,6 @@ def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe):
 
 
 def test_a_silent_stranger_does_not_block_the_mailbox(probe):
-    import socket
-
     box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [1], 1)
     try:
         with socket.create_connection(("127.0.0.1", box.port)):
@@ -252,21 +251,12 @@ def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatc
     monkeypatch.setattr(probe.fleet, "CONNECT_DEADLINE", 1)
     workers = team(1)
     workers.start()
-    found = probe.fleet.measure(
-        workers,
-        {
-            "number": 1,
-            "hosts": 2,
-            "address": "127.0.0.1",
-            "port": 9,
-            "token": "t",
-            "local": 1,
-            "first": 1,
-            "world": 2,
-            "sizes": [1 << 20],
-        },
-    )
+    plan = {"hosts": 2, "address": "127.0.0.1", "token": "t", "local": 1, "world": 2, "sizes": [1 << 20]}
+    found = probe.fleet.measure(workers, {**plan, "number": 1, "port": 9, "first": 1})
     assert found["error"] == "unreachable"
+    with socket.create_server(("", 0)) as taken:
+        found = probe.fleet.measure(workers, {**plan, "number": 0, "port": taken.getsockname()[1], "first": 0})
+    assert "cannot be opened" in found["message"]
 
 
 def test_the_whole_probe_here(probe):

@@ -32,7 +32,10 @@ def measure(team: "Team", plan: Dict[str, Any]) -> Dict[str, Any]:
         if "error" in answer:
             return answer
         identity = answer["id"]
-        box = Mailbox(None, plan["port"], plan["token"], identity, plan["hosts"] - 1)
+        try:
+            box = Mailbox(None, plan["port"], plan["token"], identity, plan["hosts"] - 1)
+        except OSError as failure:
+            return {"error": "failed", "message": "port {} cannot be opened: {}".format(plan["port"], failure)}
         try:
             return team.collective(members, plan["sizes"], plan["first"], plan["world"], identity)
         finally:
