@@ -43,6 +43,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 UNIT = "/etc/systemd/system/gpusetup-resume.service"
 STARTS = "/etc/systemd/system/multi-user.target.wants/gpusetup-resume.service"
+MARK = "resume"
 _TEXT = """# Written by gpusetup: continues once after the reboot.
 [Unit]
 Description=gpusetup continues after a reboot
@@ -69,7 +70,7 @@ def quoted(word: str) -> str:
 
 def stage(ledger: Ledger, resume: Sequence[str]) -> None:
     """Write the unit that continues after the boot, and the link that enables it."""
-    mark = os.path.join(ledger.folder, "resume")
+    mark = os.path.join(ledger.folder, MARK)
     ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
     files.write_atomically(mark, "", 0o600)
     os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
@@ -97,6 +98,8 @@ def main() -> None:
                 stage(ledger, module.params["resume"])
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
+                if module.params["resume"]:  # nothing goes on after some other reboot
+                    os.unlink(os.path.join(ledger.folder, MARK))
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
     module.exit_json(changed=True, when=when)
 

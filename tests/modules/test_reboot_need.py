@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_reboot_stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WANTED = {"host": {"state_dir": "/var/lib/gpusetup"}, "version": "580.95.05", "flavour": "open", "kernels": ["6.1"]}
 
@@ -127,6 +125,16 @@ def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(
 ) -> None:
     failed, result = ask(None, with_secure_boot(SIGNED, *keys))
     assert (failed, result["needed"], result["console"]) == (False, True, console)
+
+
+def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(
+    run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_reboot_stage, "stage", lambda ledger, _resume: (Path(ledger.folder) / "resume").touch())
+    monkeypatch.setattr(gpu_reboot_stage.process, "output", lambda *_words: (1, "", "no"))
+    failed, _result = run_module(gpu_reboot_stage, host={"state_dir": str(tmp_path)}, resume=["gpusetup", "apply"])
+    assert failed
+    assert not (tmp_path / "resume").exists()
 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(
