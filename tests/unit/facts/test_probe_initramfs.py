@@ -138,6 +138,7 @@ def test_a_cut_image_is_unknown_not_clean(tmp_path):
         b"\x1f\x8b broken gzip",
         gzip.compress(cpio({"init": b"x"})[:-124]),  # cut between two members
     ],
+    ids=["uki", "archive", "gzip", "cut"],
 )
 def test_a_strange_file_is_unknown_with_the_reason(tmp_path, content):
     (tmp_path / "initrd.img").write_bytes(content)
