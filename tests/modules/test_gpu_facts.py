@@ -38,18 +38,8 @@ def ansible(arguments, *extra, tmp_path):
         "ANSIBLE_STDOUT_CALLBACK": "minimal",
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "adhoc",
-        "localhost",
-        "-c",
-        "local",
-        "-m",
-        "gpusetup.stack.gpu_facts",
-        *extra,
-    ]
+    words = "-m ansible adhoc localhost -c local -m gpusetup.stack.gpu_facts"
+    command = [sys.executable, *words.split(), *extra]
     command += ["-e", f"ansible_python_interpreter={sys.executable}", "-a", json.dumps(arguments)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path, check=False

@@ -46,37 +46,16 @@ built (alice@gpunode17)
 
 def test_identities_are_taken_out():
     text = capture.redact(SECRETS, ["gpunode17"])
-    for secret in (
-        "1c5bdf16",
-        "0123456789abcdef",
-        "52:54:00",
-        "10.20.30.40",
-        "85a3",
-        "fe23",
-        "gpunode17",
-        "hunter2",
-        "internal",
-        "alice",
-        "abcdef",
-    ):
-        assert secret not in text, secret
+    secrets = "1c5bdf16 0123456789abcdef 52:54:00 10.20.30.40 85a3 fe23 gpunode17 hunter2 internal alice abcdef"
+    assert [secret for secret in secrets.split() if secret in text] == []
 
 
-@pytest.mark.parametrize(
-    "kept",
-    [
-        "580.159.04",
-        "0000:00:06.0",
-        "00000000:00:06.0, NVIDIA H200, 143771, 580.159.04",
-        "9.10.2.21-1+cuda12.2",
-        "libcudnn.so.9.10.2.21",
-        "http://deb.debian.org/debian bookworm/main",
-        "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64",
-        "6.1.0-50-amd64",
-        "5.15.167.4-microsoft-standard-WSL2",
-        "96.00.a5.00.1a",
-    ],
-)
+KEPT = """580.159.04;00000000:00:06.0, NVIDIA H200, 143771, 580.159.04;9.10.2.21-1+cuda12.2;libcudnn.so.9.10.2.21;\
+http://deb.debian.org/debian bookworm/main;https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64;\
+0000:00:06.0;6.1.0-50-amd64;5.15.167.4-microsoft-standard-WSL2;96.00.a5.00.1a"""
+
+
+@pytest.mark.parametrize("kept", KEPT.split(";"))
 def test_versions_addresses_on_a_bus_and_public_mirrors_stay(kept):
     assert capture.redact(kept, ["gpunode17"]) == kept
 

@@ -81,14 +81,8 @@ def test_an_interrupted_dpkg(machine):
 
 
 def test_reducing_the_status_twice_is_reducing_it_once():
-    text = "\n".join(
-        [
-            stanza("bash"),
-            stanza("nvidia-driver", maintainer="A B <a.person@nvidia.com>"),
-            stanza("zsh", status="install ok unpacked"),
-        ]
-    )
-    once = packages.reduce_status(text)
+    driver = stanza("nvidia-driver", maintainer="A B <a.person@nvidia.com>")
+    once = packages.reduce_status("\n".join([stanza("bash"), driver, stanza("zsh", status="install ok unpacked")]))
     assert packages.reduce_status(once) == once
     assert "a.person" not in once
     assert "maintainer@nvidia.com" in once
@@ -276,21 +270,11 @@ def test_a_dnf_without_cache_says_how_to_get_one(machine):
     assert "dnf makecache" in host.unreadable["packages.candidates"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nvidia-driver-580-open",
-        "nvidia-open",
-        "cuda-toolkit-13-0",
-        "libcudnn9-cuda-12",
-        "libnccl2",
-        "nvidia-kernel-dkms",
-        "libnvidia-compute-580",
-        "linux-modules-nvidia-580-open-generic",
-        "nvidia-driver-pinning-580.95.05",
-        "linux-headers-amd64",
-        "nvidia-fabricmanager-570",
-    ],
-)
+ASKED_FOR = """nvidia-driver-580-open nvidia-open cuda-toolkit-13-0 libcudnn9-cuda-12 libnccl2 nvidia-kernel-dkms
+libnvidia-compute-580 linux-modules-nvidia-580-open-generic nvidia-driver-pinning-580.95.05 linux-headers-amd64
+nvidia-fabricmanager-570"""
+
+
+@pytest.mark.parametrize("name", ASKED_FOR.split())
 def test_names_that_a_plan_may_ask_for(name):
     assert candidates._APT_NAMES.findall(f"aaa\n{name}\nzzz\n") == [name]

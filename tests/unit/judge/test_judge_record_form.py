@@ -19,22 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OTHERS: tuple[Any, ...] = (
-    None,
-    True,
-    7,
-    1.5,
-    "x",
-    [],
-    ["x"],
-    [7],
-    [None],
-    {},
-    {"a": "x"},
-    {"a": 7},
-    {"a": None},
-    {"a": {}},
-)
+LISTS: tuple[Any, ...] = ([], ["x"], [7], [None])
+OTHERS: tuple[Any, ...] = (None, True, 7, 1.5, "x", *LISTS, {}, {"a": "x"}, {"a": 7}, {"a": None}, {"a": {}})
 ONLY_TOLD = ("lock", "verified", "lost")
 
 

@@ -10,19 +10,10 @@ from gpusetup.verify.machine import Machine, Wanted
 from tests.records import lock_of
 from tests.unit.verify.verify_documents import ASKED, captured, differences, results, verdicts
 
+RUNS = "h200-x1-smoke h200-x1-full h200-x1-stress h200-x2-full h200-x4-full h100-x2-full h100-x2-stress"
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "h200-x1-smoke",
-        "h200-x1-full",
-        "h200-x1-stress",
-        "h200-x2-full",
-        "h200-x4-full",
-        "h100-x2-full",
-        "h100-x2-stress",
-    ],
-)
+
+@pytest.mark.parametrize("name", RUNS.split())
 def test_real_runs_pass(name):
     found = results(captured(name))
     assert [result.id for result in found.values() if result.verdict == "fail"] == []
