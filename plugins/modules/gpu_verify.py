@@ -52,7 +52,7 @@ postponed:
   type: str
 results:
   description: Verdicts, when the controller can judge.
-  returned: when gpusetup is importable in Ansible's Python
+  returned: with O(fail=true), when the host was examined
   type: list
 """
 
