@@ -88,14 +88,7 @@ def parse_policy(text: str) -> Dict[str, Any]:
     version: Any = None
     for line in text.splitlines():
         if line and not line.startswith(" "):
-            package = {
-                "candidate": None,
-                "installed": None,
-                "versions": [],
-                "size": None,
-                "transitional": False,
-                "needs": [],
-            }
+            package = _unknown()
             found[line.rstrip(":")] = package
         elif package is None:
             continue
@@ -114,6 +107,10 @@ def parse_policy(text: str) -> Dict[str, Any]:
             if match and version is not None:
                 version["sources"].append(re.sub(r"(?<=://)[^/@\s]+@", "", match.group(1)) + " " + match.group(2))
     return found
+
+
+def _unknown() -> Dict[str, Any]:
+    return {"candidate": None, "installed": None, "versions": [], "size": None, "transitional": False, "needs": []}
 
 
 def _version(line: str) -> Optional[str]:
@@ -156,10 +153,7 @@ def _dnf(host: LiveHost, seconds: float) -> Optional[Dict[str, Any]]:
             continue
         name, version, repository, size = pieces
         version = version[2:] if version.startswith("0:") else version
-        package = found.setdefault(
-            name,
-            {"candidate": None, "installed": None, "versions": [], "size": None, "transitional": False, "needs": []},
-        )
+        package = found.setdefault(name, _unknown())
         package["versions"].append(
             {"version": version, "sources": [repository], "size": int(size) if size.isdigit() else None}
         )

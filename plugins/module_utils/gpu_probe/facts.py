@@ -119,22 +119,8 @@ def collect(
 
 def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Merge nvidia-smi's answers into the GPUs with the same PCI address."""
-    empty = {
-        "uuid": None,
-        "reported_name": None,
-        "memory_mib": None,
-        "driver_version": None,
-        "persistence": None,
-        "mig": None,
-        "mig_pending": None,
-        "slices": None,
-        "reported_capability": None,
-        "fabric": None,
-        "vbios": None,
-        "inforom": None,
-        "ecc": None,
-        "power_limit": None,
-    }
+    names = "uuid reported_name memory_mib driver_version persistence mig mig_pending slices reported_capability fabric"
+    empty = dict.fromkeys((*names.split(), "vbios", "inforom", "ecc", "power_limit"))
     by_address = told["gpus"] if told else {}
     return [dict(gpu, **by_address.get(gpu["address"], empty)) for gpu in gpus]
 

@@ -8,15 +8,9 @@ from .host import LiveHost
 
 CACHE = "/etc/ld.so.cache"
 LIBRARIES = (
-    "libcuda.so.1",
-    "libcuda.so",
-    "libcudart.so.11.0",
-    "libcudart.so.12",
-    "libcudart.so.13",
-    "libnccl.so.2",
-    "libcudnn.so.8",
-    "libcudnn.so.9",
-)
+    "libcuda.so.1", "libcuda.so", "libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2",
+    "libcudnn.so.8", "libcudnn.so.9",
+)  # fmt: skip
 _MAGIC = b"glibc-ld.so.cache1.1"
 _HEADER = struct.Struct("<20sII B3x I 3I")
 _ENTRY = struct.Struct("<iIIIQ")

@@ -23,19 +23,9 @@ _TELLING = re.compile(
 )
 _INFO = re.compile(r"^([A-Za-z0-9_.]+?)-([^-]+)\.dist-info$")
 _FRAMEWORKS = (
-    "torch-*",
-    "tensorflow-*",
-    "tensorflow_cpu-*",
-    "jax-*",
-    "jaxlib-*",
-    "jax_*",
-    "cupy*",
-    "nvidia_cuda_runtime*",
-    "nvidia_cudnn*",
-    "nvidia_cuda_nvcc*",
-    "nvidia_cuda_nvrtc*",
-    "nvidia_nvvm*",
-)
+    "torch-*", "tensorflow-*", "tensorflow_cpu-*", "jax-*", "jaxlib-*", "jax_*", "cupy*", "nvidia_cuda_runtime*",
+    "nvidia_cudnn*", "nvidia_cuda_nvcc*", "nvidia_cuda_nvrtc*", "nvidia_nvvm*",
+)  # fmt: skip
 
 
 def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) -> Dict[str, Any]:

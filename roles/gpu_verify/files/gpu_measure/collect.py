@@ -27,22 +27,9 @@ TOOL_DEADLINE = 10
 QUERY_FIELDS = ("index", "uuid", "pci.bus_id", "compute_cap")
 LOG_LINES = 400
 FACTS = (
-    "arch",
-    "boot",
-    "kernel",
-    "gpus",
-    "nvswitch",
-    "rdma",
-    "storage",
-    "settings",
-    "driver",
-    "nouveau",
-    "modules",
-    "containers",
-    "services",
-    "unreadable",
-    "virtualisation",
-)
+    "arch", "boot", "kernel", "gpus", "nvswitch", "rdma", "storage", "settings", "driver", "nouveau", "modules",
+    "containers", "services", "unreadable", "virtualisation",
+)  # fmt: skip
 _SUPPORTED_CLOCKS = re.compile(r"\s*<supported_clocks>.*?</supported_clocks>", re.DOTALL)
 
 
