@@ -136,9 +136,11 @@ def stream_all(begin: Callable[[list[Process]], Process | None], on_end: Callabl
                 return
             for process in tuple(running):
                 if process.turn(_TICK / len(running)):
-                    running.remove(process)
                     on_end(process, process.ended())
+                    running.remove(process)
         except KeyboardInterrupt:  # noqa: PERF203 - it is the loop that goes on
+            if not running:
+                raise
             asking = False
             for number, process in enumerate(running):
                 process.interrupt(tell=not number)
@@ -236,15 +238,13 @@ class Process:
 
     def _drain(self) -> None:
         selector = self.selector
-        while ready := selector.select(0):
+        while selector.get_map() and (ready := selector.select(0)):
             for key, _ in ready:
                 data = os.read(key.fd, 65536)
                 if data:
                     self._take(key.data, data)
                 else:
                     selector.unregister(key.fileobj)
-            if not selector.get_map():
-                return
 
     def _take(self, channel: Channel, data: bytes) -> None:
         partial = self.partial[channel]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.drive.runner import run, stream
+from gpusetup.drive.runner import Process, run, stream, stream_all
 from gpusetup.errors import BadInputError
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -172,3 +172,21 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched() -> None:
         )
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+
+
+def test_an_interrupt_while_the_first_process_begins_goes_on_up() -> None:
+    def begin(_running: list[Process]) -> Process:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stream_all(begin, lambda _process, _how: None)
+
+
+def test_an_interrupt_at_a_process_s_end_forgets_no_process() -> None:
+    presses = iter((KeyboardInterrupt(),))
+
+    def heard(_channel: object, line: str) -> None:
+        if line == "unended" and (press := next(presses, None)):
+            raise press
+
+    assert stream(python("print('unended', end='')"), env=ENV, deadline=20, on_line=heard).interrupted
