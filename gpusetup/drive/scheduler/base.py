@@ -136,6 +136,17 @@ def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, p
     return ""
 
 
+def give_back(back: Callable[[], object], by_hand: str, error: GpuSetupError) -> None:
+    """Give back a node whose scheduler failed after the drain; if that fails too, raise an error that says so."""
+    try:
+        back()
+    except GpuSetupError:
+        raise SchedulerError(
+            error.reference, error.message, context=error.context, note="the node is still drained",
+            hint=f"to return it to service: {by_hand}",
+        ) from error  # fmt: skip
+
+
 def words(argv: Sequence[str], node: str) -> list[str]:
     """Put the node's name where a command has its place for it."""
     return [word.replace("{node}", check_node(node)) for word in argv]

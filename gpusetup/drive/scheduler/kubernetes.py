@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpusetup.content import host_code
-from gpusetup.drive.scheduler.base import Caller, Drained, check_node, wait_until
+from gpusetup.drive.scheduler.base import Caller, Drained, check_node, give_back, wait_until
+from gpusetup.errors import GpuSetupError
 
 _ANNOTATION = "gpusetup.drained"
 _EVICTION_SECONDS = 300
@@ -27,7 +29,12 @@ class Kubernetes:
         if not cordoned:
             self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
             self.call.output_of("kubectl", "cordon", node)
-        left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
+        try:
+            left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
+        except GpuSetupError as error:
+            if not cordoned:
+                give_back(partial(self._back, node), self.by_hand(node), error)
+            raise
         if not left:
             wait = f"--timeout={_EVICTION_SECONDS}s"
             done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 
-from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, wait_until
+from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, give_back, wait_until
+from gpusetup.errors import GpuSetupError
 
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _REBOOTED = ("Node unexpectedly rebooted", "Not responding")
@@ -70,7 +72,12 @@ class Slurm:
         taken = not seen.drained
         if taken:
             self.call.output_of("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
-        left = wait_until(lambda: self.jobs_on(node, mine), seconds, self.call.stop)
+        try:
+            left = wait_until(lambda: self.jobs_on(node, mine), seconds, self.call.stop)
+        except GpuSetupError as error:
+            if taken:
+                give_back(partial(self._resume, node), self.by_hand(node), error)
+            raise
         if left:
             if taken:
                 self._resume(node)

@@ -124,6 +124,19 @@ def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
     assert cluster.drain("n1", 5) == base.Drained(ok=True, ours=True)
 
 
+def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slurm, program):
+    cluster = slurm("ALLOCATED", looks=10**6)
+    program("squeue", "exit 1")
+    with pytest.raises(SchedulerError, match="squeue"):
+        cluster.drain("n1", 5)
+    assert not cluster.drained_by_us("n1")
+    program("squeue", "mv scontrol gone; exit 1")
+    with pytest.raises(SchedulerError) as caught:
+        cluster.drain("n1", 5)
+    assert "still drained" in caught.value.note
+    assert "State=RESUME" in caught.value.hint
+
+
 def test_a_scheduler_that_refuses_is_told(program):
     program("scontrol", "echo 'Node n1 not found' >&2; exit 1")
     with pytest.raises(SchedulerError, match="Node n1 not found") as caught:
@@ -211,6 +224,14 @@ def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
     refused = kubernetes(drain="echo 'Cannot evict pod: disruption budget' >&2; exit 1").drain("n1", 5)
     assert (refused.ok, refused.why) == (False, "Cannot evict pod: disruption budget")
     assert [call.split()[1] for call in program.calls()].count("uncordon") == 2
+
+
+def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
+    cluster = kubernetes()
+    program("kubectl", 'case "$1 $2" in "get node") cat node ;; "get pods") exit 1 ;; esac')
+    with pytest.raises(SchedulerError):
+        cluster.drain("n1", 5)
+    assert [call.split()[1] for call in program.calls()].count("uncordon") == 1
 
 
 def test_kubernetes_leaves_what_somebody_else_cordoned(kubernetes):
