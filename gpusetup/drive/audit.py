@@ -8,6 +8,7 @@ brings it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import getpass
 import hashlib
@@ -94,12 +95,11 @@ def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
             fcntl.flock(log, fcntl.LOCK_EX)
             disk = os.fstatvfs(log)
             if hosts and disk.f_bavail * disk.f_frsize < _ROOM + hosts * _ROOM_OF_A_HOST:
-                raise OSError(28, os.strerror(28))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             number, digest, torn = _last(path)
             line = replace(line, number=number + 1, before=digest)
             text = msgspec.json.encode(line)
-            os.write(log, b"\n" * torn + text + b"\n")
-            os.fsync(log)
+            _write(log, b"\n" * torn + text + b"\n")
             _keep_head(home, _Head(line.number, _digest(text)))
         finally:
             os.close(log)
@@ -228,11 +228,17 @@ def _keep_head(home: Path, head: _Head) -> None:
     partial = home / f".{_HEAD}.part"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.write(descriptor, msgspec.json.encode(head))
-        os.fsync(descriptor)
+        _write(descriptor, msgspec.json.encode(head))
     finally:
         os.close(descriptor)
     partial.replace(home / _HEAD)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of it to the disk; a disk that takes a part is full."""
+    if os.write(descriptor, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.fsync(descriptor)
 
 
 def _tell_syslog(line: AuditLine, digest: str) -> None:

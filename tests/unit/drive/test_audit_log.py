@@ -131,6 +131,13 @@ def test_on_a_full_disk_nothing_begins(tmp_path: Path) -> None:
         subprocess.run(["umount", small], check=True)
 
 
+def test_a_disk_that_takes_a_part_of_a_line_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: whole(descriptor, data[:20]))
+    with pytest.raises(PreflightError, match="No space left"):
+        audit.add(tmp_path, audit.line_of("end", "apply"))
+
+
 def test_where_the_end_cannot_be_written_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session, said = _session(tmp_path), []
     with on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, said.append):
