@@ -192,9 +192,12 @@ def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[
                 held[name] = _refused(found[name], "GS-425", f"the host was not drained in time: {drained.why}", "")
             elif drained.ours:
                 taken[name] = work.node(name)
-    for name, why in work.wait_idle(
-        {name for name in names if name not in held and _waits(hosts, found[name])}
-    ).items():
+    try:
+        busy = work.wait_idle({name for name in names if name not in held and _waits(hosts, found[name])})
+    except KeyboardInterrupt:
+        work.undrain(taken)
+        raise
+    for name, why in busy.items():
         hint = "end them, or wait for them: --busy-wait MINUTES"
         held[name] = _refused(found[name], "GS-423", f"still busy: {why}", hint)
     return held, taken

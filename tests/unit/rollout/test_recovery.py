@@ -181,6 +181,16 @@ def test_programs_that_stay_keep_their_gpu_and_the_node_is_given_back(fleet):
     assert scheduler.given == ["both"]
 
 
+def test_a_stop_while_programs_are_waited_for_gives_the_nodes_back(fleet, monkeypatch):
+    scheduler = Scheduler()
+    made = fleet("both", scheduler=scheduler)
+    found = prepare(made.hosts)
+    monkeypatch.setattr(made.hosts.draining, "wait_idle", lambda _names: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        recover(made.hosts, found)
+    assert scheduler.given == ["both"]
+
+
 @pytest.mark.parametrize(
     ("failure", "state"),
     [
