@@ -298,7 +298,7 @@ class Draining:
         if not names or self.scheduler is None or self.scheduler.name != "slurm":
             return
         overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", dict.fromkeys(names, NOTHING))
-        run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay)
+        self.rollout.stopped |= run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay).interrupted
 
 
 def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:

@@ -54,6 +54,8 @@ class Rollout:
     fetched: dict[str, str] = field(default_factory=dict)
     """Where on a host the last look left the package lists, for what follows."""
     seconds: dict[str, float] = field(default_factory=dict)
+    stopped: bool = False
+    """Whether Ctrl-C came during a step behind a batch: what is known of the batch stays, and no other one begins."""
 
     def document(self) -> Plan:
         """Return the plan of all hosts."""

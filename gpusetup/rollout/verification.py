@@ -199,7 +199,8 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
     }
     overlay = write_overlay(rollout.session.run.path / "overlay-verified", kept)
     with phase(rollout, "verify"):
-        run_playbook(rollout.session, "verified", deadline=DEADLINE, overlay=overlay)
+        done = run_playbook(rollout.session, "verified", deadline=DEADLINE, overlay=overlay)
+    rollout.stopped |= done.interrupted
 
 
 def _driver(rollout: Rollout, name: str) -> str | None:

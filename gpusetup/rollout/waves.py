@@ -109,7 +109,7 @@ class _Waves:
             self.seen |= shut
             self.seen |= self.work.give_back(done)
             self.outcomes |= self.seen
-            ended = stopped(self.outcomes, self.how.max_fail)
+            ended = stopped(self.outcomes, self.how.max_fail) or self.rollout.stopped
             self.passed = number - ended
             self._keep(self.seen)
             self._document()
@@ -145,7 +145,7 @@ class _Waves:
     def _the_rest(self) -> None:
         """Verify whoever was not verified with a wave; give back what an earlier run left."""
         self.at = "verification"
-        if self.verifies:
+        if self.verifies and not self.rollout.stopped:
             verified = {name for wave in self.waves for name in wave} if self.by_wave else set()
             rest = {name: outcome for name, outcome in self.outcomes.items() if name not in verified}
             self.outcomes |= verify_hosts(self.rollout, rest, always=self.how.verify == "always")

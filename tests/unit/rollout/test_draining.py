@@ -100,6 +100,16 @@ def test_a_command_that_cannot_be_is_told_before_any_host_is_touched(option, wor
     assert (caught.value.reference, caught.value.path) == ("GS-813", option)
 
 
+def test_a_stop_while_slurmd_starts_again_is_remembered_and_the_node_given_back(work, monkeypatch, tmp_path):
+    scheduler = Recorded()
+    scheduler.name, taken = "slurm", work(scheduler)
+    taken.rollout.session, taken.rollout.stopped = SimpleNamespace(run=SimpleNamespace(path=tmp_path)), False
+    monkeypatch.setattr("gpusetup.rollout.draining.run_playbook", lambda *_a, **_k: SimpleNamespace(interrupted=True))
+    taken.take(PLANS)
+    taken.give_back({"a": HostOutcome(state="done", changed=1)})
+    assert (taken.rollout.stopped, scheduler.given) == (True, ["a"])
+
+
 def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(work, monkeypatch):
     scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
     taken = work(scheduler)

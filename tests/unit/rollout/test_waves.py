@@ -46,6 +46,7 @@ def roll(tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             if outcomes:
                 verified.append((tuple(outcomes), always))
+            rollout.stopped = cut == ("record", len(verified))
             return {
                 name: HostOutcome(state="verify-failed", seconds=1.0) if bad.get(name) == "sick" else outcome
                 for name, outcome in outcomes.items()
@@ -71,7 +72,7 @@ def roll(tmp_path, monkeypatch):
         reporter = SimpleNamespace(say=lambda _text: None, begins=begins)
         rollout = SimpleNamespace(
             session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp, reporter=reporter,
-            domains=domains or {},
+            domains=domains or {}, stopped=False,
         )  # fmt: skip
         run.folder = session.run
         applied = waves.carry_out(Applying(**words), rollout)
@@ -165,6 +166,12 @@ def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
     with pytest.raises(KeyboardInterrupt):
         roll({}, cut=("verify", 1))
     assert kept(roll) == {"x": "unchanged"} | dict.fromkeys(NAMES, "done")
+
+
+def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
+    states, changed, _verified = roll({}, cut=("record", 2), batch="1,2")
+    assert changed == [("a",), ("b", "c")]
+    assert states == {"x": "unchanged"} | dict.fromkeys("abc", "done") | dict.fromkeys("de", "not-started")
 
 
 RACKS = {"a": "rack-1", "b": "rack-1", "c": "rack-1", "d": "rack-2"}
