@@ -20,7 +20,7 @@ from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model.pull import PullReport
 from gpusetup.pull.leases import Access, Refused, take
-from gpusetup.pull.offers import expired, opened
+from gpusetup.pull.offers import expired, opened, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,15 +141,14 @@ def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | No
     place, before = settings.home / "offer.json", None
     address = f"{settings.url}/v1/offers/{quote(settings.kind)}"
     try:
-        if place.exists():
-            before = opened(place.read_bytes(), str(place), settings.signers, settings.kind)[0]
+        before, seen = _before(settings, place, notes)
         raw, tag = _fetched(settings, address, kept.tag if before is not None else "")
         if raw is None:
             return before, kept, None
         offer, _ = opened(raw, address, settings.signers, settings.kind)
-        if before is not None and offer != before and offer.serial <= before.serial:
+        if seen is not None and offer != seen and offer.serial <= seen.serial:
             raise BadInputError(
-                "GS-987", f"the collector hands out offer {offer.serial}; this host has seen {before.serial}",
+                "GS-987", f"the collector hands out offer {offer.serial}; this host has seen {seen.serial}",
                 path=address, hint="an old offer was put back: make a new one with gpusetup fleet offer",
             )  # fmt: skip
         write_whole(place, raw, 0o600)
@@ -159,6 +158,21 @@ def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | No
         return before, kept, None
     except GpuSetupError as error:
         return before, kept, _Outcome("refused", error.reference, error.message, error.hint)
+
+
+def _before(settings: Settings, place: Path, notes: list[str]) -> tuple[Offer | None, Offer | None]:
+    """Return the kept offer of this class if its signer is still trusted, and the same offer whoever signed it."""
+    if not place.exists():
+        return None, None
+    raw = place.read_bytes()
+    seen = parsed(raw, str(place))[1]
+    if seen.kind != settings.kind:
+        return None, None
+    try:
+        return opened(raw, str(place), settings.signers, settings.kind)[0], seen
+    except BadInputError as error:
+        notes.append(f"the offer of before no longer counts: {error.message}")
+        return None, seen
 
 
 def _fetched(settings: Settings, address: str, tag: str) -> tuple[bytes | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import tempfile
 from datetime import datetime, timedelta, timezone
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 NAMESPACE = "gpusetup-offer"
 """What the signature is for: one that the same key made of a matrix release is not taken for an offer."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def checked_name(name: str, path: str) -> str:
     """Return a name of a host, class or domain that can be part of an address."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise BadInputError("GS-972", f"{name!r} cannot be used as a name", path=path)
     return name
 
@@ -53,24 +54,27 @@ def publish(
 ) -> tuple[Path, Offer]:
     """Sign the next offer of a class and put it in place; what is not said stays as in the offer before."""
     path = path_of(folder, checked_name(kind, "CLASS"))
-    before = _content(path.read_bytes(), str(path))[1] if path.exists() else None
-    if lock is None:
-        if before is None:
-            raise BadInputError("GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock")
-        lock = before.lock
-    now = datetime.now(timezone.utc)
-    kept = before.budget if before is not None else None
-    offer = Offer(
-        kind=kind,
-        serial=before.serial + 1 if before is not None else 1,
-        made=_stamp(now),
-        expires=_stamp(now + timedelta(days=days)) if days else "",
-        wave=wave,
-        budget=budget or kept or Budget(),
-        lock=lock,
-    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    put(path, offer, key)
+    with (path.parent / ".lock").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # two offers with one serial would be refused by hosts that saw the other one
+        before = parsed(path.read_bytes(), str(path))[1] if path.exists() else None
+        if lock is None:
+            if before is None:
+                raise BadInputError(
+                    "GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock"
+                )
+            lock = before.lock
+        now = datetime.now(timezone.utc)
+        offer = Offer(
+            kind=kind,
+            serial=before.serial + 1 if before is not None else 1,
+            made=_stamp(now),
+            expires=_stamp(now + timedelta(days=days)) if days else "",
+            wave=wave,
+            budget=budget or (before.budget if before is not None else Budget()),
+            lock=lock,
+        )
+        put(path, offer, key)
     return path, offer
 
 
@@ -86,7 +90,7 @@ def put(path: Path, offer: Offer, key: Path) -> None:
 
 def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, str]:
     """Return an offer and who signed it; refuse what nobody trusted signed, and what is another class's."""
-    signed, offer = _content(raw, source)
+    signed, offer = parsed(raw, source)
     with tempfile.TemporaryDirectory() as scratch:
         signature = Path(scratch) / "offer.sig"
         signature.write_text(signed.signature, encoding="utf-8")
@@ -105,7 +109,8 @@ def expired(offer: Offer, now: datetime) -> bool:
     return bool(offer.expires) and offer.expires <= _stamp(now)
 
 
-def _content(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
+def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
+    """Return an offer with and without its signature, which is not checked."""
     try:
         signed = msgspec.json.decode(raw, type=SignedOffer)
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)

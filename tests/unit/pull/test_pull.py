@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -151,6 +152,28 @@ def test_an_offer_that_is_false_or_old_is_refused_and_the_lock_of_before_stays(h
     report = collector.store.state().hosts["gpu01"].report
     assert (report.reference in ("GS-221", "GS-974", "GS-987"), report.lock) == (True, locks[0].digest)
     assert len(told["applied"]) == 1
+
+
+def test_a_host_of_another_class_and_one_that_trusts_new_signers_take_the_next_offer(
+    host, collector, keys, locks, tmp_path
+):
+    settings, _told = host
+    offer(collector, keys, locks[0])
+    assert went(settings) == ("done", True)
+    publish(collector.folder, "v100", locks[1], keys / "ours", wave=0, budget=None, days=0)
+    (tmp_path / "signers").write_text("ops@site " + (keys / "theirs.pub").read_text())
+    assert went(settings := settings._replace(kind="v100")) == ("done", True)
+    old = path_of(collector.folder, "v100").read_bytes()
+    publish(collector.folder, "v100", locks[0], keys / "theirs", wave=0, budget=None, days=0)
+    assert went(settings := settings._replace(signers=tmp_path / "signers")) == ("done", True)
+    path_of(collector.folder, "v100").write_bytes(old)
+    assert went(settings) == ("refused", True)
+
+
+def test_offers_that_are_made_together_have_serials_of_their_own(collector, keys, locks):
+    with ThreadPoolExecutor(4) as desks:
+        made = list(desks.map(lambda _one: offer(collector, keys, locks[0]).serial, range(4)))
+    assert sorted(made) == [1, 2, 3, 4]
 
 
 def test_what_keeps_a_host_from_changing(collector, keys, locks):
