@@ -21,7 +21,7 @@ from starlette.responses import Response
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.pull import Offer, PullReport, SignedOffer
 from gpusetup.pull.fleet_page import metrics, to_html
-from gpusetup.pull.offers import path_of
+from gpusetup.pull.offers import NAME, path_of
 from gpusetup.supply.server import Limits, Refusals, Tls, WebServer
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Collector:
 
     def _offer(self, kind: str, known: str) -> Response:
         body = None
-        if "/" not in kind and "\0" not in kind and not kind.startswith(".") and len(kind) <= _LONGEST_NAME:
+        if NAME.fullmatch(kind) and len(kind) <= _LONGEST_NAME:
             body = _own_file(path_of(self.folder, kind))
         if body is None:
             raise _Refusal(404, "GS-982", f"there is no offer of class {kind}", f"gpusetup fleet offer … {kind}")

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,7 +92,7 @@ class Refusals:
 
     def tell(self, address: str, what: str) -> None:
         """Write a line, unless this address has filled its share of the minute."""
-        with self._writing:
+        with self._writing, suppress(OSError):  # a log on a full disk must not end who accepts connections
             if time.monotonic() - self._begun > _A_MINUTE or len(self._counted) > _ADDRESSES:
                 for one, number in self._counted.items():
                     if number > _LINES:
@@ -214,6 +215,8 @@ class _Connection(H11Protocol):
 
     def _refuse(self, status: int, why: str) -> None:
         self.refused = True
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # an answer that the application gives later is dropped
         self.door.refusals.tell(self.place.address, f"{status} {why} [GS-976]")
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             hint = "send a complete HTTP/1.1 request"

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -190,6 +191,14 @@ def test_an_answer_that_nobody_reads_ends_too(site):
         while "127.0.2.1" in site.server.door.inside and time.monotonic() < until:
             time.sleep(0.2)
         assert "127.0.2.1" not in site.server.door.inside
+
+
+def test_an_answer_that_comes_too_late_is_dropped(site, monkeypatch, caplog):
+    late = Future()
+    monkeypatch.setattr(site.store, "add", lambda *_words: late)
+    threading.Timer(2.2, late.set_result, ["kept"]).start()
+    assert site.reported(5) == [b"408"]
+    assert not caplog.records
 
 
 def test_who_guesses_tokens_is_told_to_wait_and_a_right_one_beside_it_is_taken(site):

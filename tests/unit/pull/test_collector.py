@@ -1,5 +1,6 @@
 """The collector over real HTTP: what it takes, what it refuses, what it keeps, what it shows."""
 
+import errno
 import json
 import os
 import random
@@ -98,6 +99,14 @@ def test_a_report_that_was_late_does_not_hide_a_newer_one(collector):
     assert [one.number for one in collector.store.reports("gpu01")] == [5, 4]
 
 
+def test_a_log_on_a_full_disk_keeps_no_answer_back(collector, monkeypatch):
+    def full(_line):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(collector.server.refusals, "_say", full)
+    assert collector.ask("GET", "/")[0] == 401
+
+
 def test_an_offer_that_did_not_change_is_not_sent_again(collector, locks, keys):
     assert collector.ask("GET", "/v1/offers/h100", "gpu01")[0] == 404
     publish(collector.folder, "h100", locks[0], keys / "ours", wave=0, budget=None, days=0)
@@ -106,7 +115,7 @@ def test_an_offer_that_did_not_change_is_not_sent_again(collector, locks, keys):
     assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[::2] == (304, "")
     publish(collector.folder, "h100", None, keys / "ours", wave=0, budget=None, days=0)
     assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[0] == 200
-    for path in ("../collector", "..%2f..", ".hidden", "a/b"):
+    for path in ("../collector", "..%2f..", ".hidden", "a/b", "%E4%BD%A0" * 100):
         assert collector.ask("GET", f"/v1/offers/{path}", "gpu01")[0] == 404
 
 
