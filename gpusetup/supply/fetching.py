@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from http import HTTPStatus
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -84,12 +85,14 @@ class Pool:
 
         with ThreadPoolExecutor(_AT_ONCE) as workers, requests.Session() as session:
             session.proxies.update(proxies or {})
-            running = [workers.submit(self._bring, item, session) for item in todo]
+            over = Event()
+            running = [workers.submit(self._bring, item, session, over) for item in todo]
             try:
                 for one in as_completed(running):
                     done += one.result()
                     tell(done, whole)
-            except BaseException:
+            except BaseException:  # Ctrl-C too: nobody waits for the rest of large files
+                over.set()
                 for one in running:
                     one.cancel()
                 raise
@@ -99,16 +102,18 @@ class Pool:
         """Give a file of the pool a name elsewhere in the bundle: a hard link, a copy where there are none."""
         laid(self.path(sha256), target)
 
-    def _bring(self, item: Wanted, session: Session) -> int:
+    def _bring(self, item: Wanted, session: Session, over: Event) -> int:
         part = self.folder / ".part" / item.sha256
         without = 0
-        while True:
+        while not over.is_set():
             before = part.stat().st_size if part.exists() else 0
             digest = problem = ""
             slow = False
             try:
-                digest = _go_on(item, part, before, session)
+                digest = _go_on(item, part, before, session, over)
             except (OSError, HTTPError) as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise HostFailedError("GS-765", f"{self.folder} is full: {item.name} cannot be written") from error
                 problem = " ".join(str(error).split())[:300]
                 slow = isinstance(error, host_code("gpu_host.pace").TooSlow)
             here = part.stat().st_size if part.exists() else 0
@@ -125,10 +130,11 @@ class Pool:
                 without = without + 1 if slow else 0
             if without == _TRIES:
                 raise UnreachableError("GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem)
-            time.sleep(_PAUSE * without)
+            over.wait(_PAUSE * without)
+        return 0
 
 
-def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
+def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -> str:
     """Add to a part until its end; return the digest of all of it, counted on the way."""
     if item.url.startswith("file:"):
         shutil.copyfile(path_of(item.url), part)
@@ -142,7 +148,7 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
         digest = _digest(part) if goes_on else hashlib.sha256()
         pace = host_code("gpu_host.pace").Pace()
         with part.open("ab" if goes_on else "wb") as stream:
-            while block := answer.raw.read1(_BLOCK, decode_content=False):
+            while not over.is_set() and (block := answer.raw.read1(_BLOCK, decode_content=False)):
                 stream.write(block)
                 digest.update(block)
                 pace.came_in(len(block))
@@ -164,7 +170,7 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
         except OSError:
             return item
         told = answer.headers.get("Content-Length", "") if answer.ok else ""
-        return item._replace(size=int(told)) if told.isdigit() else item
+        return item._replace(size=int(told)) if told.isdecimal() else item
 
     with ThreadPoolExecutor(_AT_ONCE) as workers:
         return list(workers.map(asked, files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,32 @@ def test_no_room_is_said_before_anything_is_fetched(
     with pytest.raises(HostFailedError, match="MiB free"):
         pool.fetch([wanted(site.says("whole"))], nothing)
     assert site.asked == 0
+
+
+def test_a_disk_that_fills_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_words: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fetching, "_go_on", full)
+    with pytest.raises(HostFailedError, match="is full"):
+        Pool(tmp_path / "pool").fetch([wanted("http://nowhere.invalid/x")], nothing)
+
+
+def test_an_interrupt_does_not_wait_for_the_rest(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_code("gpu_host.pace"), "SECONDS", 5)
+    other = CONTENT[1:]
+    site.handler.content["/y"] = other
+    files = [
+        wanted(site.says("whole", "drips")),
+        Wanted(f"{site.url}/y", "b.deb", len(other), hashlib.sha256(other).hexdigest()),
+    ]
+
+    def press(_done: int, _whole: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Pool(tmp_path / "pool").fetch(files, press)
+    assert site.asked == 2
 
 
 def test_a_name_is_a_link_and_known_files_are_used(tmp_path: Path) -> None:
