@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _print_contents(folder, arguments)
     if not arguments.out and not arguments.dry_run:
         raise BadInputError("GS-720", "no folder for the bundle", path="--out")
+    if arguments.out and not Path(arguments.out).name:  # `.` is the old folder once the new one is in its place
+        arguments.out = str(Path(arguments.out).resolve())
     if arguments.controller_only:
         _controller(arguments)
     elif not _hosts(arguments):

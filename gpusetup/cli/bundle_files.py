@@ -106,6 +106,7 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
     from gpusetup.supply.packing import unpack
 
     out = Path(arguments.out)
+    out = out if out.name else out.resolve()  # `.` is the old folder once the new one is in its place
     asked = Asked(arguments.signed_by, arguments.older, arguments.unsigned)
     came = unpack(Path(arguments.file), out, Progress(), asked)
     manifest, digest = read_manifest(out / MANIFEST)

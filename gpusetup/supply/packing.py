@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 import msgspec
 
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import Since
 from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
 from gpusetup.supply.fetching import require_space
@@ -20,7 +21,7 @@ from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.publishing import laid, put_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gpusetup.model.bundle import BundledFile, Manifest
@@ -142,7 +143,14 @@ def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Aske
     made beside it, with the files that both have, and takes its place in one step. It is refused where it is older than
     that one, or not signed by whom that one was.
     """
-    parts, before = parts_of(first), before_in(out)
+    parts, out = parts_of(first), out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        return _renewed(first, parts, out, tell, asked)
+
+
+def _renewed(first: Path, parts: list[Path], out: Path, tell: Callable[[int, int], None], asked: Asked) -> int:
+    before = before_in(out)
 
     def accepted(manifest: Manifest, place: Path, *, signed: bool, whole: bool) -> None:
         examine_order(manifest, signed, before, asked, first)
@@ -170,6 +178,21 @@ def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Aske
     return came
 
 
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Refuse while another command unpacks into the folder; a network file system may have no such locks."""
+    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise PreflightError("GS-785", f"another gpusetup unpacks into {out}") from error
+        yield
+    finally:
+        os.close(folder)
+
+
 def _unpacked(
     first: Path,
     parts: list[Path],
@@ -181,7 +204,6 @@ def _unpacked(
 ) -> int:
     if out.exists() and any(out.iterdir()) and not any((out / name).is_file() for name in (MANIFEST, _UNTIL_WHOLE)):
         raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
-    out.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
     came = done = 0
     try:

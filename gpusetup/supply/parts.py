@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
 import shutil
@@ -26,8 +27,8 @@ class Parts(io.RawIOBase):
 
     def __init__(self, out: Path, split: int) -> None:
         self.out, self.split = out, split
-        for left in out.parent.glob(f".{out.name}*.new"):
-            left.unlink()
+        for left in (out.with_name(f".{out.name}.new"), *_numbered(out.with_name(f".{out.name}"), ".new")):
+            left.unlink(missing_ok=True)
         self.written: list[Path] = []
         self.file: BinaryIO | None = None
         self.room = 0
@@ -123,8 +124,8 @@ def zstd() -> str:
     return program
 
 
-def _numbered(out: Path) -> list[Path]:
-    return sorted(path for path in out.parent.glob(f"{out.name}.[0-9][0-9][0-9]"))
+def _numbered(out: Path, end: str = "") -> list[Path]:
+    return sorted(out.parent.glob(f"{glob.escape(out.name)}.[0-9][0-9][0-9]{end}"))
 
 
 def parts_of(first: Path) -> list[Path]:

@@ -25,8 +25,12 @@ def replaced(place: Path) -> Iterator[Path]:
     for folder in (new, old):
         shutil.rmtree(folder, ignore_errors=True)
     new.mkdir(parents=True)
-    yield new
-    put_in_place(new, place)
+    try:
+        yield new
+        put_in_place(new, place)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
 
 
 def put_in_place(new: Path, place: Path) -> None:

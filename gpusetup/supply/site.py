@@ -171,11 +171,16 @@ def _alone(out: Path) -> Iterator[None]:
     with out.with_name(f".{out.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
         except OSError as error:
             raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}") from error
-        (out / ".pool").mkdir(exist_ok=True)
-        yield
-        Path(lock.name).unlink(missing_ok=True)
+        if not mine:  # whoever held it deleted it; a third command may hold a new one
+            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}")
+        try:
+            (out / ".pool").mkdir(exist_ok=True)
+            yield
+        finally:
+            Path(lock.name).unlink(missing_ok=True)
 
 
 def _with_controller(

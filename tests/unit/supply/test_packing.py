@@ -28,6 +28,7 @@ from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
+from gpusetup.supply.publishing import replaced
 
 needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")
 MIB = 1 << 20
@@ -96,10 +97,36 @@ def test_equal_bundles_are_equal_files(site: Path, tmp_path: Path) -> None:
 
 
 def test_parts_of_a_longer_one_go(site: Path, tmp_path: Path) -> None:
-    assert len(pack(site, tmp_path / "s.tar", MIB, silent)) == 5
-    assert pack(site, tmp_path / "s.tar", 3 * MIB, silent) == [tmp_path / "s.tar.000", tmp_path / "s.tar.001"]
-    assert pack(site, tmp_path / "s.tar", 0, silent) == [tmp_path / "s.tar"]
-    assert sorted(path.name for path in tmp_path.glob("*s.tar*")) == ["s.tar"]
+    (tmp_path / ".s[1].tar.zst.new").touch()  # of another run, which is at work
+    assert len(pack(site, tmp_path / "s[1].tar", MIB, silent)) == 5
+    there = pack(site, tmp_path / "s[1].tar", 3 * MIB, silent)
+    assert there == [tmp_path / "s[1].tar.000", tmp_path / "s[1].tar.001"]
+    assert unpack(there[0], tmp_path / "there", silent) == 4
+    assert pack(site, tmp_path / "s[1].tar", 0, silent) == [tmp_path / "s[1].tar"]
+    assert sorted(path.name for path in tmp_path.glob("*s[[]1*")) == [".s[1].tar.zst.new", "s[1].tar"]
+
+
+def test_a_folder_is_unpacked_into_by_one_command_at_a_time(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = pack(site, tmp_path / "s.tar", 0, silent)
+    there = Path(shutil.copytree(site, tmp_path / "there"))
+    (there / "sbom.json").write_bytes(b"[]")
+    (there / "empty").unlink()
+
+    def again(_done: int, _whole: int) -> None:
+        with pytest.raises(PreflightError, match="another gpusetup unpacks"):
+            unpack(one, there, silent)
+
+    monkeypatch.chdir(there)
+    assert unpack(one, Path(), again) == 2
+    check_bundle(there)
+
+
+def test_what_fails_leaves_nothing_beside(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), replaced(tmp_path / "place"):
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path) -> None:

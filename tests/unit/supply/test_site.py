@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.python.environments import with_one_driver
-from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.lock import PipHashes
@@ -46,7 +47,6 @@ from tests.unit.plan.conftest import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from gpusetup.components.base import Wanted as Wished
     from gpusetup.model.facts import HostFacts
@@ -233,6 +233,13 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, supply: Supply
     with pytest.raises(BadInputError, match="contains other files"):
         add_system(tmp_path / "home", supply, key, nothing)
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
+
+
+def test_a_lock_that_was_deleted_meanwhile_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.fcntl, "flock", lambda lock, _how: Path(lock.name).unlink())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(PreflightError, match="another gpusetup"), site._alone(tmp_path / "out"):
+        pass
 
 
 @pytest.fixture
