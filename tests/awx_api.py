@@ -73,13 +73,9 @@ class StandInAwx:
         url = f"/api/v2/{endpoint}/{number}/"
         related = {"survey_spec": f"{url}survey_spec/"}
         item = {
-            "id": number,
-            "type": endpoint.rstrip("s"),
-            "url": url,
-            "related": related,
-            "summary_fields": {},
+            "id": number, "type": endpoint.rstrip("s"), "url": url, "related": related, "summary_fields": {},
             **fields,
-        }
+        }  # fmt: skip
         if endpoint == "projects":
             item |= {"status": "successful", "scm_revision": "0" * 40}
         self.items.setdefault(endpoint, {})[number] = item

@@ -129,14 +129,9 @@ def _network_of(unshared: int) -> subprocess.Popen[bytes]:
         raise LabError("unshare started nothing within ten seconds")
     ready, tell = os.pipe()
     argv = [
-        "slirp4netns",
-        "--configure",
-        "--mtu=65520",
-        "--disable-host-loopback",
-        f"--ready-fd={tell}",
-        words[0],
+        "slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback", f"--ready-fd={tell}", words[0],
         "tap0",
-    ]
+    ]  # fmt: skip
     network = subprocess.Popen(argv, pass_fds=[tell], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(tell)
     with os.fdopen(ready, "rb") as stream:

@@ -60,10 +60,8 @@ class Collection:
         """Run one of Ansible's commands with nothing of this checkout in sight."""
         env = {
             "PATH": f"{self.tools}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": str(self.home),
-            "LANG": "C.UTF-8",
-            "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
-        }
+            "HOME": str(self.home), "LANG": "C.UTF-8", "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
+        }  # fmt: skip
         print("\n$ " + " ".join(argv), flush=True)
         words = (str(self.tools / argv[0]), *argv[1:])
         return subprocess.run(words, cwd=cwd or self.folder, env=env, capture_output=True, text=True, check=False)

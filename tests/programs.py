@@ -30,18 +30,10 @@ RPM = {"dnf": "dnf", "createrepo_c": "createrepo-c", "rpmbuild": "rpm", "gpg": "
 BROWSER = {"chromium": "chromium"}
 QEMU = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "genisoimage": "genisoimage"}
 HOSTS = {
-    **SSH,
-    "mmdebstrap": "mmdebstrap",
-    "systemd-nspawn": "systemd-container",
-    "ip": "iproute2",
-    "zstd": "zstd",
-    "gpg": "gnupg",
-    "apt-ftparchive": "apt-utils",
-    "dpkg-deb": "dpkg",
-    "createrepo_c": "createrepo-c",
-    "rpmbuild": "rpm",
-    "depmod": "kmod",
-}
+    **SSH, "mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "ip": "iproute2", "zstd": "zstd",
+    "gpg": "gnupg", "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "createrepo_c": "createrepo-c",
+    "rpmbuild": "rpm", "depmod": "kmod",
+}  # fmt: skip
 """What makes the lab's hosts and their package repositories."""
 VIRTUAL = {**QEMU, "sfdisk": "fdisk", "mkfs.ext4": "e2fsprogs"}
 """What virtual machines need beside that."""
@@ -79,15 +71,9 @@ STAGES: dict[str, dict[str, str]] = {
     "vm": {**HOSTS, **VIRTUAL},
 }
 STAGES |= {
-    "drive": STAGES["unit"],
-    "tools": STAGES["unit"],
-    "fuzz": STAGES["unit"],
-    "sanity": STAGES["package"],
-    "lab-long": STAGES["lab"],
-    "lab-slow": STAGES["lab"],
-    "faults": STAGES["lab"],
-    "vm-faults": STAGES["vm"],
-}
+    "drive": STAGES["unit"], "tools": STAGES["unit"], "fuzz": STAGES["unit"], "sanity": STAGES["package"],
+    "lab-long": STAGES["lab"], "lab-slow": STAGES["lab"], "faults": STAGES["lab"], "vm-faults": STAGES["vm"],
+}  # fmt: skip
 STAGES |= {"molecule": STAGES["lab"]}
 
 

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from gpusetup.model.package import PackageSet
 
 _REST: dict[str, dict[str, Any]] = {
-    "driver": {"branch": "580", "module": "open", "relation": "native"},
-    "cuda": {"relation": "native"},
-    "cudnn": {"cuda": "13"},
-    "torch": {"variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": ""},
+    "driver": {"branch": "580", "module": "open", "relation": "native"}, "cuda": {"relation": "native"},
+    "cudnn": {"cuda": "13"}, "torch": {"variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": ""},
     "cupy": {"package": "cupy-cuda13x", "ctk": True},
-}
+}  # fmt: skip
 
 
 def record(document: Any) -> HostRecord:

@@ -18,16 +18,8 @@ from tests.collection import NOT_HERE, SHOPS, asked, collection_built, quick, wh
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
-    "architecture",
-    "cli",
-    "crosscheck",
-    "data",
-    "golden",
-    "hosts",
-    "modules",
-    "property",
-    "unit",
-)
+    "architecture", "cli", "crosscheck", "data", "golden", "hosts", "modules", "property", "unit",
+)  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -87,11 +79,8 @@ def _commands(stage: str, *commands: tuple[str, ...]) -> Outcome:
 
 def lint() -> Outcome:
     commands: list[tuple[str, ...]] = [
-        ("ruff", "check", "."),
-        ("ruff", "format", "--check", "."),
-        ("mypy",),
-        (sys.executable, "-m", "tools.house"),
-    ]
+        ("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), (sys.executable, "-m", "tools.house"),
+    ]  # fmt: skip
     if (ROOT / ".yamllint").exists():
         commands.append(("yamllint", "--strict", "."))
     if (ROOT / ".ansible-lint").exists():
@@ -303,28 +292,11 @@ def gpu() -> Outcome:
 
 
 STAGES = {
-    "lint": lint,
-    "unit": unit,
-    "drive": drive,
-    "tools": tools,
-    "fuzz": fuzz,
-    "package": package,
-    "pages": pages,
-    "site": site,
-    "sanity": sanity,
-    "lab": lab,
-    "lab-long": lab_long,
-    "lab-slow": lab_slow,
-    "faults": faults,
-    "vm": vm,
-    "vm-faults": vm_faults,
-    "molecule": molecule,
-    "audit": audit,
-    "index": index,
-    "inventories": inventories,
-    "shops": shops,
-    "gpu": gpu,
-}
+    "lint": lint, "unit": unit, "drive": drive, "tools": tools, "fuzz": fuzz, "package": package, "pages": pages,
+    "site": site, "sanity": sanity, "lab": lab, "lab-long": lab_long, "lab-slow": lab_slow, "faults": faults,
+    "vm": vm, "vm-faults": vm_faults, "molecule": molecule, "audit": audit, "index": index,
+    "inventories": inventories, "shops": shops, "gpu": gpu,
+}  # fmt: skip
 DEFAULT = ("lint", "unit", "package", "pages", "lab", "gpu")
 ALL = (*DEFAULT, *changes.TOUCH)
 """With what takes long and rarely breaks."""

@@ -16,10 +16,8 @@ DRIVERS = sorted(set(FLOORS.values()), key=nv)
 
 OLDER_THAN_THE_MATRIX = {
     "375.26": "CUDA 8 to 9.2: no torch since 1.8 is built for them, and their drivers are older than every branch we know",
-    "384.81": "as 375.26",
-    "390.46": "as 375.26",
-    "396.26": "as 375.26",
-}
+    "384.81": "as 375.26", "390.46": "as 375.26", "396.26": "as 375.26",
+}  # fmt: skip
 DISAGREEMENTS: dict[tuple[str, str], str] = {}
 """(driver, torch build) → why we and the table differ."""
 

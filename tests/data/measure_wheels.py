@@ -151,12 +151,9 @@ def main() -> None:
         "4096 bytes, each module of Python twice for its compiled form",
     }
     document = WheelsFile(
-        schema="gpusetup/matrix-wheels/1",
-        date=today,
-        sources={"pypi": msgspec.convert(source, Source)},
-        closures=tuple(rows),
-        sizes=sizes,
-    )
+        schema="gpusetup/matrix-wheels/1", date=today, sources={"pypi": msgspec.convert(source, Source)},
+        closures=tuple(rows), sizes=sizes,
+    )  # fmt: skip
     FILE.write_bytes(canonical(document))
 
 

@@ -111,12 +111,9 @@ def test_a_reboot_that_failed_or_waits_is_not_on_record_as_done(fleet, tmp_path,
     fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the bus lost a GPU"], "processes": []})
     policy = "when-needed" if command else "never"
     variables = {
-        "gpu_recover_reboot": True,
-        "gpu_recover_why": ["x"],
-        "gpu_reboot_policy": policy,
-        "gpu_reboot_timeout": 3,
+        "gpu_recover_reboot": True, "gpu_recover_why": ["x"], "gpu_reboot_policy": policy, "gpu_reboot_timeout": 3,
         "gpu_state_owner": {},
-    }
+    }  # fmt: skip
     (tmp_path / "wish.json").write_text(json.dumps(variables))
     fleet.listen()
     play(fleet, tmp_path, "-e", f"@{tmp_path}/wish.json", book="recover", code=2 if command else 0)

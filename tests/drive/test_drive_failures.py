@@ -25,11 +25,8 @@ def test_a_good_run(ansible):
     )
     host = done.track.hosts["a"]
     assert (host.changed, host.failure, host.data, host.seconds) == (
-        1,
-        None,
-        {"gpu_packages": {"x": 1}},
-        {"gpu_packages": 2.0},
-    )
+        1, None, {"gpu_packages": {"x": 1}}, {"gpu_packages": 2.0},
+    )  # fmt: skip
 
 
 def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):

@@ -50,13 +50,9 @@ class Server:
             self.process.terminate()
             self.process.wait()
         told = (
-            f"Port {self.port}",
-            f"HostKey {self.folder}/host",
-            "UsePAM no",
-            "MaxStartups 5000",
-            "PidFile none",
+            f"Port {self.port}", f"HostKey {self.folder}/host", "UsePAM no", "MaxStartups 5000", "PidFile none",
             *more,
-        )
+        )  # fmt: skip
         (self.folder / "sshd_config").write_text("\n".join(told) + "\n")
         user = {} if os.geteuid() else {"user": 65534, "group": 65534}
         for path in [*self.folder.iterdir(), self.folder]:

@@ -87,10 +87,7 @@ def test_full_is_fast_enough_and_leaves_nothing_behind(tmp_path):
     assert results["memory.copy"]["measured"] > results["memory.copy"]["limit"]
     assert seconds < 120 + _seconds_of_packages(results)
     left = subprocess.run(
-        ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+        ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
     assert left.stdout.strip() == "" or "worker.py" not in left.stdout

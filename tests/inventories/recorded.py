@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRETS = {
-    "aws": "aws-secret-3f5a",
-    "gcp": "gcp-token-77b2",
-    "azure": "azure-secret-c04d",
-    "netbox": "netbox-token-9e1b",
-}
+    "aws": "aws-secret-3f5a", "gcp": "gcp-token-77b2", "azure": "azure-secret-c04d", "netbox": "netbox-token-9e1b",
+}  # fmt: skip
 NETBOX = "netbox.example"
 
 
@@ -177,9 +174,6 @@ def _netbox(asked: Asked, hosts: int, page: int) -> tuple[int, str, str]:
 
 
 _ANSWERS: dict[str, Callable[[Asked, int, int], tuple[int, str, str]]] = {
-    "ec2.eu-west-1.amazonaws.com": _aws,
-    "www.googleapis.com": _gcp,
-    "login.microsoftonline.com": _azure_login,
-    "management.azure.com": _azure,
-    NETBOX: _netbox,
-}
+    "ec2.eu-west-1.amazonaws.com": _aws, "www.googleapis.com": _gcp, "login.microsoftonline.com": _azure_login,
+    "management.azure.com": _azure, NETBOX: _netbox,
+}  # fmt: skip

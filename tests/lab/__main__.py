@@ -116,14 +116,8 @@ def _platforms(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "platforms": _platforms,
-    "up": _up,
-    "down": _down,
-    "status": _status,
-    "ssh": _ssh,
-    "exec": _ssh,
-    "power": _power,
-}
+    "platforms": _platforms, "up": _up, "down": _down, "status": _status, "ssh": _ssh, "exec": _ssh, "power": _power,
+}  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -60,12 +60,9 @@ def gpusetup(
     log = folder / "operations"
     log.write_text("")
     env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "GPUSETUP_STATE": str(folder / "state"),
-        "ANSIBLE_SSH_EXECUTABLE": str(counted),
-        **environment,
-    }
+        "PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state"),
+        "ANSIBLE_SSH_EXECUTABLE": str(counted), **environment,
+    }  # fmt: skip
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "gpusetup", *map(str, words)],

@@ -35,25 +35,16 @@ class Gpu:
 
 
 _CUTS = (
-    ("1g.{0}gb", 19, 7, range(7), 1),
-    ("1g.{0}gb+me", 20, 1, range(7), 1),
-    ("1g.{1}gb", 15, 4, (0, 2, 4, 6), 2),
-    ("2g.{2}gb", 14, 3, (0, 2, 4), 2),
-    ("3g.{3}gb", 9, 2, (0, 4), 4),
-    ("4g.{4}gb", 5, 1, (0,), 4),
+    ("1g.{0}gb", 19, 7, range(7), 1), ("1g.{0}gb+me", 20, 1, range(7), 1), ("1g.{1}gb", 15, 4, (0, 2, 4, 6), 2),
+    ("2g.{2}gb", 14, 3, (0, 2, 4), 2), ("3g.{3}gb", 9, 2, (0, 4), 4), ("4g.{4}gb", 5, 1, (0,), 4),
     ("7g.{5}gb", 0, 1, (0,), 8),
-)
+)  # fmt: skip
 """MIG profiles with their numbers, how many there can be, where they begin, their memory slices: as a real H100 says."""
 
 T4 = Gpu(
-    name="Tesla T4",
-    device="0x1eb8",
-    subsystem="0x12a2",
-    memory_mib=15360,
-    capability="7.5",
-    architecture="Turing",
+    name="Tesla T4", device="0x1eb8", subsystem="0x12a2", memory_mib=15360, capability="7.5", architecture="Turing",
     power_w=70,
-)
+)  # fmt: skip
 V100 = Gpu(
     name="Tesla V100-SXM2-16GB", device="0x1db1", subsystem="0x1212",
     memory_mib=16384, capability="7.0", architecture="Volta", power_w=300,
@@ -158,17 +149,11 @@ def write(machine: Machine, root: Path) -> None:
 
 def _smi(gpu: Gpu, index: int) -> dict[str, object]:
     return {
-        "name": gpu.name,
-        "uuid": f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'lab {gpu.name} {index}')}",
-        "pci_device_id": f"0x{gpu.device[2:].upper()}10DE",
-        "pci_sub_device_id": f"0x{gpu.subsystem[2:].upper()}10DE",
-        "architecture": gpu.architecture,
-        "compute_cap": gpu.capability,
-        "memory_mib": gpu.memory_mib,
-        "power_w": gpu.power_w,
-        "fabric": gpu.fabric,
-        "mig": mig_profiles(gpu.mig),
-    }
+        "name": gpu.name, "uuid": f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'lab {gpu.name} {index}')}",
+        "pci_device_id": f"0x{gpu.device[2:].upper()}10DE", "pci_sub_device_id": f"0x{gpu.subsystem[2:].upper()}10DE",
+        "architecture": gpu.architecture, "compute_cap": gpu.capability, "memory_mib": gpu.memory_mib,
+        "power_w": gpu.power_w, "fabric": gpu.fabric, "mig": mig_profiles(gpu.mig),
+    }  # fmt: skip
 
 
 def _device(

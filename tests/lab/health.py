@@ -19,13 +19,9 @@ CAPTURE = ROOT / "tests/fixtures/observations/h200-x1-quick.json"
 NOT_HERE = "nouveau.absent"
 """What fails on every lab host whose driver nobody installed: its initramfs has nouveau."""
 _ASKED = {
-    "smi": "-q -x",
-    "smi_query": "--query-gpu=index,uuid,pci.bus_id,compute_cap --format=csv,noheader,nounits",
-    "smi_list": "-L",
-    "topology": "topo -m",
-    "nvlink_status": "nvlink -s",
-    "nvlink_errors": "nvlink -e",
-}
+    "smi": "-q -x", "smi_query": "--query-gpu=index,uuid,pci.bus_id,compute_cap --format=csv,noheader,nounits",
+    "smi_list": "-L", "topology": "topo -m", "nvlink_status": "nvlink -s", "nvlink_errors": "nvlink -e",
+}  # fmt: skip
 
 
 def stand_in(folder: Path, place: str, capture: Path = CAPTURE) -> None:

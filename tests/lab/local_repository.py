@@ -71,11 +71,9 @@ def red_hat(target: Path, scratch: Path, version: str, directory: str = "rhel9")
         f"%description\nx\n%install\ncp -a {scratch}/payload/. %{{buildroot}}\n%files\n/var/{name}\n"
     )
     defines = {
-        "_topdir": scratch / "top",
-        "_rpmdir": scratch / "made",
-        "__os_install_post": "%{nil}",
+        "_topdir": scratch / "top", "_rpmdir": scratch / "made", "__os_install_post": "%{nil}",
         "_binary_payload": "w1.gzdio",
-    }
+    }  # fmt: skip
     options = [word for key, value in defines.items() for word in ("--define", f"{key} {value}")]
     run(["rpmbuild", "-bb", "--quiet", "--nodeps", "--target", "x86_64", *options, spec], timeout=300)
     (made,) = (scratch / "made").rglob("*.rpm")

@@ -51,35 +51,23 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
     counter.write_text("")
     given.write_text(json.dumps({"gpu_simulated_root": SIMULATED_ROOT, **variables}))
     argv = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        str(inventory),
-        "-e",
-        f"@{given}",
+        sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), "-e", f"@{given}",
         str(ROOT / "playbooks" / f"{name}.yml"),
-    ]
+    ]  # fmt: skip
     environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_SSH_EXECUTABLE": str(wrapper),
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
-        "ANSIBLE_NOCOLOR": "1",
+        **os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_SSH_EXECUTABLE": str(wrapper),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"), "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
-    }
+    }  # fmt: skip
     done = subprocess.run(
         [*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )
     text = done.stdout + done.stderr
     return Played(
-        text=text,
-        code=done.returncode,
+        text=text, code=done.returncode,
         changed={host: int(changed) for host, _ok, changed, _unreachable, _failed in _RECAP.findall(text)},
-        operations=len(counter.read_text().splitlines()),
-        polls=text.count("FAILED - RETRYING"),
-    )
+        operations=len(counter.read_text().splitlines()), polls=text.count("FAILED - RETRYING"),
+    )  # fmt: skip
 
 
 def packages(host: Host) -> dict[str, str]:

@@ -24,15 +24,9 @@ def run(
     command = [str(word) for word in argv]
     try:
         done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            input=text if text is not None else "",
-            env=env,
-            cwd=cwd,
-        )
+            command, check=False, capture_output=True, text=True, timeout=timeout,
+            input=text if text is not None else "", env=env, cwd=cwd,
+        )  # fmt: skip
     except FileNotFoundError:
         raise LabError(f"the lab needs the program {command[0]}, which this machine does not have") from None
     except subprocess.TimeoutExpired:

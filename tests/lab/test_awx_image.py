@@ -92,16 +92,9 @@ def test_the_image_is_built_and_a_job_plans_in_it(buildah, tmp_path):
     run(["chmod", "-R", "a+rwX", job, fleet.folder])
     container = buildah("from", "--pull-never", "gpusetup-ee").stdout.strip()
     entry = [
-        "/opt/builder/bin/entrypoint",
-        "dumb-init",
-        "ansible-runner",
-        "run",
-        "/runner",
-        "-p",
-        "plan.yml",
-        "--ident",
+        "/opt/builder/bin/entrypoint", "dumb-init", "ansible-runner", "run", "/runner", "-p", "plan.yml", "--ident",
         "1",
-    ]
+    ]  # fmt: skip
     buildah("run", "--volume", f"{job}:/runner", "--volume", f"{fleet.folder}:{fleet.folder}", container, "--", *entry, check=False)  # fmt: skip
     left = Job(job)
     assert left.hosts() == {"gpu-00000": "ok", "gpu-00001": "failed", "gpu-00002": "ok"}, left.stdout

@@ -195,11 +195,9 @@ def test_pulled_lock(machine, lab_repositories, bundle):
     lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
     (REPOSITORIES / "bootstrap.lock.json").write_bytes(lock + b" ")
     words = (
-        "--lock-url",
-        f"{network.REPOSITORY_URL}/bootstrap.lock.json",
-        "--lock-digest",
+        "--lock-url", f"{network.REPOSITORY_URL}/bootstrap.lock.json", "--lock-digest",
         hashlib.sha256(lock).hexdigest(),
-    )
+    )  # fmt: skip
     first_boot(machine, user_data(bundle, lab_repositories, *words))
     end = wait_for_end(machine)
     assert (end["state"], end["last_error"]["reference"]) == ("failed", "GS-751"), end

@@ -30,11 +30,9 @@ LIST_DEVICES = ("tiny", "/bin/busybox", "ls", "/dev")
 
 def wish(repositories: Repositories, runtimes: list[str]) -> dict[str, str]:
     toolkit = {
-        "name": "toolkit",
-        "urls": [f"{repositories.container_toolkit}/deb/amd64/"],
-        "fingerprints": [repositories.fingerprint],
-        "key": f"{repositories.base}/lab-key.asc",
-    }
+        "name": "toolkit", "urls": [f"{repositories.container_toolkit}/deb/amd64/"],
+        "fingerprints": [repositories.fingerprint], "key": f"{repositories.base}/lab-key.asc",
+    }  # fmt: skip
     more = {"gpusetup_containers": json.dumps(runtimes), "gpusetup_extra_sources": json.dumps([toolkit])}
     return stand_ins(repositories, gpusetup_driver="==580.142", **more)
 

@@ -42,11 +42,9 @@ CONNECTED = "document.documentElement.classList.contains('noVNC_connected') && (
 
 def wish(repositories: Repositories, desktops: Any, *, virtualgl: bool = True) -> dict[str, str]:
     source = {
-        "name": "virtualgl",
-        "urls": [f"{repositories.virtualgl}/"],
-        "fingerprints": [repositories.fingerprint],
+        "name": "virtualgl", "urls": [f"{repositories.virtualgl}/"], "fingerprints": [repositories.fingerprint],
         "key": f"{repositories.base}/lab-key.asc",
-    }
+    }  # fmt: skip
     more = {"gpusetup_desktops": json.dumps(desktops)}
     if virtualgl:
         more["gpusetup_extra_sources"] = json.dumps([source])

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 NAMES = (
-    "nvidia-driver-580-open",
-    "nvidia-dkms-580-open",
-    "nvidia-utils-580",
-    "libnvidia-compute-580",
-    "libnvidia-gl-580",
-    "nvidia-compute-utils-580",
-    "nvidia-kernel-common-580",
-    "nvidia-fabricmanager",
-)
+    "nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580", "libnvidia-compute-580", "libnvidia-gl-580",
+    "nvidia-compute-utils-580", "nvidia-kernel-common-580", "nvidia-fabricmanager",
+)  # fmt: skip
 
 TOKEN = "hf_planted0planted0planted0"
 

@@ -126,11 +126,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     host.ssh("mkdir", "-p", own)
     host.ssh("tee", f"{own}/x.conf", text=f"[Service]\nExecStart=\nExecStart=/bin/sh -c '{escape} exit 7'\n")
     host.ssh(
-        "sh",
-        "-c",
-        f"systemctl stop gpusetup-gpu-textfile.timer; systemctl daemon-reload; systemctl start {look}",
+        "sh", "-c", f"systemctl stop gpusetup-gpu-textfile.timer; systemctl daemon-reload; systemctl start {look}",
         check=False,
-    )
+    )  # fmt: skip
     assert told(host, "systemctl", "show", "-p", "ExecMainStatus", "--value", look).strip() == "7"
     told(host, "sh", "-c", f"rm -r {own} {mine}; systemctl daemon-reload; systemctl start gpusetup-gpu-textfile.timer")
 

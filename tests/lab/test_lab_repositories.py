@@ -210,12 +210,9 @@ def test_dnf_does_not_take_what_is_wrong(what: str, where: str, rocky: Host, lab
         f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={lab_repositories.base}/lab-key.asc\n"
     )
     done = rocky.ssh(
-        "sh",
-        "-c",
-        "dnf -y --disablerepo='*' --enablerepo=bad --setopt=retries=1 install libcudnn9-cuda-12",
-        check=False,
-        timeout=300,
-    )
+        "sh", "-c", "dnf -y --disablerepo='*' --enablerepo=bad --setopt=retries=1 install libcudnn9-cuda-12",
+        check=False, timeout=300,
+    )  # fmt: skip
     assert done.returncode != 0, done.stdout
     assert rocky.ssh("rpm", "-q", "libcudnn9-cuda-12", check=False).returncode == 1
     rocky.path("/etc/yum.repos.d/bad.repo").unlink()

@@ -60,11 +60,9 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab: Lab) 
 def test_dnf_automatic_leaves_the_stack_alone(lab: Lab) -> None:
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {
-        "name": "epel",
-        "urls": [f"{lab.repositories.rocky}/epel"],
-        "fingerprints": [lab.repositories.fingerprint],
+        "name": "epel", "urls": [f"{lab.repositories.rocky}/epel"], "fingerprints": [lab.repositories.fingerprint],
         "key": f"{lab.repositories.base}/lab-key.asc",
-    }
+    }  # fmt: skip
     wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
     inventory = lab.inventory([host], wish)
     untouched = rpms(host), files_below(host, *DNF)

@@ -21,18 +21,9 @@ if TYPE_CHECKING:
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
 ON_THE_HOST = (
-    "/etc",
-    "/var/lib",
-    "/var/log",
-    "/var/cache",
-    "/var/tmp",
-    "/var/backups",
-    "/root",
-    "/home",
-    "/tmp",
-    "/opt",
+    "/etc", "/var/lib", "/var/log", "/var/cache", "/var/tmp", "/var/backups", "/root", "/home", "/tmp", "/opt",
     "/run",
-)
+)  # fmt: skip
 
 
 @contextmanager

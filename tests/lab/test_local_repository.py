@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 
 VERSION = "580.142"
 PLACES = (
-    "/etc/apt",
-    "/etc/yum.repos.d",
-    "/etc/pki/rpm-gpg",
-    "/etc/dnf/modules.d",
-    "/etc/modprobe.d",
-    "/var/lib/gpusetup",
-)
+    "/etc/apt", "/etc/yum.repos.d", "/etc/pki/rpm-gpg", "/etc/dnf/modules.d", "/etc/modprobe.d", "/var/lib/gpusetup",
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -40,11 +35,9 @@ def test_its_whole_life(flavour: str, lab: Lab) -> None:
     file = make(host.path("/root"), scratch, VERSION)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     epel = {
-        "name": "epel-stand-in",
-        "urls": [f"{lab.repositories.rocky}/epel"],
-        "fingerprints": [lab.repositories.fingerprint],
-        "key": f"{lab.repositories.base}/lab-key.asc",
-    }
+        "name": "epel-stand-in", "urls": [f"{lab.repositories.rocky}/epel"],
+        "fingerprints": [lab.repositories.fingerprint], "key": f"{lab.repositories.base}/lab-key.asc",
+    }  # fmt: skip
     more = {"gpusetup_extra_sources": json.dumps([epel])} if flavour != "debian12" else {}
 
     def wanted(**words: str) -> Path:

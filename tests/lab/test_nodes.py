@@ -38,15 +38,9 @@ class Agent:
 def test_a_node_comes_to_the_lock_reboots_verifies_and_goes_back(lab_hosts, lab_repositories, tmp_path):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
     made = gpusetup(
-        tmp_path,
-        "export",
-        "handover",
-        "kubernetes",
-        "--lock",
-        lock(tmp_path, "580", "t4", "debian12"),
-        "--out",
+        tmp_path, "export", "handover", "kubernetes", "--lock", lock(tmp_path, "580", "t4", "debian12"), "--out",
         tmp_path / "out",
-    )
+    )  # fmt: skip
     assert made.code == 0, made.err
     shutil.copytree(tmp_path / "out/node", host.path(PLACE))
     host.path(f"{PLACE}/configmaps").mkdir()

@@ -175,11 +175,9 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab: Lab) -> No
     without_sources(host)
     asked = asked_by(host)
     wishes = {
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": f"=={NEWER}",
-        "gpusetup_environments": '{"serve": ["cupy"]}',
-        "gpusetup_source": "/srv/site",
-    }
+        "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={NEWER}",
+        "gpusetup_environments": '{"serve": ["cupy"]}', "gpusetup_source": "/srv/site",
+    }  # fmt: skip
     made = bundle_by(
         ["--inventory", str(lab.inventory([host], wishes))], lab.folder / "site", lab.repositories, lab.folder
     )

@@ -38,11 +38,9 @@ def works(host: Host) -> None:
 
 def epel(repositories: Repositories) -> str:
     source = {
-        "name": "epel-stand-in",
-        "urls": [f"{repositories.rocky}/epel"],
-        "fingerprints": [repositories.fingerprint],
+        "name": "epel-stand-in", "urls": [f"{repositories.rocky}/epel"], "fingerprints": [repositories.fingerprint],
         "key": f"{repositories.base}/lab-key.asc",
-    }
+    }  # fmt: skip
     return json.dumps([source])
 
 
@@ -53,11 +51,9 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab: Lab) -> Non
 
     def wanted(module: str) -> Path:
         wish = stand_ins(
-            lab.repositories,
-            gpusetup_module=module,
-            gpusetup_driver=f"=={VERSION}",
+            lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}",
             gpusetup_extra_sources=epel(lab.repositories),
-        )
+        )  # fmt: skip
         return lab.inventory([host], wish)
 
     done = apply(lab.folder, wanted("prebuilt"))
@@ -128,11 +124,9 @@ def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(
 
     def wanted(module: str) -> Path:
         wish = {
-            "gpusetup_source": "distro",
-            "gpusetup_components": '["driver"]',
-            "gpusetup_driver": f"=={VERSION}",
+            "gpusetup_source": "distro", "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={VERSION}",
             "gpusetup_module": module,
-        }
+        }  # fmt: skip
         return lab_inventory([host], wish)
 
     done = apply(tmp_path, wanted("auto"))

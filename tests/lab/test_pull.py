@@ -58,16 +58,9 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
     assert end["state"] == "done", end
     host.ssh("apt-get", "-q", "update", timeout=300)
     host.ssh(
-        "env",
-        "DEBIAN_FRONTEND=noninteractive",
-        "apt-get",
-        "-q",
-        "-y",
-        "install",
-        "etcd-server",
-        "openssh-client",
+        "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "install", "etcd-server", "openssh-client",
         timeout=600,
-    )
+    )  # fmt: skip
     host.ssh("systemctl", "start", "etcd")
 
     ca, pair = certificates(tmp_path)
@@ -92,17 +85,8 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
         names.write(f"{network.GATEWAY} {NAME}\n")
     variables = {**lab_repositories.variables, "gpusetup_simulated_root": SIMULATED_ROOT}
     words = [
-        GPUSETUP,
-        "fleet",
-        "pull",
-        f"https://{NAME}:{port}",
-        "--class",
-        "t4",
-        "--domain",
-        "rack7",
-        "--name",
-        "gpu07",
-    ]
+        GPUSETUP, "fleet", "pull", f"https://{NAME}:{port}", "--class", "t4", "--domain", "rack7", "--name", "gpu07",
+    ]  # fmt: skip
     words += [
         "--ca",
         "/etc/gpusetup/site-ca.pem",

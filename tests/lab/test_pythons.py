@@ -38,11 +38,9 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     """The package is called python3.12; what it brings is Debian's own Python under that name."""
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {
-        "name": "epel",
-        "urls": [f"{lab.repositories.rocky}/epel"],
-        "fingerprints": [lab.repositories.fingerprint],
+        "name": "epel", "urls": [f"{lab.repositories.rocky}/epel"], "fingerprints": [lab.repositories.fingerprint],
         "key": f"{lab.repositories.base}/lab-key.asc",
-    }
+    }  # fmt: skip
     components = '["driver", "torch"]'
     wish = stand_ins(lab.repositories, gpusetup_extra_sources=json.dumps([epel]), gpusetup_components=components)
     inventory = lab.inventory([host], wish)

@@ -23,14 +23,9 @@ if TYPE_CHECKING:
     from tests.lab.lifecycle import Lab
 
 CONFIGURATION = (
-    "/etc/apt",
-    "/etc/modprobe.d",
-    "/etc/modules-load.d",
-    "/etc/default",
-    "/etc/profile.d",
-    "/etc/ld.so.conf.d",
+    "/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/profile.d", "/etc/ld.so.conf.d",
     "/usr/local",
-)
+)  # fmt: skip
 
 
 def state(host: Host) -> dict[str, Any]:
@@ -186,11 +181,9 @@ def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab: Lab) -
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
     host.break_packages("nvidia-smi", "sleep 12")
     controller = subprocess.Popen(
-        [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     jobs = host.path("/var/lib/gpusetup/jobs")
     until(lambda: installing(host), "the package step")
     os.killpg(controller.pid, signal.SIGKILL)

@@ -22,13 +22,9 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CODE_OF_CONDUCT")),
 ]
 COMPARED = (
-    "guides/questions.md",
-    "guides/package-questions.md",
-    "guides/watch.md",
-    "guides/compare.md",
-    "guides/health.md",
+    "guides/questions.md", "guides/package-questions.md", "guides/watch.md", "guides/compare.md", "guides/health.md",
     "CONTRIBUTING.md",
-)
+)  # fmt: skip
 """Pages whose blocks other tests run with their answers."""
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 SHELL = ("console", "sh", "bash", "")

@@ -17,12 +17,9 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
 SAMPLES = [entry["text"] for entry in json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]]
 FINDS = [find for _, pattern in catalogue().patterns() for find in pattern.find]
 STAMPS = (
-    "",
-    "",
-    "[  903.6{0:05}] ",
-    "2026-11-20T03:04:05.{0:03}+00:00 ",
+    "", "", "[  903.6{0:05}] ", "2026-11-20T03:04:05.{0:03}+00:00 ",
     "Nov 20 03:04:{0:02} node7 kernel: [{0}.5] NVRM: ",
-)
+)  # fmt: skip
 
 
 def plain_scan(text):

@@ -18,21 +18,9 @@ from gpusetup.versions import nv
 SHIPPED = Matrix()
 CAPABILITIES = ("5.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 GPUS = (
-    "v100",
-    "t4",
-    "h100",
-    "h200",
-    "rtx 4090",
-    "rtx 5090",
-    "gtx 1080 ti",
-    "gh200",
-    "t4g",
-    "b200",
-    "sm_50",
-    "sm_61",
-    "sm_86",
-    "sm_121",
-)
+    "v100", "t4", "h100", "h200", "rtx 4090", "rtx 5090", "gtx 1080 ti", "gh200", "t4g", "b200", "sm_50", "sm_61",
+    "sm_86", "sm_121",
+)  # fmt: skip
 SYSTEMS = ("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rocky9", "amzn2023")
 FINAL = {
     branch.branch: found
@@ -181,20 +169,14 @@ def requests(draw: Any, matrix: Matrix) -> Request:
         )
     gpus = tuple(draw(st.lists(st.sampled_from(GPUS), max_size=2, unique=True)) if draw(st.booleans()) else ())
     return Request(
-        requirements=tuple(requirements),
-        gpus=gpus,
-        gpu_count=max(len(gpus), draw(st.sampled_from((0, 1, 8)))),
+        requirements=tuple(requirements), gpus=gpus, gpu_count=max(len(gpus), draw(st.sampled_from((0, 1, 8)))),
         os=draw(st.sampled_from((None,) * 9 + SYSTEMS)),
-        arch=draw(st.sampled_from((None, None, None, None, "x86_64", "aarch64"))),
-        driver=stays,
-        installed_driver=installed,
-        installed_module=draw(st.sampled_from((None, "open", "proprietary"))),
-        driver_candidates=offered,
-        recorded=tuple(on_record(draw, matrix)) if draw(st.integers(0, 3)) == 0 else (),
-        vgpu_guest=draw(st.integers(0, 29)) == 0,
-        native=draw(st.integers(0, 3)) == 0,
+        arch=draw(st.sampled_from((None, None, None, None, "x86_64", "aarch64"))), driver=stays,
+        installed_driver=installed, installed_module=draw(st.sampled_from((None, "open", "proprietary"))),
+        driver_candidates=offered, recorded=tuple(on_record(draw, matrix)) if draw(st.integers(0, 3)) == 0 else (),
+        vgpu_guest=draw(st.integers(0, 29)) == 0, native=draw(st.integers(0, 3)) == 0,
         forward=draw(st.integers(0, 3)) == 0,
-    )
+    )  # fmt: skip
 
 
 def on_record(draw: Any, matrix: SmallMatrix) -> Any:

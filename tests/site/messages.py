@@ -30,12 +30,8 @@ _AT_ONCE = 100
 TOLD = {"lines": 0, "by the page": 0}
 """What numbers mean: how many lines the program tells, and how many of them the page."""
 _STAMPS = (
-    "[  903.609564] ",
-    "Dec  2 11:49:53 node kernel: ",
-    "2025-07-01T05:06:30.004+00:00 ",
-    "(worker pid=12) ",
-    "> ",
-)
+    "[  903.609564] ", "Dec  2 11:49:53 node kernel: ", "2025-07-01T05:06:30.004+00:00 ", "(worker pid=12) ", "> ",
+)  # fmt: skip
 _BARE = (
     "802", "Xid 79", "xid 999", "SXid 12028", "sxid 99999", "11040", "CUDA error: 222", "cuda>=12.8", "error 3", "sm_90",
     "GS-324", "[GS-101]", "gs 999", "it said GS-324 and stopped", "Hello", "", "   ",

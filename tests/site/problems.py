@@ -121,11 +121,9 @@ def _within(said: str, drivers: int) -> Any:
     other, groups = rest
     limits = [drivers if name == "driver" else -1 for name in (one, other)]
     return [
-        rule,
-        one,
-        other,
+        rule, one, other,
         _merged([[int(text, 16) & limit for text, limit in zip(pair, limits, strict=True)] for pair in groups]),
-    ]
+    ]  # fmt: skip
 
 
 def differences(known: Explored, asked: list[Question]) -> list[str]:

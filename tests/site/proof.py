@@ -142,12 +142,9 @@ def expected(known: Explored, question: Question) -> dict[str, Any]:
     """What the resolver answers, in the page's terms."""
     kind, compiled = question["gpu"], known.compiled
     space = compiled.space(
-        wishes=question["wishes"],
-        gpu=known.gpus.kinds[kind][0] if kind is not None else "",
-        system=question.get("system") or None,
-        driver=question.get("driver") or None,
-        every_driver=False,
-    )
+        wishes=question["wishes"], gpu=known.gpus.kinds[kind][0] if kind is not None else "",
+        system=question.get("system") or None, driver=question.get("driver") or None, every_driver=False,
+    )  # fmt: skip
     solution, lines = best(space), question.get("lines")
     if solution is None:
         if not lines:

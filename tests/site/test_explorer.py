@@ -232,16 +232,9 @@ def test_it_fits_a_phone_and_each_field_has_a_name(chromium, folder):
 
 def test_the_first_view_is_small(folder):
     first = [
-        "index.html",
-        "lookup.js",
-        "pieces.js",
-        "message.js",
-        "about.js",
-        "asked.js",
-        "words.js",
-        "explorer.js",
+        "index.html", "lookup.js", "pieces.js", "message.js", "about.js", "asked.js", "words.js", "explorer.js",
         "problems/x86_64.js",
-    ]
+    ]  # fmt: skip
     assert sum(len(gzip.compress((folder / name).read_bytes())) for name in first) < 100_000
 
 

@@ -11,15 +11,9 @@ from tests.lab.browser import BROWSER, browser
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")
 PLACES = (
-    "index.html",
-    "contributing.html",
-    "guides/health.html",
-    "reference/benchmarks.html",
-    "reference/features.html",
-    "reference/commands/README.html",
-    "reference/matrix/torch.html",
-    "reference/messages/out-of-memory.html",
-)
+    "index.html", "contributing.html", "guides/health.html", "reference/benchmarks.html", "reference/features.html",
+    "reference/commands/README.html", "reference/matrix/torch.html", "reference/messages/out-of-memory.html",
+)  # fmt: skip
 _LUMINANCE = """(() => { const rgb = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
  return (rgb[0] + rgb[1] + rgb[2]) / 3 })()"""
 

@@ -41,11 +41,9 @@ def h100_told() -> str:
     same = ("name", "uuid", "utilization", "memory_utilization", "memory_used", "memory_total", "temperature", "clock", "clock_limit", "memory_clock", "memory_temperature")  # fmt: skip
     lines = [f"0 {name} {gpu[name]}" for name in same]
     lines += [
-        f"0 power {gpu['power'] * 1000:.0f}",
-        f"0 power_limit {gpu['power_limit'] * 1000:.0f}",
-        "0 reasons 0x4",
+        f"0 power {gpu['power'] * 1000:.0f}", f"0 power_limit {gpu['power_limit'] * 1000:.0f}", "0 reasons 0x4",
         "0 mig 0",
-    ]
+    ]  # fmt: skip
     lines += [f"0 pcie_sampled_tx {gpu['pcie_tx'] / 1024:.0f}", f"0 pcie_sampled_rx {gpu['pcie_rx'] / 1024:.0f}"]
     lines += [f"0 compute {os.getpid()}:{gpu['processes'][0]['memory']}"]
     return "\n".join(["* count 1", "* driver 580.159.04", *lines]) + "\n"
@@ -63,10 +61,8 @@ def fleet(folder: Path) -> None:
     observed = ROOT / "tests/fixtures/observations/h200-x4-full.json"
     done = subprocess.run(
         [sys.executable, "-m", "gpusetup", "verify", "--from", str(observed), "--format", "json"],
-        capture_output=True,
-        check=True,
-        timeout=120,
-    )
+        capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
     verified = json.loads(done.stdout)
     (measured,) = verified["hosts"].values()
     for number in range(6):
@@ -120,14 +116,9 @@ def test_the_answer_is_today_s(page, command, shown, place):
         "GPUSETUP_STATE": str(place / "state"),
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command)],
-        capture_output=True,
-        text=True,
-        cwd=place,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
+        [sys.executable, "-m", *shlex.split(command)], capture_output=True, text=True, cwd=place, env=environment,
+        timeout=120, check=False,
+    )  # fmt: skip
     lines = [line for line in shown.splitlines() if line.strip()]
     wanted = int(lines.pop()[6:-1]) if lines[-1].startswith("[exit ") else 0
     assert done.returncode == wanted, done.stderr

@@ -35,11 +35,9 @@ def recorded(state: str) -> str:
 
 
 MOMENTS = {
-    "installing": "[ -x /opt/gpusetup-controller/bin/python ]",
-    "applying": recorded("applying"),
-    "package": "grep -q 'half-configured nvidia-kernel-support' /var/log/dpkg.log",
-    "build": "pgrep -x cc1",
-}
+    "installing": "[ -x /opt/gpusetup-controller/bin/python ]", "applying": recorded("applying"),
+    "package": "grep -q 'half-configured nvidia-kernel-support' /var/log/dpkg.log", "build": "pgrep -x cc1",
+}  # fmt: skip
 """In the order in which a first boot comes to them."""
 FILL = 'avail=$(df --output=avail -B1 / | tail -n 1); fallocate -l "$avail" /filler; df --output=avail -k / | tail -n 1'
 HOLD = (

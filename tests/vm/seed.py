@@ -24,12 +24,9 @@ def write_seed(
 ) -> None:
     """Write the seed of a machine on the lab's bridge. What gpusetup made is its user-data, unchanged; the rest is vendor-data."""
     vendor = {
-        "locale": False,
-        "disable_root": False,
-        "ssh_deletekeys": False,
-        "apt": {"preserve_sources_list": True},
+        "locale": False, "disable_root": False, "ssh_deletekeys": False, "apt": {"preserve_sources_list": True},
         "ssh_keys": _host_key(host_key),
-    }
+    }  # fmt: skip
     key = SSH_KEY.with_suffix(".pub").read_text().strip()
     documents = {
         "user-data": user_data,

@@ -17,18 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS = (
-    "Look at the host",
-    "Look before touching",
-    "Is the host as wanted already",
-    "Repositories, each with its proven key",
-    "One transaction for all packages of the stack",
-    "Keep nouveau off the GPU",
-    "Configure and load the module",
-    "Keep the driver initialised",
-    "Is a reboot needed",
-    "Record what was done",
-    "Record what the verification found",
-)
+    "Look at the host", "Look before touching", "Is the host as wanted already",
+    "Repositories, each with its proven key", "One transaction for all packages of the stack",
+    "Keep nouveau off the GPU", "Configure and load the module", "Keep the driver initialised", "Is a reboot needed",
+    "Record what was done", "Record what the verification found",
+)  # fmt: skip
 
 
 def ssh_cut(row: Row) -> None:

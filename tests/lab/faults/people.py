@@ -41,13 +41,9 @@ def hostile_names(row: Row) -> None:
     lab = Lab("names")
     canary = lab.folder / "canary"
     marks = [
-        "$(touch {})",
-        "`touch {}`",
-        ";touch {};",
-        "|touch {}",
-        "{{{{lookup('pipe','touch {}')}}}}",
+        "$(touch {})", "`touch {}`", ";touch {};", "|touch {}", "{{{{lookup('pipe','touch {}')}}}}",
         "-oProxyCommand=touch {}",
-    ]
+    ]  # fmt: skip
     names = [marks[number % len(marks)].format(canary).replace(" ", "${IFS}") + str(number) for number in range(200)]
     try:
         document: dict[str, dict[str, Any]] = {

@@ -59,18 +59,13 @@ class Lab:
         """Write the inventory."""
         common = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
         variables = {
-            "ansible_user": user,
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(SSH_KEY),
-            "ansible_ssh_common_args": common,
-            "gpusetup_simulated_root": SIMULATED_ROOT,
-            "gpusetup_source": self.base,
+            "ansible_user": user, "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(SSH_KEY), "ansible_ssh_common_args": common,
+            "gpusetup_simulated_root": SIMULATED_ROOT, "gpusetup_source": self.base,
             "gpusetup_source_fingerprints": self.repositories.fingerprint,
-            "gpusetup_source_key": f"{self.repositories.base}/lab-key.asc",
-            "gpusetup_components": '["driver"]',
-            "gpusetup_driver": "580.*",
-            **self.variables,
-        }
+            "gpusetup_source_key": f"{self.repositories.base}/lab-key.asc", "gpusetup_components": '["driver"]',
+            "gpusetup_driver": "580.*", **self.variables,
+        }  # fmt: skip
         lines = [f"[lab]\n{self.host.name} ansible_host={self.host.address}\n{extra}\n[lab:vars]"]
         self.inventory.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in variables.items())]) + "\n")
 

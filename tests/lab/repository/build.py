@@ -134,11 +134,9 @@ def _build(folder: Path) -> None:
         _enterprise_linux(new, scratch, keys)
         _suse(new, scratch, keys)
         described = Repositories(
-            base=f"{network.REPOSITORY_URL}/{folder.name}",
-            fingerprint=keys.fingerprint(),
-            wrong_fingerprint=keys.fingerprint(wrong=True),
-            armored=keys.armored(),
-        )
+            base=f"{network.REPOSITORY_URL}/{folder.name}", fingerprint=keys.fingerprint(),
+            wrong_fingerprint=keys.fingerprint(wrong=True), armored=keys.armored(),
+        )  # fmt: skip
         # Where NVIDIA has its keys: in each directory, named by the last eight digits.
         for place in (new / CUDA_REPOS).glob("*/x86_64"):
             (place / f"{keys.fingerprint()[-8:].lower()}.pub").write_text(keys.armored())

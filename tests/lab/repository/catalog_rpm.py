@@ -63,12 +63,9 @@ def _driver(branch: str, version: str) -> list[Package]:
     suffix = "" if plain else f"-{branch}"
     other = partial(_rpm, version=f"{version}-1", driver=version)
     return [
-        *packages,
-        other("nvidia-fabricmanager" if plain else "nvidia-fabric-manager", content="fabricmanager"),
-        other(f"libnvidia-nscq{suffix}"),
-        other(f"libnvsdm{suffix}"),
-        other(f"nvidia-imex{suffix}"),
-    ]
+        *packages, other("nvidia-fabricmanager" if plain else "nvidia-fabric-manager", content="fabricmanager"),
+        other(f"libnvidia-nscq{suffix}"), other(f"libnvsdm{suffix}"), other(f"nvidia-imex{suffix}"),
+    ]  # fmt: skip
 
 
 def precompiled() -> list[Package]:
@@ -76,11 +73,8 @@ def precompiled() -> list[Package]:
     short = EL_KERNEL.removesuffix(".el9_6.x86_64")
     names = {version: f"kmod-nvidia-{version}-{short}" for version in PRECOMPILED}
     words = {
-        "open": "",
-        "kernel": EL_KERNEL,
-        "place": "extra/drivers/video/nvidia",
-        "signer": "Lab stand-in for NVIDIA",
-    }
+        "open": "", "kernel": EL_KERNEL, "place": "extra/drivers/video/nvidia", "signer": "Lab stand-in for NVIDIA",
+    }  # fmt: skip
     dkms = ("kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms")
     return [
         _rpm("dnf-plugin-nvidia", "2.3-1.el9"),
@@ -176,13 +170,10 @@ PRESENT = (
 def tools() -> list[Package]:
     """Names that setup programs ask for; the root has these tools from Debian."""
     return [
-        _rpm("gcc", "11.5.0-5.el9"),
-        _rpm("make", "4.3-8.el9"),
-        _rpm("elfutils-libelf-devel", "0.192-5.el9"),
-        _rpm("python3-pip", "21.3.1-1.el9"),
-        _rpm("python3.12", "3.12.9-1.el9", content="python"),
+        _rpm("gcc", "11.5.0-5.el9"), _rpm("make", "4.3-8.el9"), _rpm("elfutils-libelf-devel", "0.192-5.el9"),
+        _rpm("python3-pip", "21.3.1-1.el9"), _rpm("python3.12", "3.12.9-1.el9", content="python"),
         _rpm("python3.12-pip", "23.2.1-4.el9"),
-    ]
+    ]  # fmt: skip
 
 
 def epel() -> list[Package]:

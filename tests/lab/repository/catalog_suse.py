@@ -71,13 +71,11 @@ def base_system() -> list[Package]:
     return [
         _rpm("kernel-default", VERSION, provides=several),
         _rpm("kernel-default-devel", VERSION, content="suse_kernel_devel", extra={"kernel": KERNEL}, provides=several),
-        _rpm("kernel-default-devel", NEXT_VERSION, provides=several),
-        _rpm("glibc", "2.38-150600.14.32.1"),
+        _rpm("kernel-default-devel", NEXT_VERSION, provides=several), _rpm("glibc", "2.38-150600.14.32.1"),
         _rpm("bash", "4.4-150400.25.22", provides=("/bin/sh", "/usr/bin/sh")),
-        _rpm("openSUSE-release", "15.6-lp156.420.1", provides=("distribution-release",)),
-        _rpm("gcc", "7-3.9.1"),
+        _rpm("openSUSE-release", "15.6-lp156.420.1", provides=("distribution-release",)), _rpm("gcc", "7-3.9.1"),
         _rpm("make", "4.2.1-7.3.2"),
-    ]
+    ]  # fmt: skip
 
 
 PRESENT = ("kernel-default", "glibc", "bash", "openSUSE-release")

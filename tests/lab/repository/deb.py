@@ -39,17 +39,12 @@ def _build_one(package: Package, folder: Path, scratch: Path, publisher: str) ->
     control = tree / "DEBIAN"
     control.mkdir()
     fields = {
-        "Package": package.name,
-        "Version": package.version,
-        "Architecture": package.arch,
-        "Maintainer": f"lab stand-in <{publisher}>",
-        "Section": "non-free/libs",
-        "Depends": ", ".join(package.depends),
-        "Provides": ", ".join(package.provides),
-        "Conflicts": ", ".join(package.conflicts),
-        "Replaces": ", ".join(package.conflicts),
+        "Package": package.name, "Version": package.version, "Architecture": package.arch,
+        "Maintainer": f"lab stand-in <{publisher}>", "Section": "non-free/libs",
+        "Depends": ", ".join(package.depends), "Provides": ", ".join(package.provides),
+        "Conflicts": ", ".join(package.conflicts), "Replaces": ", ".join(package.conflicts),
         "Description": package.summary or f"lab stand-in for {package.name}",
-    }
+    }  # fmt: skip
     (control / "control").write_text("".join(f"{key}: {value}\n" for key, value in fields.items() if value))
     for name, text in (("postinst", content.after_install), ("prerm", content.before_removal)):
         if text:
@@ -74,13 +69,9 @@ def index_suite(top: Path, suite: str, component: str, keys: Keys, origin: str) 
     folder.mkdir(parents=True)
     _compress(folder / "Packages", run(["apt-ftparchive", "packages", f"pool/{suite}"], cwd=top).stdout)
     fields = {
-        "Origin": origin,
-        "Label": origin,
-        "Suite": suite,
-        "Codename": suite,
-        "Architectures": "amd64",
+        "Origin": origin, "Label": origin, "Suite": suite, "Codename": suite, "Architectures": "amd64",
         "Components": component,
-    }
+    }  # fmt: skip
     _release(top / "dists" / suite, keys, fields)
 
 

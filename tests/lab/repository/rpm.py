@@ -35,28 +35,18 @@ def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path, vendo
     folder.mkdir(parents=True, exist_ok=True)
     tree = scratch / "rpm-tree"
     spec = [
-        "Name: lab-stand-ins",
-        "Version: 1",
-        "Release: 1",
-        f"Vendor: {vendor}",
-        "Summary: lab stand-ins",
-        "License: none",
-        "AutoReqProv: no",
-        "%description",
-        "x",
-        "",
-    ]
+        "Name: lab-stand-ins", "Version: 1", "Release: 1", f"Vendor: {vendor}", "Summary: lab stand-ins",
+        "License: none", "AutoReqProv: no", "%description", "x", "",
+    ]  # fmt: skip
     install, files = ["%install"], []
     for number, package in enumerate(packages):
         content = content_of(package, LIBDIR)
         epoch, _, rest = package.version.rpartition(":")
         version, _, release = rest.rpartition("-")
         spec += [
-            f"%package -n {package.name}",
-            f"Version: {version}",
-            f"Release: {release}",
+            f"%package -n {package.name}", f"Version: {version}", f"Release: {release}",
             f"Summary: lab stand-in for {package.name}",
-        ]
+        ]  # fmt: skip
         spec += [f"Epoch: {epoch}"] if epoch else []
         spec += [f"Requires: {one}" for one in package.depends]
         spec += [f"Provides: {one}" for one in package.provides] + [f"Conflicts: {one}" for one in package.conflicts]
@@ -90,13 +80,9 @@ def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path, vendo
 
 def sign(folder: Path, keys: Keys) -> None:
     defines = [
-        "--define",
-        f"_gpg_name {keys.fingerprint()}",
-        "--define",
-        f"_gpg_path {keys.home}",
-        "--define",
+        "--define", f"_gpg_name {keys.fingerprint()}", "--define", f"_gpg_path {keys.home}", "--define",
         "__gpg /usr/bin/gpg",
-    ]
+    ]  # fmt: skip
     run(["rpmsign", *defines, "--addsign", *sorted(folder.glob("*.rpm"))], timeout=300)
 
 

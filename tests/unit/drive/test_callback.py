@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 constants = importlib.import_module("ansible.constants")
 TASK = SimpleNamespace(
-    _uuid="1",
-    action="gpu_packages",
-    name="One transaction",
-    no_log=False,
-    get_name=lambda: "One transaction",
+    _uuid="1", action="gpu_packages", name="One transaction", no_log=False, get_name=lambda: "One transaction",
     _role=None,
-)
+)  # fmt: skip
 AGAIN = SimpleNamespace(
     host=SimpleNamespace(get_name=lambda: "h1"), task=TASK, result={"finished": False, "_ansible_no_log": False}
 )

@@ -93,16 +93,8 @@ def test_the_overlay_is_read_by_ansible(tmp_path):
     (tmp_path / "hosts.ini").write_text("a x=0\nb\n")
     folder = write_overlay(tmp_path / "o", {"a": {"x": 1, "gpu_list": [1, "two"]}})
     argv = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "inventory",
-        "-i",
-        str(tmp_path / "hosts.ini"),
-        "-i",
-        str(folder),
-        "--list",
-    ]
+        sys.executable, "-m", "ansible", "inventory", "-i", str(tmp_path / "hosts.ini"), "-i", str(folder), "--list",
+    ]  # fmt: skip
     told = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
     assert told[SELECTED]["hosts"] == ["a"]
     assert told["_meta"]["hostvars"]["a"]["gpu_list"] == [1, "two"]

@@ -13,15 +13,10 @@ from gpusetup.errors import BadInputError
 @pytest.fixture
 def play(tmp_path):
     return Play(
-        run=new_run(tmp_path / "state"),
-        name="apply",
-        shard=0,
-        playbook="gpusetup.stack.apply",
-        options=("--inventory=hosts.ini", "--limit=gpu"),
-        environment={"PATH": "/usr/bin:/bin"},
-        handed={"GPUSETUP_INVENTORY": "7:hosts.ini"},
-        descriptors=(7,),
-    )
+        run=new_run(tmp_path / "state"), name="apply", shard=0, playbook="gpusetup.stack.apply",
+        options=("--inventory=hosts.ini", "--limit=gpu"), environment={"PATH": "/usr/bin:/bin"},
+        handed={"GPUSETUP_INVENTORY": "7:hosts.ini"}, descriptors=(7,),
+    )  # fmt: skip
 
 
 def test_ansible_is_called_by_our_own_interpreter(play):

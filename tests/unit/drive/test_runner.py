@@ -165,11 +165,9 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched() -> None:
 
     with pytest.raises(OSError, match="No space left"):
         stream(
-            python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"),
-            env=ENV,
-            deadline=60,
+            python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"), env=ENV, deadline=60,
             on_line=full,
-        )
+        )  # fmt: skip
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 

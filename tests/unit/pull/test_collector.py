@@ -157,17 +157,9 @@ def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     argv = [
-        sys.executable,
-        "-m",
-        "gpusetup",
-        "fleet",
-        "collect",
-        str(tmp_path),
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--keep",
-        "100000",
-    ]
+        sys.executable, "-m", "gpusetup", "fleet", "collect", str(tmp_path), "--listen", f"127.0.0.1:{port}",
+        "--keep", "100000",
+    ]  # fmt: skip
     acknowledged = {name: set() for name in names}
     ended = threading.Event()
 

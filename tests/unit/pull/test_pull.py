@@ -31,17 +31,9 @@ def host(tmp_path, collector, keys, monkeypatch):
     token.write_text(collector.tokens["gpu01"])
     token.chmod(0o600)
     settings = Settings(
-        f"http://127.0.0.1:{collector.server.server_port}",
-        "gpu01",
-        "h100",
-        "rack7",
-        1,
-        token,
-        keys / "signers",
-        True,
-        {},
-        tmp_path / "home",
-    )
+        f"http://127.0.0.1:{collector.server.server_port}", "gpu01", "h100", "rack7", 1, token, keys / "signers",
+        True, {}, tmp_path / "home",
+    )  # fmt: skip
     told = {"code": 0, "host": {"state": "done", "changed": 3}, "applied": []}
 
     def apply(_self, command, *words):
@@ -131,16 +123,8 @@ def test_an_offer_that_is_false_or_old_is_refused_and_the_lock_of_before_stays(h
         text = msgspec.json.encode(replace(first, serial=9, lock=locks[1]))
         (collector.folder / "text").write_bytes(text)
         argv = [
-            "ssh-keygen",
-            "-Y",
-            "sign",
-            "-q",
-            "-f",
-            keys / "ours",
-            "-n",
-            "gpusetup-matrix",
-            collector.folder / "text",
-        ]
+            "ssh-keygen", "-Y", "sign", "-q", "-f", keys / "ours", "-n", "gpusetup-matrix", collector.folder / "text",
+        ]  # fmt: skip
         subprocess.run(argv, check=True)
         signature = (collector.folder / "text.sig").read_text()
         place.write_bytes(msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)))
@@ -190,11 +174,9 @@ def test_what_keeps_a_host_from_changing(collector, keys, locks):
         for made_, kept, wave in given:
             assert why_not(made_, kept, wave, "b1", NOW).state == state, (state, kept)
     changes = [
-        Kept(),
-        Kept(applied=digest, state="pending-reboot", boot="b0"),
-        Kept(tried="other", again="2030"),
+        Kept(), Kept(applied=digest, state="pending-reboot", boot="b0"), Kept(tried="other", again="2030"),
         Kept(applied="x", state="done"),
-    ]
+    ]  # fmt: skip
     assert [why_not(made, kept, 1, "b1", NOW) for kept in changes] == [None] * len(changes)
 
 
@@ -238,14 +220,9 @@ def etcd(tmp_path_factory):
             ports.append(free.getsockname()[1])
     client_, peer = (f"http://127.0.0.1:{port}" for port in ports)
     argv = [
-        program,
-        "--data-dir",
-        tmp_path_factory.mktemp("etcd"),
-        "--listen-client-urls",
-        client_,
-        "--advertise-client-urls",
-        client_,
-    ]
+        program, "--data-dir", tmp_path_factory.mktemp("etcd"), "--listen-client-urls", client_,
+        "--advertise-client-urls", client_,
+    ]  # fmt: skip
     argv += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 20

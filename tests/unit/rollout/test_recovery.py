@@ -19,14 +19,10 @@ from gpusetup.rollout.recovery import Hosts, prepare, recover
 
 GPU = "0000:17:00.0"
 NEEDS = {
-    "well": None,
-    "reset": of_driver("Reset", [GPU]),
-    "reboot": of_xid(79, [GPU]),
-    "drain": of_driver("Drain P2P", [GPU]),
-    "both": of_driver("Drain and Reset", [GPU]),
-    "board": recovery("support", ["a row cannot be replaced"], [GPU]),
-    "unknown": of_xid(119),
-}
+    "well": None, "reset": of_driver("Reset", [GPU]), "reboot": of_xid(79, [GPU]),
+    "drain": of_driver("Drain P2P", [GPU]), "both": of_driver("Drain and Reset", [GPU]),
+    "board": recovery("support", ["a row cannot be replaced"], [GPU]), "unknown": of_xid(119),
+}  # fmt: skip
 
 
 class Scheduler:

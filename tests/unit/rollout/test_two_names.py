@@ -21,12 +21,10 @@ def booted(facts: Any, boot: str | None, machine: str | None) -> Any:
 def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not() -> None:
     facts = captured(HOSTS / "debian12-t4-open" / "root", matrix_lookup(matrix()))
     hosts = {
-        "gpu01": booted(facts, "b1", "m1"),
-        "gpu01.example.org": booted(facts, "b1", "m1"),
-        "a copy of its image": booted(facts, "b2", "m1"),
-        "unknown": booted(facts, "b1", None),
+        "gpu01": booted(facts, "b1", "m1"), "gpu01.example.org": booted(facts, "b1", "m1"),
+        "a copy of its image": booted(facts, "b2", "m1"), "unknown": booted(facts, "b1", None),
         "unknown too": booted(facts, "b1", None),
-    }
+    }  # fmt: skip
     refused = twins(hosts)
     assert set(refused) == {"gpu01", "gpu01.example.org"}
     assert refused["gpu01"].message == "gpu01 and gpu01.example.org are the same machine"

@@ -60,12 +60,9 @@ def roll(tmp_path, monkeypatch):
         monkeypatch.setattr(waves, "verify_hosts", verify)
         reach = SimpleNamespace(inventory="hosts.ini")
         session = SimpleNamespace(
-            environment={"GPUSETUP_STATE": str(tmp_path)},
-            run=new_run(tmp_path),
-            reach=reach,
-            command="",
+            environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach, command="",
             engine=Ansible(),
-        )
+        )  # fmt: skip
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))
         facts = dict.fromkeys(plans, SimpleNamespace(processes=()))

@@ -448,13 +448,7 @@ def test_a_distributions_own_driver_packages_become_one_more_repository_of_its_h
 
 def test_a_source_that_is_no_repository_makes_no_bundle(capsys: pytest.CaptureFixture[str]) -> None:
     words = [
-        "driver",
-        "--gpu",
-        "t4",
-        "--os",
-        "debian12",
-        "--set",
-        "gpusetup_source=/srv/NVIDIA-Linux-x86_64-580.142.run",
-    ]
+        "driver", "--gpu", "t4", "--os", "debian12", "--set", "gpusetup_source=/srv/NVIDIA-Linux-x86_64-580.142.run",
+    ]  # fmt: skip
     assert main(["bundle", *words, "--dry-run"]) == 3
     assert "--set gpusetup_source=distro" in capsys.readouterr().err
