@@ -1,4 +1,4 @@
-"""What Ansible is called with, as pure functions: its arguments and an environment."""
+"""Ansible's arguments and environment, as pure functions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reach:
-    """How hosts are reached: what a person said on the command line, handed to Ansible as it is.
+    """How to reach hosts: options of the command line that are passed to Ansible unchanged.
 
-    Passwords are not here: they travel through named pipes (`gpusetup.drive.passwords`).
+    Passwords are passed through named pipes instead (`gpusetup.drive.passwords`).
     """
 
     inventory: str | None = None
@@ -39,7 +39,7 @@ def playbook_options(
     check: bool = False,
     diff: bool = False,
 ) -> tuple[str, ...]:
-    """Return all but the playbook: inventories in rising precedence, variables as a JSON file, what was passed on."""
+    """Return all arguments except the playbook; `inventories` in rising precedence, `variables` as a JSON file."""
     argv = [f"--inventory={inventory}" for inventory in inventories]
     options: tuple[tuple[str, str | Path | None], ...] = (
         ("--limit", limit or reach.limit),
@@ -52,7 +52,7 @@ def playbook_options(
     )
     for name, value in options:
         if value is not None:
-            # One element, so that a value which begins with a dash cannot become an option.
+            # One element: a value that begins with a dash cannot become an option.
             argv.append(f"{name}={value}")
     argv += ["--check"] if check else []
     argv += ["--diff"] if diff else []
@@ -70,17 +70,17 @@ def ansible_environment(
     configured: frozenset[tuple[str, str]] = frozenset(),
     known_hosts: Path | None = None,
 ) -> dict[str, str]:
-    """Return the environment: the person's own, ours where it must be, and better defaults where nobody said a word.
+    """Return the environment: the user's own, our required variables, and better defaults where nothing is configured.
 
-    `configured` are the (section, key) pairs of the ansible.cfg in force: an environment variable would silence them.
-    `known_hosts`: keys of hosts that were gathered beforehand.
+    `configured`: the (section, key) pairs of the active ansible.cfg, which a variable would override.
+    `known_hosts`: a file with host keys that were gathered in advance.
     """
     environment = {name: value for name, value in outside.items() if name not in _DROPPED}
     for (section, key), (name, value) in (_PREFERRED | _sockets(outside, configured)).items():
         if (section, key) not in configured:
             environment.setdefault(name, value)
     if known_hosts is not None and ("ssh_connection", "ssh_extra_args") not in configured:
-        # Beside the site's own files and the person's, not in their place.
+        # In addition to the files of the system and the user.
         files = f"/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2 {known_hosts}"
         given = f"{outside.get('ANSIBLE_SSH_EXTRA_ARGS', '')} -o GlobalKnownHostsFile='{files}'"
         environment["ANSIBLE_SSH_EXTRA_ARGS"] = given.strip()
@@ -103,7 +103,7 @@ def ansible_environment(
 
 _PREFERRED = {
     ("ssh_connection", "pipelining"): ("ANSIBLE_PIPELINING", "1"),
-    # A connection that was cut is noticed after a minute, not after TCP's quarter of an hour.
+    # Notices a broken connection after a minute, not after TCP's quarter of an hour.
     ("ssh_connection", "ssh_args"): (
         "ANSIBLE_SSH_ARGS",
         "-C -o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4",
@@ -114,13 +114,13 @@ _PREFERRED = {
 }
 
 _SOCKET_FOLDER = 75
-"""Longest folder of a control socket: the kernel takes 107 letters, SSH adds a name and then a temporary one to it."""
+"""Longest folder of a control socket: a socket path has at most 107 bytes, and SSH adds two names to it."""
 
 
 def _sockets(
     outside: Mapping[str, str], configured: frozenset[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Below a home with a very long path SSH could not share connections, and every host would be unreachable."""
+    """Return settings for a home with a very long path, where control sockets would make every host unreachable."""
     if "ANSIBLE_SSH_CONTROL_PATH_DIR" in outside or ("ssh_connection", "control_path_dir") in configured:
         return {}
     folder = outside.get("ANSIBLE_HOME") or f"{outside.get('HOME', '')}/.ansible"

@@ -1,9 +1,8 @@
-"""Who changed what on which host: one line before it begins and one when it is over, in a file that only grows.
+"""The audit log: who changed what on which host, one line before a change and one after it, in an append-only file.
 
-Each line holds the digest of the line before, so a line that was changed or taken out is seen; a small file beside it
-holds number and digest of the last one, so an end that was cut off is. Both are the user's own: whoever may write both
-can write another story, unless the log may only grow (`chattr +a`) or the last digest is kept elsewhere, where syslog
-brings it.
+Each line holds the digest of the line before, which reveals a changed or deleted line. A small second file holds number
+and digest of the last line, which reveals a truncated log. Whoever can write both files can forge the log, unless it is
+append-only (`chattr +a`) or the last digest is kept elsewhere: gpusetup sends it to syslog.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 FILE = "audit.jsonl"
 _HEAD = "audit.head"
 _ROOM, _ROOM_OF_A_HOST = 1 << 20, 400
-"""Bytes that must be free before anything is changed: what it came to is to be written as well."""
+"""Free bytes required before a change, so that its result can be logged too."""
 _TAIL = 1 << 16
 
 
@@ -46,7 +45,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Found(NamedTuple):
-    """What a log holds, and what is wrong with it."""
+    """The lines of a log, and what is wrong with it."""
 
     lines: tuple[AuditLine, ...]
     head: str
@@ -55,7 +54,7 @@ class Found(NamedTuple):
 
 
 def who() -> AuditWho:
-    """Return who this process works for."""
+    """Return the user of this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -75,21 +74,20 @@ def who() -> AuditWho:
 
 
 def line_of(event: Event, command: str, *, run: str = "", inventory: str = "", note: str = "") -> AuditLine:
-    """Return a line that is to be added: now, and by whom."""
+    """Return a line to add, with the current time and user."""
     return AuditLine(
         number=0, time=_now(), event=event, command=command, run=run, who=who(), inventory=inventory, note=note
     )
 
 
 def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
-    """Write a line, its number and the digest of the one before filled in; it is on disk when this returns.
+    """Append a line with its number and the digest of the line before; it is on disk when this returns.
 
-    `hosts`: of how many a later line will tell. Where it has too little space, nothing is to begin.
+    `hosts`: the number of hosts in a later line. Raises if the disk has too little space for that one.
     """
     path = home / FILE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The log itself may be one that can only grow; its lock is what keeps two writers apart.
         log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             fcntl.flock(log, fcntl.LOCK_EX)
@@ -122,7 +120,7 @@ def on_record(
     ends: Callable[[], Mapping[str, str]],
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Have it on record before anything is changed, and again what became of each host, however the block ends."""
+    """Log a change before the block runs, and the result of each host afterwards, however the block ends."""
     home = state_home(session.environment)
     line = replace(
         line_of("begin", session.command or command, run=session.run.id, inventory=session.reach.inventory or ""),
@@ -147,7 +145,7 @@ def on_record(
 
 
 def read(home: Path, elsewhere: str = "") -> Found:
-    """Read a log and prove it, also by a head that was kept elsewhere."""
+    """Read a log and verify it, also against a head NUMBER:DIGEST that was kept elsewhere."""
     path = home / FILE
     troubles: list[str] = []
     notes: list[str] = []
@@ -191,7 +189,7 @@ def _groups(hosts: Mapping[str, str]) -> tuple[AuditGroup, ...]:
 
 
 def _last(path: Path) -> tuple[int, str, bool]:
-    """Return number and digest of the last line, and whether it was cut."""
+    """Return number and digest of the last line, and whether its newline is missing."""
     with path.open("rb") as file:
         size, tail = file.seek(0, os.SEEK_END), b""
         at = size
@@ -235,7 +233,7 @@ def _keep_head(home: Path, head: _Head) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it to the disk; a disk that takes a part is full."""
+    """Write data and sync it; a partial write means that the disk is full."""
     if os.write(descriptor, data) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(descriptor)

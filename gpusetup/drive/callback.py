@@ -1,7 +1,7 @@
 # ruff: noqa: D102, SLF001 - the methods are named and explained by Ansible, and so is what they are given
-"""Inside the Ansible process: turn its callbacks into JSON lines. Nothing that a task hides is written.
+"""Inside the Ansible process: write its callbacks as JSON lines, without output that a task hides (no_log).
 
-Results of our own modules (`gpu_*`) travel whole; of all others only whether they changed and why they failed.
+Results of our own modules (`gpu_*`) are written whole; of others only whether they changed and why they failed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PREFIXES = re.compile(
     r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?"
     r"(?:Data could not be sent to remote host \S+\. Make sure this host can be reached over ssh: )?(?:ssh: )?"
 )
-"""What Ansible and ssh put before the reason that a host cannot be reached."""
+"""What Ansible and ssh print before the reason why a host is unreachable."""
 _TEXT_LIMIT = 8000
 _ANSIBLES_OWN, _AT_FIRST, _ON_HOSTS, _IN_A_LONG_STEP = 0.001, 0.002, 0.01, 0.05
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
@@ -44,7 +44,7 @@ _PASSWORDS = {
 
 
 class EventWriter:
-    """The `v2_*` methods that Ansible calls; a mixin beside its CallbackBase."""
+    """The `v2_*` methods that Ansible calls; a mixin for its CallbackBase."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -68,7 +68,7 @@ class EventWriter:
         self._packed = place_of(os.environ, Path(release.__file__), release.__version__, overriding)
         if self._packed is not None:
             take(self._packed, Path(constants.DEFAULT_LOCAL_TMP))
-        with suppress(ImportError):  # a playbook without our collection; else each task would read all code anew
+        with suppress(ImportError):  # a playbook without our collection; preloading saves reading the code per task
             importlib.import_module("ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code")
         self._write("start", playbook=self._playbook)
 
@@ -79,7 +79,7 @@ class EventWriter:
             self._write("inventory", read_again=why)
         all_hosts = inventory.get_hosts(play.hosts, order=play.order)
         own = own_hosts(all_hosts, os.environ)
-        # Ansible would list all hosts again for each of them.
+        # Given these lists, Ansible does not list all hosts again for each host.
         names, all_names = [host.name for host in own], [host.name for host in all_hosts]
         hosts, kept = {}, []
         for host in own:
@@ -131,10 +131,7 @@ class EventWriter:
         self._look_for_results_every(_IN_A_LONG_STEP)
 
     def _look_for_results_every(self, seconds: float) -> None:
-        """Ansible does a thousand times a second: where it compiles a driver for minutes, that is felt.
-
-        What a site says in its ansible.cfg stays.
-        """
+        """Poll less often than Ansible's thousand times a second, unless the site's ansible.cfg sets the interval."""
         if self._may_ask_less:
             constants.DEFAULT_INTERNAL_POLL_INTERVAL = seconds
 
@@ -169,7 +166,7 @@ class EventWriter:
         if "message" in fields:
             fields["message"] = without_secrets(fields["message"], self._secrets)
         line = json.dumps({"event": event, "time": round(time.time(), 3), **self._shard, **fields}, default=_text)
-        # A password alone stays in an answer: as a part of other words it would change what a host is.
+        # A password without `@` stays in results: removing it from other words would change facts.
         logins = {json.dumps(secret)[1:-1] for secret in self._secrets if secret.endswith("@")}
         os.write(self._file, without_secrets(line, logins).encode() + b"\n")
 
@@ -186,7 +183,7 @@ def _text(value: Any) -> str:
 
 
 def _name(task: Any) -> str:
-    """Return a task's own name, without what Ansible puts before it: the role, and that it checks variables."""
+    """Return a task's name without Ansible's prefixes: the role, and the check of arguments."""
     own = _text(task.get_name()).rpartition(" : ")[2]
     return own.partition(" - ")[2] or own if own.startswith("Validating arguments against") else own
 
@@ -212,7 +209,7 @@ _KILLED = (
 
 
 def _failure_text(data: dict[str, Any]) -> str:
-    """Return why it failed: the module's own words, of a loop those of the items that failed."""
+    """Return why a task failed: the module's message, of a loop those of the failed items."""
     items = [item for item in data.get("results") or [] if isinstance(item, dict) and item.get("failed")]
     if items:
         return "\n".join(dict.fromkeys(_failure_text(item) for item in items))[:_TEXT_LIMIT]
@@ -226,7 +223,7 @@ def _failure_text(data: dict[str, Any]) -> str:
 
 
 def _host_document(manager: Any, variables: Any, host: Any) -> tuple[dict[str, Any], set[str]]:
-    """Return how a host is reached, what its inventory says to gpusetup, and its secrets; no other variable leaves."""
+    """Return a host's connection, its variables for gpusetup, and its secrets; no other variables are read."""
     wanted = {name: variables[name] for name in variables if name.startswith(_ASKED) or name in _CONNECTION}
     hidden = {name: variables[name] for name in variables if name in _PASSWORDS | _ADDRESSES}
     asked: dict[str, Any] = {}
@@ -263,7 +260,7 @@ def _host_document(manager: Any, variables: Any, host: Any) -> tuple[dict[str, A
 
 
 def _leave_out(inventory: Any, kept: list[Any]) -> None:
-    """Work on these hosts alone: a name that begins with a dash would be an option of ssh."""
+    """Restrict the play to these hosts: a name that begins with a dash would be an option of ssh."""
     if not kept:
         raise SystemExit(4)
     inventory.restrict_to_hosts(kept)

@@ -1,4 +1,4 @@
-"""Many hosts with one trouble: what they have in common, and their names in short."""
+"""Group hosts that have the same failure, and shorten lists of host names."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ADDRESS = re.compile(
     r"|(?<=onnection to )[\w.:%-]+?(?= port )"
     r"|(?<=host \")[\w.:%-]+(?=\")"
 )
-"""As ssh and Ansible say them."""
+"""Addresses in messages of ssh and Ansible."""
 _NAMED = 4
 
 
 def common(text: str, *own: str) -> str:
-    """Return a text as it reads for every host alike: without `own` names, and without the address that ssh tried."""
+    """Return a message with HOST in place of the names `own` and of the address that ssh tried."""
     for name in filter(None, own):
         text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", "HOST", text)
     return _ADDRESS.sub("HOST", text)
@@ -28,7 +28,7 @@ def common(text: str, *own: str) -> str:
 def grouped(
     hosts: Mapping[str, Host], told: Callable[[Host], str], alike: Callable[[str, Host], Host]
 ) -> list[tuple[list[str], str]]:
-    """Return what is told, and of which hosts; a host of which nobody else is told the same in its own words."""
+    """Return groups of hosts with the same message; a host that is alone keeps its own wording."""
     groups: dict[str, list[str]] = {}
     for name, host in hosts.items():
         groups.setdefault(told(alike(name, host)), []).append(name)
@@ -41,7 +41,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def in_short(names: Sequence[str]) -> str:
-    """Return a few of the names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     if len(names) <= _NAMED + 1:
         return ", ".join(names)
     return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"

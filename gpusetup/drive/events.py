@@ -1,4 +1,4 @@
-"""The event stream of a playbook, read while it is written, and what it says about each host."""
+"""Follow the event stream of a playbook, and derive each host's progress from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 class EventReader:
-    """Follows a growing file of JSON lines; a torn or foreign line is passed over."""
+    """Follows a growing file of JSON lines; skips lines that are not events."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
@@ -47,18 +47,18 @@ class EventReader:
 
 @dataclass(frozen=True)
 class Failure:
-    """Where and why a host stopped. `document` is the module's own explanation, when it gave one."""
+    """Where and why a host stopped. `document`: the module's own explanation, if any."""
 
     task: str
     message: str
     unreachable: bool = False
     refused: bool = False
-    """Its name or address cannot be used: nobody spoke to it."""
+    """Whether its name or address is invalid, so that it was not contacted."""
     document: dict[str, Any] | None = None
 
     @property
     def trouble(self) -> Trouble:
-        """Return what a report says of it."""
+        """The failure as reports show it."""
         found = convert(self.document or {}, Trouble)
         return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
 
@@ -72,7 +72,7 @@ class HostProgress:
     variables: dict[str, Any] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
     roles: bool = False
-    """Somebody beside us sets variables of our roles for it."""
+    """Whether its inventory sets variables of our roles."""
     problem: str = ""
     task: str = ""
     task_since: float = 0.0
@@ -82,32 +82,32 @@ class HostProgress:
     tasks: int = 0
     failure: Failure | None = None
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Results of our own modules, by action name; the last one of each."""
+    """The last result of each of our modules, by action name."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Time by role (or action, outside roles)."""
+    """Time by role, or by action outside roles."""
 
 
 class Track:
-    """What is known about a playbook's hosts so far."""
+    """The state of a playbook's hosts so far."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, HostProgress] = {}
         self.tasks: dict[str, Event] = {}
         self.forks = 0
         self.ended: set[int] = set()
-        """The shards that came to their end."""
+        """The shards that have ended."""
         self.shards: dict[int, tuple[str, ...]] = {}
-        """Which hosts each Ansible process works on; a fleet that is not large has one."""
+        """The hosts of each Ansible process; only large fleets have several."""
         self.rest: tuple[str, ...] = ()
-        """Hosts that the first process left to others."""
+        """Hosts that the first process leaves to others."""
 
     def waves(self, shard: int) -> int:
-        """How many times over a shard's hosts fill the places that Ansible has for them."""
+        """Return how many rounds of forks a shard's hosts need."""
         hosts = len(self.shards.get(shard, ()))
         return -(-hosts // self.forks) if hosts and self.forks else 1
 
     def take(self, event: Event) -> None:
-        """Learn from one event."""
+        """Update the state from one event."""
         kind = event["event"]
         if kind == "hosts":
             self._take_hosts(event)
@@ -119,7 +119,7 @@ class Track:
             self._take_host(kind, event, self.host(event["host"]))
 
     def host(self, name: str) -> HostProgress:
-        """Return the record of a host, new when it was not heard of."""
+        """Return the state of a host; make it if it is new."""
         return self.hosts.setdefault(name, HostProgress(name))
 
     def _take_hosts(self, event: Event) -> None:
@@ -135,7 +135,7 @@ class Track:
             host.roles = bool(said.get("roles"))
             if said.get("refused"):
                 host.failure = Failure("inventory", str(said["refused"]), refused=True)
-        for name in self.rest:  # in the order of the inventory, whichever shard is the first to speak
+        for name in self.rest:  # in inventory order, whichever shard reports first
             self.host(name)
 
     def _take_host(self, kind: str, event: Event, host: HostProgress) -> None:
@@ -165,7 +165,7 @@ class Track:
 
 
 def _progress(told: Any) -> str:
-    """Return how far a long step is: what it does at the moment, and the percentage of it."""
+    """Return the progress of a long step: what it does now, and its percentage."""
     if isinstance(told, dict):
         percent = f"{told['percent']} % " if told.get("percent") is not None else ""
         return f"{told.get('step', '')} {percent}{told.get('message', '')}".strip()

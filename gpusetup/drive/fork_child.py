@@ -1,4 +1,4 @@
-"""What a fork server made for us: a process that is not our child, whose end it tells us."""
+"""A process that the fork server made: it is not our child, so the server reports its end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _READY_WITHIN = 60.0
-"""A server that has not imported Ansible by then never will."""
+"""Seconds that the server may need to import Ansible."""
 
 
 class Child:
-    """A playbook's process, with as much of `subprocess.Popen` as the runner needs of it."""
+    """A playbook's process, with the part of `subprocess.Popen`'s interface that the runner uses."""
 
     def __init__(self, control: socket.socket, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.returncode: int | None = None
@@ -48,7 +48,7 @@ class Child:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its exit code once it has one."""
+        """Wait for its end and return its exit code; raise TimeoutError after `timeout` seconds."""
         if self.returncode is None:
             if not self._readable(timeout):
                 raise TimeoutError
@@ -56,14 +56,14 @@ class Child:
         return self.returncode if self.returncode is not None else -signal.SIGKILL
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it still is there."""
+        """Send a signal, if it still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def _end(self) -> None:
         try:
             self.returncode = self._number(time.monotonic() + _READY_WITHIN)
-        except (OSError, ValueError):  # the server was killed, and what it ran goes with it
+        except (OSError, ValueError):  # the server was killed, and its children with it
             self.returncode = -signal.SIGKILL
         self._channel.close()
 
@@ -75,7 +75,7 @@ class Child:
         return bool(poll.poll(None if seconds is None else seconds * 1000))
 
     def _number(self, until: float) -> int:
-        """Return the next number that the server tells of this child: the process, later its exit code."""
+        """Return the next number from the server: first the process id, later the exit code."""
         while b"\n" not in self._told:  # a line is written at once
             if not self._readable(max(0.0, until - time.monotonic())):
                 raise TimeoutError

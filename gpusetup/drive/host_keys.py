@@ -1,6 +1,6 @@
-"""Host keys gathered beforehand: asked of many hosts at once, compared with a trusted list, kept in a file of ours.
+"""Gather SSH host keys in advance: scan many hosts at once, compare with a trusted list, write our own known_hosts.
 
-What ssh-keyscan brings is what anybody who answers says. It is worth something beside a list that came another way.
+ssh-keyscan returns whatever answers at the address: its keys must be compared with a list from another source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "known_hosts"
 _CHUNK, _BESIDE, _PATIENCE = 25, 4, 10
-"""A hundred hosts at a time: each key costs a processor tens of milliseconds, and its host has no more patience."""
+"""Hosts per scan, scans at once, timeout: each key costs tens of milliseconds of CPU, and hosts time out too."""
 _SHA256 = re.compile(r"SHA256:([A-Za-z0-9+/]{43})=?(?![A-Za-z0-9+/])")
 _KEY = re.compile(r"\b(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) (AAAA[A-Za-z0-9+/=]+)")
 _SSHFP = re.compile(r"\bSSHFP\s+\d+\s+2\s+([0-9A-Fa-f ]{64,})")
@@ -33,7 +33,7 @@ _PATTERNS = re.compile(r"[A-Za-z0-9.*?:\[\]!_-]+(?:,[A-Za-z0-9.*?:\[\]!_-]+)*")
 
 
 class Place(NamedTuple):
-    """Where a host's sshd is: as ssh names it in its files, and where it listens."""
+    """A host's sshd: its name in known_hosts, its address and port."""
 
     alias: str
     address: str
@@ -49,13 +49,13 @@ class Key(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Return it as ssh shows it."""
+        """The fingerprint as ssh shows it."""
         digest = hashlib.sha256(base64.b64decode(self.text)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def place_of(name: str, told: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
-    """Return where ssh would go for a host, by what Ansible says and the person's own ssh configuration."""
+    """Return where ssh connects for a host, by Ansible's options and the user's ssh configuration."""
     route = route_of(name, {**told, "password": False, "interpreter": ""})
     if route.problem or told.get("connection") != "ssh":
         return Place(name, "", 0, route.problem or f"it is reached by {told.get('connection')}, not by ssh")
@@ -75,7 +75,7 @@ def place_of(name: str, told: Mapping[str, Any], environment: Mapping[str, str])
 def scan(
     places: Iterable[Place], environment: Mapping[str, str], types: str = "ed25519"
 ) -> dict[tuple[str, int], list[Key]]:
-    """Ask all of these for their keys of these types."""
+    """Return the keys of these types of all places, by address and port."""
     ports: dict[int, set[str]] = {}
     for place in places:
         ports.setdefault(place.port, set()).add(place.address)
@@ -105,10 +105,10 @@ def scan(
 
 
 def trusted(path: Path, names: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the fingerprints that each host may have, from a file or a folder with a file for each host.
+    """Return the trusted fingerprints of each host, from a file or from a folder with a file per host.
 
-    A folder's file is its host's alone: the console of an instance, `ssh-keygen -l`. A file has the host in each line,
-    by name or address (`names`: those to the host): known_hosts, SSHFP records, or a name and a fingerprint.
+    A file in a folder belongs to the host of its name: an instance's console log, `ssh-keygen -l`. A single file names
+    the host in each line (`names` maps names and addresses to hosts): known_hosts, SSHFP records, name and fingerprint.
     """
     found: dict[str, set[str]] = {}
     if path.is_dir():
@@ -133,7 +133,7 @@ def trusted(path: Path, names: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def kept(path: Path) -> dict[str, list[Key]]:
-    """Return the keys in a known_hosts file by the name that ssh looks for."""
+    """Return the keys in a known_hosts file by host name."""
     found: dict[str, list[Key]] = {}
     for line in _lines(path):
         words = line.split()
@@ -144,7 +144,7 @@ def kept(path: Path) -> dict[str, list[Key]]:
 
 
 def judge(shown: list[Key], known: list[Key], may: set[str] | None, *, accept: bool) -> tuple[KeyState, list[Key]]:
-    """Tell what to think of the keys that a host shows, and which of them to keep for it."""
+    """Return the verdict on the keys that a host shows, and the keys to keep for it."""
     good = [key for key in shown if may and key.fingerprint in may]
     before = {key.kind: key for key in known}
     changed = [key for key in shown if key.kind in before and before[key.kind] != key]
@@ -162,7 +162,7 @@ def judge(shown: list[Key], known: list[Key], may: set[str] | None, *, accept: b
 
 
 def authority(path: Path, patterns: str) -> str:
-    """Return the line that trusts a CA's public key for hosts of these patterns."""
+    """Return the known_hosts line that trusts a CA's public key for these host patterns."""
     found = _KEY.search(path.read_text(encoding="utf-8")) if path.is_file() else None
     if found is None or not _key(found[1], found[2]):
         raise BadInputError(
@@ -177,7 +177,7 @@ def authority(path: Path, patterns: str) -> str:
 
 
 def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] = ()) -> None:
-    """Give these hosts these keys in our file, whole or not at all; all other lines stay."""
+    """Write the keys of these hosts to our known_hosts file atomically; other lines stay."""
     lines = []
     for line in _lines(path):
         names = line.split(maxsplit=1)[0] if line.split() else ""

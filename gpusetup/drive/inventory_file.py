@@ -1,4 +1,4 @@
-"""Whether an inventory is a text that Ansible reads in seconds; a program that prints one is left to Ansible."""
+"""Check that an inventory file is text that Ansible can read in seconds; executable inventories are not checked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_NODES = 5_000_000
-"""More than any fleet has: hosts, groups and values together."""
+"""Hosts, groups and values together; more than any fleet has."""
 _ALIAS = re.compile(rb"[\s\[,]\*[A-Za-z0-9_-]")
 _MANY_ALIASES = 8
 
 
 def examine(path: Path) -> None:
-    """Refuse a file of bytes that are no text, and a YAML file whose aliases unfold without end."""
+    """Raise if a file is not UTF-8 text, or a YAML file whose aliases expand to millions of values."""
     if not path.is_file() or os.access(path, os.X_OK):
         return
     try:
@@ -40,7 +40,7 @@ def _refused(path: Path, what: str, hint: str) -> BadInputError:
 
 
 def _unfolded(text: str) -> int:
-    """Return how many values a YAML text has once every alias stands for what it names; 0 where it is no YAML."""
+    """Return the number of values of a YAML text with all aliases expanded; 0 if it is not YAML."""
     import yaml
 
     try:
@@ -51,7 +51,7 @@ def _unfolded(text: str) -> int:
 
     def size(node: yaml.Node) -> int:
         if id(node) not in sizes:
-            sizes[id(node)] = 1  # an alias within what it names is no more than one
+            sizes[id(node)] = 1  # an alias inside its own anchor counts as one
             parts = node.value if isinstance(node.value, list) else []
             inner = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
             sizes[id(node)] = 1 + sum(map(size, inner))

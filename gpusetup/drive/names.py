@@ -1,4 +1,4 @@
-"""Host names and addresses that may go into an argument list or a path."""
+"""Host names and addresses that are safe in an argument list or a path."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _FOLDED = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\]([^,\[\]]*))?(?:,|$)")
 
 
 def check_host_name(name: str) -> str:
-    """Return why this name cannot be used, or nothing."""
+    """Return why this host name cannot be used, or an empty string."""
     if _NAME.fullmatch(name):
         return ""
     return "a host's name is letters, digits and . _ - + : @, at most 254, without spaces, slashes or quotes"
 
 
 def check_address(address: str) -> str:
-    """Return why this address cannot be used, or nothing."""
+    """Return why this address cannot be used, or an empty string."""
     return "" if _ADDRESS.fullmatch(address) else "an address is letters, digits and . _ - : % [ ], no leading dash"
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return many names in few words: `gpu-[001-400],login1`; see `unfolded`."""
+    """Return names in short form: `gpu-[001-400],login1`; the reverse of `unfolded`."""
     runs: dict[tuple[str, int, str], list[int]] = {}
     for name in names:
         before, number, after = _NUMBERED.findall(name)[0]
@@ -51,7 +51,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def unfolded(text: str) -> list[str]:
-    """Return the names that `folded` wrote down."""
+    """Return the names in a text of `folded`."""
     found = []
     for before, spans, after in _FOLDED.findall(text):
         for span in spans.split(","):

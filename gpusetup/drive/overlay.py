@@ -1,6 +1,6 @@
-"""The overlay inventory: a second inventory folder that gives every host the variables of its plan.
+"""The overlay inventory: a second inventory folder with the plan's variables for each host.
 
-Ansible reads these files as templates, so text that a host or a person could have planted there is refused.
+Ansible evaluates templates in these files, so values that contain template markers are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SELECTED", "check_host_name", "template_in", "write_local_inventory", "write_overlay"]
 
 SELECTED = "gpusetup_selected"
-"""The group to limit a playbook to: names in a pattern would be read as patterns."""
+"""The group that playbooks are limited to: host names could be read as patterns."""
 
 _FROM_INVENTORY = {
     "gpu_simulated_root": "{{ gpusetup_simulated_root | default('') }}",
@@ -29,13 +29,13 @@ _FROM_INVENTORY = {
     "gpu_no_proxy": "{{ gpusetup_no_proxy | default([]) }}",
     "gpu_ca_file": "{{ gpusetup_ca_file | default('') }}",
 }
-"""What may hold a password or a vault value never leaves the inventory: the roles' variables name it there."""
+"""Variables that may hold secrets: the roles refer to the inventory, so that the values are not copied."""
 
 _TEMPLATE = ("{{", "{%", "{#")
 
 
 def template_in(value: Any, path: str = "") -> str:
-    """Return the path of the first text that Ansible would take for a template, or nothing."""
+    """Return the path of the first string with template markers, or an empty string."""
     if isinstance(value, str):
         return path or "value" if any(mark in value for mark in _TEMPLATE) else ""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
@@ -46,7 +46,7 @@ def template_in(value: Any, path: str = "") -> str:
 
 
 def write_overlay(folder: Path, variables: Mapping[str, RoleVariables]) -> Path:
-    """Write one JSON file per host below `host_vars`, readable by its owner alone, and the group SELECTED of them."""
+    """Write a private JSON file per host below `host_vars`, and the group SELECTED of these hosts."""
     host_vars = folder / "host_vars"
     host_vars.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -58,7 +58,7 @@ def write_overlay(folder: Path, variables: Mapping[str, RoleVariables]) -> Path:
             raise BadInputError(
                 "GS-405", f"{host}: {where} contains template markers, which Ansible would execute", path=where
             )
-        # A folder per host: with plain files, the one of a host `a` would also be read for a host `a.json`.
+        # A folder per host: a plain file of host `a.json` would also be read for host `a`.
         (host_vars / host).mkdir(mode=0o700, exist_ok=True)
         _write(host_vars / host / "plan.json", values)
     hosts: dict[str, Any] = {host: {} for host in variables}
@@ -67,7 +67,7 @@ def write_overlay(folder: Path, variables: Mapping[str, RoleVariables]) -> Path:
 
 
 def write_local_inventory(folder: Path) -> Path:
-    """Write an inventory of this machine alone, with the distribution's Python rather than one from somebody's PATH."""
+    """Write an inventory of this machine only, with the distribution's Python instead of the first one on PATH."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "local.json"
     variables = {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}

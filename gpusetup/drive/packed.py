@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CACHE = "ansiballz_cache"
-"""Ansible's own folder for them, in the temporary folder of each process."""
+"""Ansible's own cache folder, in the temporary folder of each process."""
 _OURS = "ansible_collections.gpusetup.stack."
 _KEPT, _DAY, _LARGE = 3, 86400.0, 100_000
 
@@ -31,9 +31,9 @@ _KEPT, _DAY, _LARGE = 3, 86400.0, 100_000
 def place_of(
     environment: Mapping[str, str], ansible: Path, version: str, overriding: Iterable[str] = ()
 ) -> Path | None:
-    """Return the folder for what is packed of this collection by this Ansible; None where there can be none.
+    """Return the cache folder for this collection and this Ansible; None if there can be none.
 
-    `ansible` is a file of the Ansible in use, `overriding` are folders whose code would take the place of its own.
+    `ansible`: a file of the Ansible in use; `overriding`: folders whose code would override Ansible's own.
     """
     base = _cache_home(environment)
     collections = environment.get("ANSIBLE_COLLECTIONS_PATH", "").partition(":")[0]
@@ -50,7 +50,7 @@ def place_of(
 
 
 def _cache_home(environment: Mapping[str, str]) -> Path | None:
-    """Return where what can be made anew is kept: $GPUSETUP_CACHE, $XDG_CACHE_HOME/gpusetup or ~/.cache/gpusetup."""
+    """Return the cache's parent: $GPUSETUP_CACHE, $XDG_CACHE_HOME/gpusetup or ~/.cache/gpusetup."""
     home = environment.get("HOME")
     places = (
         environment.get("GPUSETUP_CACHE"),
@@ -67,7 +67,7 @@ def _python_below(folder: Path) -> Iterable[str]:
 
 
 def take(place: Path, temporary: Path) -> None:
-    """Let Ansible find what was kept where it looks for what it packed itself."""
+    """Link cached modules into Ansible's own cache folder."""
     if not _only_ours(place):
         return
     with suppress(OSError):
@@ -80,7 +80,7 @@ def take(place: Path, temporary: Path) -> None:
 
 
 def keep(place: Path, temporary: Path) -> None:
-    """Keep what Ansible packed anew, each file whole or not at all."""
+    """Copy newly packed modules into the cache, each atomically."""
     with suppress(OSError):
         new = [
             path
@@ -128,7 +128,7 @@ def reading_once(
 
 
 def _only_ours(place: Path) -> bool:
-    """Tell whether nobody else can write there: it becomes what root runs on hosts."""
+    """Return whether nobody else can write to the cache: root runs its content on hosts."""
     try:
         return all(
             told.st_uid == os.geteuid() and not told.st_mode & 0o022
@@ -139,7 +139,7 @@ def _only_ours(place: Path) -> bool:
 
 
 def _forget_old(place: Path) -> None:
-    """Forget what earlier versions packed, unless a run may still use it."""
+    """Delete the folders of earlier versions, unless a run may still use them."""
     others = sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]
     for other in others:
         if other.stat().st_mtime < time.time() - _DAY:

@@ -1,4 +1,4 @@
-"""A process that stops when the one that started it is killed: an orphan would meet the next run on the hosts."""
+"""Stop a process when its parent is killed: an orphan would collide with the next run on the hosts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import signal
 
 ENVIRONMENT = "GPUSETUP_PID"
-"""Whose child it is."""
+"""Holds the process id of the parent."""
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> bool:
-    """Be stopped, as by Ctrl-C, when the parent ends; tell whether it still lives."""
+    """Have the kernel send SIGINT when the parent ends; return whether it is still alive."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     return os.getppid() == int(os.environ.get(ENVIRONMENT, os.getppid()))

@@ -1,7 +1,7 @@
-"""Passwords reach Ansible through named pipes: never an argument, an environment variable or a file with content.
+"""Pass passwords to Ansible through named pipes: never as arguments, environment variables or file contents.
 
-The front-end holds a password for as long as it may have to start another Ansible process: a run has several, and each
-asks anew. Python cannot wipe a text that it has handed about; what can be done is that nobody else reads this memory.
+gpusetup keeps a password as long as it may start another Ansible process, since each one reads it again. Python cannot
+wipe strings from memory, so other processes must not be able to read this memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_to_myself() -> None:
-    """Let no other process of this user read this one's memory, and no core file be written of it.
+    """Prevent other processes of this user from reading this process's memory, and disable core files.
 
-    It is called before a password is asked for, and lasts as long as the process. What it starts is not bound by it.
+    Call it before asking for a password. It lasts until the process ends and does not apply to its children.
     """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -31,7 +31,7 @@ def keep_to_myself() -> None:
 
 @contextmanager
 def password_pipe(folder: Path, name: str, password: str | None) -> Iterator[Path | None]:
-    """Offer a password to whoever opens the pipe, for as long as the block runs."""
+    """Write a password to every reader of a named pipe while the block runs."""
     if password is None:
         yield None
         return
@@ -45,7 +45,7 @@ def password_pipe(folder: Path, name: str, password: str | None) -> Iterator[Pat
     finally:
         over.set()
         with suppress(OSError):
-            # Wakes the feeder when nobody ever opened the pipe.
+            # Wakes the feeder if nobody opened the pipe.
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
         path.unlink(missing_ok=True)
         feeder.join(timeout=5)
@@ -61,5 +61,5 @@ def _feed(path: Path, secret: bytes, over: threading.Event) -> None:
             with suppress(OSError):
                 os.write(descriptor, secret)
         os.close(descriptor)
-        # A reader sees the end only when every writer has closed: leave it the time to.
+        # A reader sees the end only once every writer has closed: give it time to.
         over.wait(0.2)

@@ -1,4 +1,4 @@
-"""Run a playbook: by an engine, with its events as they come, and what became of each host."""
+"""Run a playbook with an engine: follow its events and return what became of each host."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class Observer(Protocol):
-    """Somebody who watches a playbook run."""
+    """Receives the events of a playbook."""
 
     def event(self, event: Event, track: Track) -> None:
-        """Take an event that the track has already taken."""
+        """Called for each event, after the track has taken it."""
 
     def tick(self, track: Track) -> None:
-        """Take the time: called some times a second."""
+        """Called several times a second."""
 
     def stopping(self, track: Track) -> None:
-        """Hear that a person said stop."""
+        """Called when the user presses Ctrl-C."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """What every playbook of one run shares."""
+    """What all playbooks of one run share."""
 
     run: RunDirectory
     collections: Path
@@ -63,12 +63,12 @@ class Session:
     become_password: str | None = field(default=None, repr=False)
     vault_password: str | None = field(default=None, repr=False)
     command: str = ""
-    """What a person asked for, as the audit log names it."""
+    """The command line, for the audit log."""
     handed: Handed = field(default_factory=Handed, repr=False, compare=False)
     server: ForkServer = field(default_factory=ForkServer, repr=False, compare=False)
 
     def inventories(self) -> list[Path | str]:
-        """Return the inventory that was asked for, or one of this machine alone."""
+        """Return the given inventory, or one of this machine only."""
         if self.reach.inventory is None:
             return [write_local_inventory(self.run.path / "inventory")]
         if "," not in self.reach.inventory and not Path(self.reach.inventory).exists():
@@ -89,7 +89,7 @@ class Session:
         )
 
     def expect_playbooks(self) -> None:
-        """Have Ansible read while there is other work to do before the first playbook."""
+        """Start the fork server early: it imports Ansible while gpusetup does other work."""
         if isinstance(self.engine, Ansible):
             handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
             self.server.begin({**self.for_ansible(), **handed}, descriptors)
@@ -105,11 +105,11 @@ class PlaybookRun:
 
     @property
     def interrupted(self) -> bool:
-        """A person stopped it."""
+        """Whether the user stopped it."""
         return self.finished.interrupted
 
     def data(self, host: str, action: str) -> dict[str, Any] | None:
-        """Return what one of our modules answered on a host."""
+        """Return the result of one of our modules on a host."""
         return self.track.host(host).data.get(action)
 
 
@@ -125,10 +125,10 @@ def run_playbook(
     diff: bool = False,
     at_once: bool = False,
 ) -> PlaybookRun:
-    """Run the playbook NAME, on the overlay's hosts when there is one. A failed host is data, no exception.
+    """Run a playbook, on the overlay's hosts if there is one. A failed host is data, not an exception.
 
-    The deadline is for as many hosts as Ansible works on at once: a large fleet has it several times over.
-    Many hosts have several Ansible processes (`gpusetup.drive.shards`), unless all are to be worked on `at_once`.
+    The deadline applies to as many hosts as Ansible has forks; a larger fleet gets a multiple of it. Many hosts have
+    several Ansible processes (`gpusetup.drive.shards`), unless `at_once` asks for one.
     """
     run, track = session.run, Track()
     errors: dict[int, _Errors] = {}
@@ -223,13 +223,13 @@ def run_playbook(
 
 
 def _in_all(ended: Mapping[int, Finished]) -> Finished:
-    """Return how they all ended: as the first that did not end well, if one did not."""
+    """Return the first failed end among the shards, else the first one."""
     ways = [ended[shard] for shard in sorted(ended)]
     return next((way for way in ways if not way.ok), ways[0])
 
 
 class _Errors:
-    """What Ansible itself complained about."""
+    """The last error lines of Ansible itself."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -241,7 +241,7 @@ class _Errors:
             self.lines = [*self.lines[-19:], text]
 
     def text(self) -> str:
-        """Return its error lines, or the last lines of all."""
+        """Return the error lines, else the last lines of output."""
         marked = [line for line in self.lines if _is_error(line)]
         return "\n".join(marked or self.lines[-6:] or self.tail[-6:]).strip()
 
@@ -269,7 +269,7 @@ def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> 
 
 
 def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Errors) -> None:
-    """Give every host without a verdict one: Ansible ended before it said how it went."""
+    """Record a failure for each host without one: Ansible ended before it reported a result."""
     why = "exceeded its time limit" if finished.timed_out else f"ended early (exit {finished.code})"
     for host in hosts:
         if host.failure is None:
@@ -277,13 +277,13 @@ def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Error
 
 
 def _known_hosts(environment: Mapping[str, str]) -> Path | None:
-    """Return the file of `gpusetup fleet known-hosts`; its path is a word of a list, so it has no spaces or quotes."""
+    """Return the file of `gpusetup fleet known-hosts`, unless its path has characters that ssh's list cannot hold."""
     path = state_home(environment) / KNOWN_HOSTS
     return path if path.is_file() and not set(str(path)) & set(" \t'\"\\%") else None
 
 
 def _configured(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return what the ansible.cfg in force sets, looked for where Ansible looks."""
+    """Return the (section, key) pairs that the active ansible.cfg sets."""
     places = (
         Path(environment["ANSIBLE_CONFIG"]) if environment.get("ANSIBLE_CONFIG") else None,
         Path.cwd() / "ansible.cfg",

@@ -1,7 +1,7 @@
-"""Who may change hosts from this machine: a file of root's that names people, commands, inventories and groups.
+"""Who may change hosts from this machine: root's file of users, commands, inventories and groups.
 
-It is asked before a host is, and before a password is. It binds whoever uses gpusetup here; whoever has the hosts' SSH
-key and sudo there can do without gpusetup, and without this file.
+It is checked before gpusetup contacts a host or asks for a password. It binds users of gpusetup on this machine only:
+with the hosts' SSH key and sudo there they need no gpusetup.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 PLACE = Path("/etc/gpusetup/policy.toml")
 THIS_MACHINE = "localhost"
-"""What an inventory is called that nobody named."""
+"""Name of the default inventory."""
 _TERM = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(\[[0-9:-]+\])?")
 _OURS = re.compile(r"gpusetup_[a-z0-9_]+=[^\s{}]*")
-"""An `-e` that names no other hosts and runs nothing here."""
+"""A value of `-e` that cannot name other hosts or run programs here."""
 
 
 class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     inventories: tuple[str, ...] = ("*",)
     """Absolute paths, with `*`; `localhost` is this machine."""
     groups: tuple[str, ...] = ("*",)
-    """What `--limit` must name."""
+    """Groups that `--limit` may name."""
 
 
 class _Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class _Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def permitted(command: str, reach: Reach, environment: Mapping[str, str], place: Path | None = None) -> None:
-    """Return if this may be done; else have the refusal on record and raise it. Without a policy all may do all."""
+    """Return if the policy allows this; else log the refusal and raise it. Without a policy everything is allowed."""
     place = PLACE if place is None else place
     try:
         policy = _read(place)
@@ -63,7 +63,7 @@ def permitted(command: str, reach: Reach, environment: Mapping[str, str], place:
 
 
 def _read(place: Path) -> _Policy | None:
-    """Return root's word; what others may have written is no policy, and then nothing is changed."""
+    """Return the policy, or None if there is none; raise if others than root can write it."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -121,10 +121,10 @@ def _judge(policy: _Policy, command: str, reach: Reach, place: Path) -> None:
 
 
 def _person() -> tuple[str, set[str]]:
-    """Return whose word this is, and the names that rules may have for it.
+    """Return the user, and the names by which rules can match.
 
-    Who logged in counts, as the kernel has it, through su and sudo; where nobody did (a timer, a service), whose
-    process it is. What sudo says in the environment is taken from root alone: others can say it themselves.
+    The login user counts, as the kernel keeps it through su and sudo; without a login (a timer, a service) the user of
+    the process. Only root's SUDO_USER is believed: others can set that variable.
     """
     known = who()
     name = known.login or (known.sudo if os.getuid() == 0 else "") or str(os.getuid())
@@ -148,10 +148,10 @@ def _inventory(rule: _Rule, inventory: str | None) -> bool:
 
 
 def _hosts(rule: _Rule, reach: Reach) -> bool:
-    """Whether a limit can only name hosts of the rule's groups: each part that adds hosts is one, others take away."""
+    """Return whether a limit names hosts of the rule's groups only: each term that adds hosts must be a group."""
     if {"*"} == set(rule.groups) == set(rule.inventories):
         return True
-    # Whatever else Ansible takes can name other hosts, or a program to start.
+    # All other arguments of Ansible can name other hosts, or programs to start.
     if reach.passthrough or reach.vault_password_file or not all(_OURS.fullmatch(word) for word in reach.extra_vars):
         return False
     if "*" in rule.groups:

@@ -1,4 +1,4 @@
-"""Who watches a run: a live table on a terminal, plain lines anywhere else."""
+"""Progress of a run: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _SAY_AGAIN = 30.0
 _ROWS = 30
 _MANY = 50
-"""From so many hosts on nobody reads a line of each: it is told how many are at which step."""
+"""From this many hosts on, print hosts per step instead of a line per host."""
 _TOLD = 3
-"""So many hosts are named for one cause; one that cannot be reached is told once, for the answer names the others."""
+"""Hosts printed per cause; of unreachable hosts one, because the final report names the others."""
 _UNREACHABLE = "cannot be reached: "
 
 
 @contextmanager
 def watch(out: IO[str], *, phase: str) -> Iterator[Observer]:
-    """Return the right observer for this output; a terminal gets a live table."""
+    """Yield the observer for this output: a live table on a terminal."""
     if out.isatty():
         live = _LiveProgress(out, phase)
         with live.shown():
@@ -42,14 +42,14 @@ def watch(out: IO[str], *, phase: str) -> Iterator[Observer]:
 
 
 class _Failures:
-    """Failures as they come; one that many hosts have is told of a few, and at the end of how many."""
+    """Prints failures as they come: the first hosts of each cause, and at the end how many more there were."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
         self.count: Counter[str] = Counter()
 
     def take(self, event: Event, host: HostProgress) -> None:
-        """Tell a failure."""
+        """Print a failure."""
         message = host.failure.message.strip() if host.failure is not None else ""
         first = message.splitlines()[0] if message else ""
         unreachable = event["event"] == "unreachable"
@@ -60,7 +60,7 @@ class _Failures:
             self.say(f"{host.name}: {text}")
 
     def end(self) -> None:
-        """Tell of how many hosts nothing was told."""
+        """Print how many further hosts had each cause."""
         for cause, count in self.count.items():
             untold = count - (1 if cause.startswith(_UNREACHABLE) else _TOLD)
             if untold > 0:
@@ -69,7 +69,7 @@ class _Failures:
 
 
 class PlainProgress:
-    """One line per thing that changed or failed, and a sign of life during long steps."""
+    """Prints a line per change or failure, and a sign of life during long steps."""
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
@@ -78,7 +78,7 @@ class PlainProgress:
         self.steps_said = time.time()
 
     def event(self, event: Event, track: Track) -> None:
-        """Say what changed and what failed."""
+        """Print what changed or failed."""
         kind, name = event["event"], str(event.get("host", ""))
         if kind == "begin":
             self.said[name] = time.time()
@@ -88,7 +88,7 @@ class PlainProgress:
             self.failures.take(event, track.host(name))
 
     def tick(self, track: Track) -> None:
-        """Say that a long step is still running, every half minute."""
+        """Print every half minute that a long step is still running."""
         now = time.time()
         if len(track.hosts) >= _MANY:
             if now - self.steps_said >= _SAY_AGAIN:
@@ -103,7 +103,7 @@ class PlainProgress:
                 self._say(host.name, f"{host.task}{detail}, {now - host.task_since:.0f} s so far")
 
     def stopping(self, track: Track) -> None:
-        """Say that it stops, and how to stop at once."""
+        """Print that the run stops, and how to stop at once."""
         busy = sum(1 for host in track.hosts.values() if host.task)
         self._say(
             "stopping", f"waiting for {counted(busy, 'host')} to finish their step; press Ctrl-C again to stop now"
@@ -114,7 +114,7 @@ class PlainProgress:
 
 
 class _LiveProgress:
-    """A table of hosts that is drawn over itself."""
+    """A table of hosts that updates in place."""
 
     def __init__(self, out: IO[str], phase: str) -> None:
         from rich.console import Console
@@ -135,16 +135,16 @@ class _LiveProgress:
                 self.failures.end()
 
     def event(self, event: Event, track: Track) -> None:
-        """Failures stay on the screen above the table."""
+        """Print failures, which stay above the table."""
         if event["event"] in {"failed", "unreachable"}:
             self.failures.take(event, track.host(str(event["host"])))
 
     def tick(self, track: Track) -> None:
-        """Draw it anew."""
+        """Redraw the table."""
         self.live.update(self._table(track))
 
     def stopping(self, track: Track) -> None:
-        """Say that it stops, and how to stop at once."""
+        """Print that the run stops, and how to stop at once."""
         self.plain.stopping(track)
 
     def _table(self, track: Track) -> RenderableType:
@@ -169,7 +169,7 @@ class _LiveProgress:
 
 
 def steps(track: Track, now: float) -> list[tuple[int, str, str]]:
-    """Return how many hosts are at which step, the step, and a sentence that names who is there longest."""
+    """Return per step: the number of hosts, the step, and a sentence with the slowest host."""
     at: dict[str, list[HostProgress]] = {}
     for host in track.hosts.values():
         if host.task:
@@ -183,6 +183,6 @@ def steps(track: Track, now: float) -> list[tuple[int, str, str]]:
 
 
 def _doing(host: HostProgress, now: float) -> str:
-    """Say what a host does; the time comes first, for the end of a long line is cut off."""
+    """Return what a host is doing; the time comes first, since long lines are cut off at the end."""
     elapsed = f"{now - host.task_since:4.0f} s"
     return f"{elapsed}  {host.detail or host.task}"

@@ -1,7 +1,7 @@
-"""How a host is reached without Ansible: the one SSH connection that Ansible would make, as an argument list.
+"""How to reach a host without Ansible: the SSH command that Ansible would run, as an argument list.
 
-What Ansible made of inventory, command line and ansible.cfg comes from its own connection plugin; see `gpu_reach`.
-Nothing of it passes through a shell on the way: the command on the host is fixed, its interpreter a plain path.
+The options come from Ansible's own connection plugin, which knows inventory, command line and ansible.cfg: see
+`gpu_reach`. No value passes through a shell: the command on the host is fixed, its interpreter is a plain path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOOT = (
     "import sys,json,zlib,base64;"
     "L=json.loads(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())).decode());exec(L[0])"
 )
-"""Reads a program from one line of standard input and runs it: no quotes, for it stands between two kinds of them."""
+"""Reads a program from one line of standard input and runs it. It has no quotes, as it is quoted twice itself."""
 _PYTHONS = ("/usr/bin/python3", "python3", "/usr/libexec/platform-python", "/usr/local/bin/python3")
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+-]*")
 _ALIVE = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
@@ -37,12 +37,12 @@ class Route:
 
 
 def local_route(host: str) -> Route:
-    """Return the way to this machine itself."""
+    """Return the route to this machine."""
     return Route(host, (sys.executable, "-I", "-c", BOOT))
 
 
 def route_of(host: str, told: Mapping[str, Any]) -> Route:
-    """Return the way to a host from what Ansible's connection plugin for it says."""
+    """Return the route to a host from the options of its Ansible connection plugin."""
     connection = str(told.get("connection", ""))
     python = str(told.get("interpreter") or "")
     given = "" if not python or python.startswith("auto") else python
@@ -61,9 +61,9 @@ def route_of(host: str, told: Mapping[str, Any]) -> Route:
 
 
 def _ssh(options: Mapping[str, Any], python: str) -> list[str]:
-    """Return the ssh command. Of an option that is said twice, ssh takes the first."""
+    """Return the ssh command. If an option occurs twice, ssh uses the first one."""
     argv = [str(options.get("ssh_executable") or "ssh"), "-T"]
-    # Alone and without questions: a shared connection of Ansible would end under us.
+    # No prompts, and no shared connection: Ansible may close one at any time.
     own = ["BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ForwardX11=no", "ClearAllForwardings=yes"]
     argv += _options(own)
     argv += shlex.split(str(options.get("ssh_args") or ""))
@@ -87,7 +87,7 @@ def _options(pairs: tuple[str, ...] | list[str]) -> list[str]:
 
 
 def _remote(python: str) -> str:
-    """Return the command on the host: the first Python there is, started with BOOT."""
+    """Return the command on the host: it starts the first Python found, with BOOT."""
     places = " ".join((python, *_PYTHONS) if python else _PYTHONS)
     script = (
         f'for p in {places}; do if command -v $p >/dev/null 2>&1; then exec $p -I -c "{BOOT}"; fi; done; '

@@ -1,4 +1,4 @@
-"""One folder per run, for its owner alone: plan, overlay inventory, events, full log, summary."""
+"""One private folder per run: plan, overlay inventory, events, full log, summary."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _KEPT = 50
 _ALIVE = ".alive"
 _ORDER = "runs.order"
-"""The names of the runs as they began, one a line; its lock keeps two that begin at once apart."""
+"""The runs in the order in which they began, one name per line; locked while a run begins."""
 
 
 def state_home(environment: Mapping[str, str]) -> Path:
-    """Return where runs are kept: $GPUSETUP_STATE, $XDG_STATE_HOME/gpusetup or ~/.local/state/gpusetup."""
+    """Return the folder of runs: $GPUSETUP_STATE, $XDG_STATE_HOME/gpusetup or ~/.local/state/gpusetup."""
     if own := environment.get("GPUSETUP_STATE"):
         return Path(own).absolute()
     base = environment.get("XDG_STATE_HOME")
@@ -36,15 +36,15 @@ def state_home(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The folder of one run and what is where in it."""
+    """The folder of one run and its files."""
 
     path: Path
     held: IO[bytes] | None = field(default=None, repr=False, compare=False)
-    """Locked for as long as the run lives."""
+    """The locked file that marks the run as alive."""
 
     @property
     def id(self) -> str:
-        """The run's name, which begins with its time."""
+        """The run's name, which begins with its start time."""
         return self.path.name
 
     @property
@@ -54,7 +54,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """What Ansible printed."""
+        """Ansible's output."""
         return self.path / "ansible.log"
 
     @property
@@ -63,7 +63,7 @@ class RunDirectory:
         return self.path / "overlay"
 
     def write(self, name: str, document: object) -> Path:
-        """Write a JSON document into the folder, whole or not at all."""
+        """Write a JSON document into the folder atomically."""
         import msgspec
 
         target = self.path / name
@@ -74,7 +74,7 @@ class RunDirectory:
         return target
 
     def append_log(self, text: str) -> None:
-        """Add to the full log."""
+        """Append to the full log."""
         descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "a", encoding="utf-8") as log:
             log.write(text)
@@ -83,7 +83,7 @@ class RunDirectory:
 def new_run(
     home: Path, now: datetime | None = None, *, spared: Callable[[list[Path]], Collection[Path]] = lambda _runs: ()
 ) -> RunDirectory:
-    """Make the folder of a new run, and let the oldest go: none that lives, none that is spared (see `_prune`)."""
+    """Make the folder of a new run and delete the oldest runs, except live ones and those that `spared` returns."""
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
     runs = home / "runs"
     path = runs / f"{stamp}-{secrets.token_hex(3)}"
@@ -110,7 +110,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def runs_in_order(home: Path) -> list[Path]:
-    """Return the folders of runs, the oldest first: as they began, for a clock may have been set back."""
+    """Return the folders of runs, oldest first: in recorded order, since the clock may have been set back."""
     names: list[str] = []
     with suppress(OSError):
         names = (home / _ORDER).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -122,12 +122,12 @@ def runs_in_order(home: Path) -> list[Path]:
 
 
 def live_runs(home: Path) -> list[str]:
-    """Return the ids of the runs whose process still works."""
+    """Return the ids of runs whose process is alive."""
     return [run.name for run in runs_in_order(home) if _lives(run)]
 
 
 def _prune(runs: list[Path], spared: Callable[[list[Path]], Collection[Path]]) -> list[Path]:
-    """Delete what is beyond the newest; return what is left. `spared` is asked only when something would go."""
+    """Delete all but the newest runs; return the rest. `spared` is called only if a run would be deleted."""
     old = runs[:-_KEPT]
     stays = set(spared(runs)) if old else set()
     gone = {run for run in old if run not in stays and not _lives(run)}
@@ -137,7 +137,6 @@ def _prune(runs: list[Path], spared: Callable[[list[Path]], Collection[Path]]) -
 
 
 def _lives(run: Path) -> bool:
-    """Tell whether the process whose run it is still works."""
     try:
         with (run / _ALIVE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,9 +149,9 @@ def _lives(run: Path) -> bool:
 
 @contextmanager
 def occupy(home: Path, hosts: Iterable[str], command: str) -> Iterator[None]:
-    """Keep these hosts to this process: two applies never meet on a host.
+    """Lock these hosts for this process; raise if another gpusetup has one of them.
 
-    Each process holds a lock on a file that lists its hosts; the kernel lets go of it however the process ends.
+    Each process locks a file that lists its hosts; the kernel releases the lock however the process ends.
     """
     wanted = set(hosts)
     folder = home / "locks"
@@ -176,7 +175,7 @@ def occupy(home: Path, hosts: Iterable[str], command: str) -> Iterator[None]:
 
 
 def _claim(path: Path) -> dict[str, Any] | None:
-    """Return what a living process holds; what a dead one left is cleared away. One that ends now holds nothing."""
+    """Return the claim of a live process; delete the file of a dead one and return None."""
     try:
         file = path.open("r+", encoding="utf-8")
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The one way to start a process: an argument list, an explicit environment, a deadline, and nothing left behind.
+"""Start processes: with an argument list, an explicit environment and a deadline, and leave none behind.
 
-A process gets its own session, so that a stop reaches everything it started; Ansible's workers open sessions of their
-own, so what is killed is found by walking the process tree, not by the group alone.
+Each process gets its own session. Ansible's workers open further sessions, so a kill walks the process tree instead of
+relying on the process group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CAPTURE_LIMIT = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended. `code` is negative for a signal, as in subprocess."""
+    """How a process ended. `code` is negative after a signal, as in subprocess."""
 
     argv: tuple[str, ...]
     code: int
@@ -48,11 +48,11 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Ended by itself with 0."""
+        """Whether it ended with 0, not by a deadline or an interruption."""
         return self.code == 0 and not self.timed_out and not self.interrupted
 
     def document(self) -> dict[str, Any] | None:
-        """Return the JSON object that it printed on its last line, None when it printed none."""
+        """Return the JSON object on its last line of output, or None."""
         lines = self.out.strip().splitlines()
         try:
             found = json.loads(lines[-1]) if lines else None
@@ -62,7 +62,7 @@ class Finished:
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: bytes | None = None) -> Finished:
-    """Run to the end and return what it printed. At the deadline it is killed; Ctrl-C kills it and goes on up."""
+    """Run a process to its end and return its output. The deadline kills it; Ctrl-C stops it and is raised again."""
     lines: dict[Channel, list[str]] = {"out": [], "err": []}
     room = _CAPTURE_LIMIT
 
@@ -96,10 +96,10 @@ def stream(
     stdin: bytes | None = None,
     grace: float = _GRACE,
 ) -> Finished:
-    """Run and hand over every line as it comes. A deadline that depends on what comes is asked for time and again.
+    """Run a process and call `on_line` for each line. A callable deadline is evaluated again and again.
 
-    The first Ctrl-C asks the process to stop and gives it `grace` seconds, the second one kills it; either way this
-    returns with `interrupted` set, so that the caller can say what is where.
+    The first Ctrl-C sends SIGINT and gives the process `grace` seconds, the second one kills it. Both return with
+    `interrupted` set, so that the caller can report how far it came.
     """
     return _alone(
         Process(
@@ -122,9 +122,9 @@ def _alone(process: Process) -> Finished:
 
 
 def stream_all(begin: Callable[[list[Process]], Process | None], on_end: Callable[[Process, Finished], None]) -> None:
-    """Run several processes beside each other, each as `stream` does, until `begin` has no more of them.
+    """Run several processes at once, each as `stream` does, until `begin` returns no more.
 
-    It is asked for the next process while others run, and told those that do. After Ctrl-C it is not asked again.
+    `begin` gets the running processes and is called while they run. After Ctrl-C it is not called again.
     """
     running: list[Process] = []
     asking = True
@@ -144,14 +144,14 @@ def stream_all(begin: Callable[[list[Process]], Process | None], on_end: Callabl
             asking = False
             for number, process in enumerate(running):
                 process.interrupt(tell=not number)
-        except BaseException:  # who listens failed, such as a log on a full disk: nobody would end them later
+        except BaseException:  # a listener failed, such as a log on a full disk: do not leave them running
             for process in running:
                 process.kill()
             raise
 
 
 class Process:
-    """One process, its two channels, and the clock."""
+    """One process, its two output channels, and its deadline."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Process:
             self.selector.register(cast("IO[bytes]", pipe), selectors.EVENT_READ, channel)
 
     def ended(self) -> Finished:
-        """Take what is left of its channels; return how it ended."""
+        """Flush and close its channels; return how it ended."""
         self._flush("out")
         self._flush("err")
         self.selector.close()
@@ -213,7 +213,7 @@ class Process:
         )
 
     def turn(self, seconds: float) -> bool:
-        """Read what comes within so many seconds; tell whether all is over."""
+        """Read output for up to `seconds`; return whether the process has ended."""
         selector = self.selector
         for key, _ in selector.select(seconds) if selector.get_map() else []:
             data = os.read(key.fd, 65536)
@@ -224,7 +224,7 @@ class Process:
         if self.on_tick is not None:
             self.on_tick()
         if self.process.poll() is not None:
-            # A grandchild may keep a channel open for ever (an SSH master does): what is there now is all we take.
+            # A grandchild (an SSH master) may keep a channel open: read only what is there now.
             self._drain()
             return True
         deadline = self.deadline() if callable(self.deadline) else self.deadline
@@ -263,7 +263,7 @@ class Process:
             self.partial[channel].clear()
 
     def interrupt(self, *, tell: bool = True) -> None:
-        """Ask it to stop; the second time, end it."""
+        """Send SIGINT; the second time, kill it."""
         if self.interrupted:
             self.kill()
             return
@@ -276,7 +276,7 @@ class Process:
             self.on_interrupt()
 
     def kill(self) -> None:
-        """End it and all that it started, at once."""
+        """Kill it and everything that it started."""
         end_all(self.family if self.process.poll() is not None else {self.process.pid, *self.family})
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -284,7 +284,7 @@ class Process:
 
 
 class Running:
-    """A process that goes on beside others; nothing here waits for it. Whoever started it ends it."""
+    """A background process; its owner must call `end`."""
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> None:
         try:
@@ -306,19 +306,19 @@ class Running:
         self._waiting = stdin
 
     def send(self) -> bool:
-        """Hand over what it has not taken yet of its standard input, which stays open; tell whether that is all."""
+        """Write the rest of its standard input, which stays open; return whether all of it is written."""
         try:
             while self._waiting:
                 self._waiting = self._waiting[os.write(self.input.fileno(), self._waiting) :]
         except BlockingIOError:
             return False
         except OSError:
-            self._waiting = b""  # it has ended: its other pipes say so
+            self._waiting = b""  # it has ended, which its other pipes show
         return True
 
     @staticmethod
     def read(pipe: IO[bytes]) -> bytes | None:
-        """Return what is there; None when the pipe has ended."""
+        """Return the available bytes; None at the end of the pipe."""
         try:
             return os.read(pipe.fileno(), 262144) or None
         except BlockingIOError:
@@ -327,27 +327,27 @@ class Running:
             return None
 
     def code(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return its exit code; None while it runs."""
         return self.process.poll()
 
     def end(self) -> None:
-        """End it and what it started, at once."""
+        """Kill it and its process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for pipe in (self.input, self.out, self.err):
             with suppress(OSError):
                 pipe.close()
-        with suppress(subprocess.TimeoutExpired):  # one that is stuck in the kernel is left there
+        with suppress(subprocess.TimeoutExpired):  # a process stuck in the kernel stays
             self.process.wait(1)
 
 
 def filtering(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a program between two pipes, in our environment. Whoever started it ends it."""
+    """Start a filter with two pipes in our environment; the caller ends it."""
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def serving(argv: Sequence[str], *, env: Mapping[str, str], descriptors: Collection[int]) -> None:
-    """Start a process that answers on one of these descriptors, until nobody can ask it any more."""
+    """Start a server on one of these descriptors; it ends once the other side is closed."""
     subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -360,7 +360,7 @@ def serving(argv: Sequence[str], *, env: Mapping[str, str], descriptors: Collect
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Hand standard input over from a thread: a child that does not read must not block us."""
+    """Write standard input from a thread: a child that does not read it must not block us."""
     import threading
 
     pipe = cast("IO[bytes]", process.stdin)
@@ -375,11 +375,11 @@ def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 _GONE_WITHIN = 2.0
-"""A killed process goes when the kernel gets round to it; one that waits for a dead disk may never."""
+"""Seconds to wait for killed processes; one that waits for a dead disk may never go."""
 
 
 def descendants(roots: Iterable[int]) -> set[int]:
-    """Every process below these."""
+    """Return all descendants of these processes."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (stat := _stat(int(entry.name))):
@@ -394,7 +394,7 @@ def descendants(roots: Iterable[int]) -> set[int]:
 
 
 def end_all(roots: Iterable[int]) -> None:
-    """Kill these and all below them, and see them gone. What is stopped first can start nothing behind our back."""
+    """Kill these processes and their descendants, and wait. They are stopped first, so that none can start another."""
     family: set[int] = set()
     new = set(roots)
     while new:
@@ -419,7 +419,7 @@ def _lives(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields behind the name, state and parent first; empty where it is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()

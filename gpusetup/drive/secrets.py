@@ -1,4 +1,4 @@
-"""What Ansible knows to be secret reaches us through a named pipe, so that the log can be written without it."""
+"""Receive secrets from Ansible through a named pipe, so that they can be removed from the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRONMENT = "GPUSETUP_SECRETS"
 
 
 class Secrets:
-    """The secrets of one playbook as far as they are known, and texts without them."""
+    """The known secrets of one playbook."""
 
     def __init__(self, descriptor: int, known: Iterable[str | None]) -> None:
         self._descriptor = descriptor
@@ -27,12 +27,12 @@ class Secrets:
         self._learn(secret for secret in known if secret)
 
     def without(self, text: str) -> str:
-        """Return a line of Ansible's without secrets: it tells a secret before it tells anything about its host."""
+        """Return a line of Ansible's output without secrets; they arrive before any output about their host."""
         self.listen()
         return without_secrets(text, self._known)
 
     def listen(self) -> list[str]:
-        """Take what was told since the last time, and return it."""
+        """Read the secrets that came since the last call, and return them."""
         told: list[str] = []
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, 65536):
@@ -43,12 +43,12 @@ class Secrets:
 
     def _learn(self, secrets: Iterable[str]) -> None:
         for secret in secrets:
-            self._known |= {secret, json.dumps(secret)[1:-1]}  # a module's arguments are printed as JSON
+            self._known |= {secret, json.dumps(secret)[1:-1]}  # Ansible prints a module's arguments as JSON
 
 
 @contextmanager
 def secrets_pipe(folder: Path, known: Iterable[str | None], suffix: str = "") -> Iterator[tuple[Path, Secrets]]:
-    """Make the pipe for as long as the block runs; `known` are secrets that need not be told."""
+    """Make the pipe for the time of the block; `known`: secrets to remove from the start."""
     path = folder / f".secrets{suffix}.pipe"
     os.mkfifo(path, 0o600)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -60,7 +60,7 @@ def secrets_pipe(folder: Path, known: Iterable[str | None], suffix: str = "") ->
 
 
 def tell_secrets(path: str | None, secrets: Iterable[str]) -> None:
-    """Tell secrets to whoever writes the log; nobody listens where Ansible was not started by gpusetup."""
+    """Send secrets to the writer of the log; there is none if gpusetup did not start Ansible."""
     if path:
         with suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)

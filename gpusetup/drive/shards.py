@@ -1,7 +1,7 @@
-"""A large fleet has several Ansible processes: in one, each task costs every host time that grows with all of them.
+"""Split a large fleet among several Ansible processes: in one process, each task gets slower with the number of hosts.
 
-The first process reads the inventory, keeps as many hosts as a shard has and names the others, which the next processes
-work on. A process in which nobody has spoken for a while waits for a host that hangs: it holds nobody else up.
+The first process reads the inventory, keeps one shard of hosts and reports the others for the next processes. A process
+without events for a while waits for a host that hangs; it then no longer counts as working, and another one can start.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Process
 
 SIZE = "GPUSETUP_SHARD_SIZE"
-"""So many hosts at most are one shard."""
+"""Holds the largest number of hosts of a shard."""
 WHICH = "GPUSETUP_SHARD_HOSTS"
-"""Names the file with the names of a shard's hosts."""
+"""Holds the path of the file with a shard's host names."""
 NUMBER = "GPUSETUP_SHARD"
 
 _HOSTS = 250
 _BESIDE = 4
-"""So many processes work at once at most, on a machine that has the processors for them."""
+"""Most processes that work at once; fewer on a machine with fewer CPUs."""
 _WAITING = 4
-"""So many may wait for hosts that hang, beside those that work."""
+"""Further processes that may wait for hanging hosts."""
 _SILENT_SECONDS = 20.0
 
 
 def own_hosts(hosts: Sequence[Any], environment: Mapping[str, str]) -> list[Any]:
-    """Inside Ansible: return those of a play's hosts that this process works on."""
+    """Return the hosts of a play that this Ansible process works on."""
     if WHICH in environment:
         names = set(json.loads(Path(environment[WHICH]).read_text(encoding="utf-8")))
         return [host for host in hosts if host.name in names]
@@ -42,7 +42,7 @@ def own_hosts(hosts: Sequence[Any], environment: Mapping[str, str]) -> list[Any]
 
 
 class Shards:
-    """Which process works on which hosts, and when the next one may begin."""
+    """Assigns hosts to processes, and decides when the next process may start."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Shards:
         together: bool,
     ) -> None:
         self.folder, self.track, self.begin = folder, track, begin
-        # Who says how many hosts are worked on at once means all of them.
+        # --forks limits the hosts worked on at once in all, so there is one process at a time.
         self.beside = 1 if forks else min(_BESIDE, os.cpu_count() or 1)
         self.size = 0 if together else int(os.environ.get(SIZE) or _HOSTS)
         self.hosts: dict[int, tuple[str, ...]] = {0: ()}
@@ -62,11 +62,11 @@ class Shards:
         self.spoke: dict[int, float] = {}
 
     def heard(self, event: Event) -> None:
-        """Remember that somebody of a shard spoke."""
+        """Record the time of an event of a shard."""
         self.spoke[int(event.get("shard", 0))] = time.monotonic()
 
     def next(self, running: list[Process]) -> Process | None:
-        """Begin the next process if it is time for it."""
+        """Start and return the next process, or return None if it is not its time."""
         number = len(self.of)
         if number:
             self._divide()
@@ -83,7 +83,7 @@ class Shards:
         return process
 
     def _divide(self) -> None:
-        """Share out what the first process left, once it has told."""
+        """Divide the hosts that the first process left, once it has reported them."""
         rest = self.track.rest
         if len(self.hosts) > 1 or not rest:
             return
@@ -98,5 +98,5 @@ class Shards:
 
 
 def _even(hosts: int, size: int) -> int:
-    """Return the size of shards that are alike, of at most so many hosts."""
+    """Return the size of equal shards of at most `size` hosts."""
     return -(-hosts // -(-hosts // size)) if hosts else 1

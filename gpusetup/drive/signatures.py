@@ -1,4 +1,4 @@
-"""Signatures by OpenSSH's own program: `ssh-keygen -Y` signs with a key people have already, and checks who signed."""
+"""Signatures with `ssh-keygen -Y`: it signs with existing SSH keys and verifies the signer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Finished
 
 NAMESPACE = "gpusetup-matrix"
-"""What a signature is for, where nothing else is said: one that the same key made for something else is not taken."""
+"""The default namespace: signatures that the same key made for other uses are not valid."""
 _DEADLINE = 60.0
 
 
 def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
-    """Sign a file with a private key, or with the agent's when `key` is a public one; return the signature's path."""
+    """Sign a file with a private key, or with the agent's if `key` is a public one; return the signature's path."""
     made = path.with_name(path.name + ".sig")
     made.unlink(missing_ok=True)
     done = _ssh_keygen("-Y", "sign", "-q", "-f", str(key), "-n", use, str(path))
@@ -32,7 +32,7 @@ def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
 
 
 def check(content: bytes, signature: Path, signers: Path, source: str, use: str = NAMESPACE) -> str:
-    """Return who signed a file; refuse a signature (it came from `source`) that no known signer made for this use."""
+    """Return who signed a file that came from `source`; raise unless a known signer made the signature for this use."""
     for path in (signers, signature):
         if not path.is_file():
             raise BadInputError("GS-221", f"cannot read {path}: there is no such file", path=source)

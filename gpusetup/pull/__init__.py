@@ -1,1 +1,1 @@
-"""Hosts that ask for their lock themselves, and the collector that they ask and report to."""
+"""Hosts that fetch their lock themselves, and the collector that serves offers and takes their reports."""

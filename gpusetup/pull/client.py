@@ -1,4 +1,4 @@
-"""One pull of this host: ask for the offer, decide, take a lease, apply, verify, report. Each part may be away."""
+"""One pull of this host: fetch the offer, decide, take a lease, apply, verify, report. Each server may be down."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STATES = ("done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "f
 
 
 class Settings(NamedTuple):
-    """What the host was told on its command line."""
+    """The options of `gpusetup fleet pull`."""
 
     url: str
     host: str
@@ -52,23 +52,23 @@ class Settings(NamedTuple):
     certificate: str = ""
     key: str = ""
     login: Path | None = None
-    """A file with etcd's user and its password, `NAME:PASSWORD`."""
+    """A file with the etcd user and its password, `NAME:PASSWORD`."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host remembers from one pull to the next."""
+    """What the host keeps from one pull to the next."""
 
     tag: str = ""
-    """The collector's name for the newest offer, which lies beside this."""
+    """The ETag of the offer in offer.json."""
     applied: str = ""
     state: str = ""
     stack: str = ""
     boot: str = ""
     tried: str = ""
-    """Digest of the lock that failed last."""
+    """Digest of the lock that failed last; empty after a success."""
     failures: int = 0
     again: str = ""
-    """From then on it may be tried again."""
+    """Time from which that lock may be tried again."""
     reference: str = ""
     message: str = ""
     number: int = 0
@@ -82,7 +82,7 @@ class _Outcome(NamedTuple):
 
 
 def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bool]:
-    """Do it once; return the report, and whether the collector has it."""
+    """Pull once; return the report, and whether the collector took it."""
     home = settings.home
     with alone(home / "lock"):
         begun = datetime.now(timezone.utc)
@@ -108,14 +108,14 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
 
 
 def next_number(before: int, now: datetime) -> int:
-    """Return a report's number: the clock in milliseconds, more than before, unless the clock was wrong then."""
+    """Return a report's number: the clock in milliseconds, and greater than before unless the clock was a day ahead."""
     clock = int(now.timestamp() * 1000)
     wrong = before > clock + timedelta(days=1) / timedelta(milliseconds=1)
     return clock if wrong else max(before + 1, clock)
 
 
 def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime) -> _Outcome | None:
-    """Return how a host stands that has nothing to change now; None when it is to change."""
+    """Return the outcome of a host that changes nothing now; None if it has to change."""
     if offer is None:
         return _Outcome("no-lock", "GS-985", "the collector did not answer, and no lock is kept from before",
                         "the next pull asks again")  # fmt: skip
@@ -137,7 +137,7 @@ def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime
 
 
 def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | None, Kept, _Outcome | None]:
-    """Return the offer to go by: the collector's newest, or the one of before where it gives none that can be taken."""
+    """Return the collector's offer, else the kept one; what to keep; and the outcome if an offer was refused."""
     place, before = settings.home / "offer.json", None
     address = f"{settings.url}/v1/offers/{quote(settings.kind)}"
     try:
@@ -196,7 +196,7 @@ def _fetched(settings: Settings, address: str, tag: str) -> tuple[bytes | None, 
 def _change(
     settings: Settings, offer: Offer, kept: Kept, notes: list[str], log: Callable[[str], None]
 ) -> tuple[_Outcome, Kept, int]:
-    """Apply the offer's lock under a lease; without one, where one is asked for, nothing is changed."""
+    """Apply the offer's lock. If the offer needs a lease and none can be taken, nothing changes."""
     lease = None
     if offer.budget.leases:
         access = Access(settings.ca, settings.certificate, settings.key, login(settings.login))
@@ -225,7 +225,7 @@ def _change(
 
 
 def _leave(lease: Lease, offer: Offer, outcome: _Outcome | None) -> list[str]:
-    """Say in the store how it went, and give the place back, or hold it until the reboot."""
+    """Record success or failure in the store; free the place, or hold it until the reboot."""
     budget, notes = offer.budget, list[str]()
     if budget.failures and outcome is not None:
         failed = outcome.state in ("failed", "verify-failed")
@@ -242,7 +242,7 @@ def _leave(lease: Lease, offer: Offer, outcome: _Outcome | None) -> list[str]:
 
 
 def login(path: Path | None) -> tuple[str, str] | None:
-    """Return a user of the lease store and its password, out of a file that only its owner reads."""
+    """Return the lease store's user and password from a file that only its owner may read."""
     if path is None:
         return None
     name, colon, password = _secret(path, "the lease store's login").partition(":")
@@ -284,7 +284,7 @@ def _stack(offer: Offer) -> str:
 
 
 def _queue(home: Path, report: PullReport) -> None:
-    """Keep the report until it is taken; one that says what the last waiting one said takes its place."""
+    """Keep the report until the collector takes it; it replaces the last waiting one if both say the same."""
     folder = home / "queue"
     folder.mkdir(mode=0o700, exist_ok=True)
     waiting = sorted(folder.glob("*.json"))
@@ -297,7 +297,7 @@ def _queue(home: Path, report: PullReport) -> None:
 
 
 def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
-    """Send what waits, the oldest first; what the collector never takes is set aside, so that it keeps nothing back."""
+    """Send the waiting reports, oldest first; set aside what the collector rejects, so that it blocks no other."""
     home = settings.home
     try:
         for path in sorted((home / "queue").glob("*.json")):
@@ -329,7 +329,6 @@ def _authorized(settings: Settings) -> dict[str, str]:
 
 
 def _secret(path: Path, what: str) -> str:
-    """Return what a file holds that nobody else may read."""
     try:
         if path.stat().st_mode & 0o077:
             raise BadInputError("GS-968", f"others may read {what}", path=str(path), hint=f"chmod 600 {path}")

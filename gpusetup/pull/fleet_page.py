@@ -1,4 +1,4 @@
-"""A fleet as its collector knows it: who is on what, how far waves are, who fails and why; as page and as metrics."""
+"""A fleet's state as a page and as metrics: hosts by lock, progress of waves, failures and their causes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 BAD = ("failed", "verify-failed", "refused", "no-lock")
 GOOD = ("done", "unchanged", "nothing-to-do")
 SILENT = timedelta(hours=2)
-"""A host that said nothing for so long is told of; it may be off."""
+"""Hosts without a report for this long are listed; they may be off."""
 _LONGEST = 300
 
 
 class Stand(NamedTuple):
-    """Hosts of a class that have one lock."""
+    """The hosts of a class that have the same lock."""
 
     kind: str
     lock: str
     stack: str
     hosts: int
     newest: bool
-    """It is the lock that is on offer."""
+    """Whether this lock is the one on offer."""
 
 
 class Wave(NamedTuple):
-    """A wave of a class."""
+    """One wave of a class."""
 
     kind: str
     wave: int
@@ -45,11 +45,11 @@ class Wave(NamedTuple):
     waiting: int
     bad: int
     open: bool
-    """The offer in force lets it change."""
+    """Whether the current offer lets it change."""
 
 
 class Cause(NamedTuple):
-    """Why hosts are not where they should be."""
+    """One reason why hosts do not have the lock on offer."""
 
     state: str
     reference: str
@@ -59,12 +59,12 @@ class Cause(NamedTuple):
 
     @property
     def named(self) -> str:
-        """Some of them by name."""
+        """The first few host names."""
         return in_short(self.hosts)
 
 
 def stands(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Stand]:
-    """Return who is on what, the most hosts first in each class."""
+    """Return the hosts by class and lock, largest group of each class first."""
     found = Counter((one.kind, one.lock) for one in reports)
     words = {(one.kind, one.lock): one.stack for one in reports if one.stack}
     wanted = {kind: offer.lock.digest for kind, offer in offers.items()}
@@ -76,7 +76,7 @@ def stands(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Stan
 
 
 def waves(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Wave]:
-    """Return how far each wave of each class that has an offer is."""
+    """Return the progress of each wave of each class that has an offer."""
     members: dict[tuple[str, int], list[PullReport]] = defaultdict(list)
     for one in reports:
         if one.kind in offers:
@@ -96,7 +96,7 @@ def waves(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Wave]
 
 
 def causes(reports: Iterable[PullReport]) -> list[Cause]:
-    """Return what keeps hosts back, those that say the same together, failures first."""
+    """Return why hosts fail or wait, grouped by message, failures first."""
     together: dict[tuple[str, str, str], list[PullReport]] = defaultdict(list)
     for one in reports:
         if one.state in BAD or one.state in ("waiting", "pending-reboot"):
@@ -110,7 +110,7 @@ def causes(reports: Iterable[PullReport]) -> list[Cause]:
 
 
 def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     reports = [host.report for host in state.hosts.values() if host.report is not None]
     bad = sum(one.state in BAD for one in reports)
     return page(
@@ -131,13 +131,13 @@ def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
 
 
 def _silent(state: FleetState) -> list[tuple[str, str]]:
-    """Return the hosts that were not heard of for long, and since when."""
+    """Return the hosts without a report for `SILENT`, with the time of their last one."""
     edge = (datetime.fromisoformat(state.time.replace("Z", "+00:00")) - SILENT).strftime("%Y-%m-%dT%H:%M:%SZ")
     return [(name, host.received or "never") for name, host in state.hosts.items() if host.received < edge]
 
 
 def metrics(state: FleetState, offers: dict[str, Offer], counted: dict[str, int]) -> str:
-    """Return what Prometheus reads; `counted` is what was answered since the collector started, by outcome."""
+    """Return Prometheus metrics; `counted`: answers since the collector started, by HTTP status."""
     reports = [host.report for host in state.hosts.values() if host.report is not None]
     states = Counter((one.kind, one.state) for one in reports)
     heard = [

@@ -1,8 +1,8 @@
-"""Permission to change now: a lease in etcd, asked for through its JSON gateway. Who counts is etcd, never a host.
+"""Permission to change now: a lease in etcd, through its JSON gateway.
 
-A host that changes is one key, PREFIX/HOST/DOMAIN, that lives as long as its lease. It is written by a transaction that
-fails when any other key below the prefix was written since the keys were counted, so two hosts never take one place.
-Each key begins with its host: a user of etcd for each host writes its own keys alone, and a host counts once.
+A host that changes holds one key, PREFIX/HOST/DOMAIN, which lives as long as its lease. The transaction that writes it
+fails if any key below the prefix was written after the keys were counted, so two hosts never take the same place.
+Each key begins with its host: each host's etcd user can write that host's keys only, and a host counts once.
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ if TYPE_CHECKING:
 _TOP = "gpusetup/"
 PREFIX = f"{_TOP}changing/"
 FAILED = f"{_TOP}failed/"
-"""Below it, for each host, the locks that failed there: HOST/LOCK. The host writes it and deletes it."""
+"""Keys HOST/LOCK for each lock that failed on a host; the host writes and deletes them."""
 _USER = "gpusetup-"
-"""Before a host's name, its user of etcd: no host is the administrator, or another program's user, by its name."""
+"""Prefix of a host's etcd user: no host name can be the name of the administrator or of another program's user."""
 _LIFE = 900
-"""Seconds that a place stays taken after its host was cut off."""
+"""Seconds until the place of a host that lost its connection is free again."""
 _TRIES = 12
 _TIMEOUT = 15.0
 _NO_DOMAIN = "-"
 
 
 class Access(NamedTuple):
-    """How the store is reached: whose word is trusted, and who asks."""
+    """How to reach the lease store: trusted authority, client certificate, login."""
 
     ca: str | bool = True
     certificate: str = ""
     """The client's certificate and key, in one file or two."""
     key: str = ""
     login: tuple[str, str] | None = None
-    """A user of etcd's own, and its password."""
+    """An etcd user and its password."""
 
 
 class Refused(NamedTuple):
     """Why there is no lease."""
 
     away: bool
-    """The store did not answer; else all places are taken."""
+    """True: the store did not answer. False: all places are taken."""
     text: str
 
 
 class Lease:
-    """A place that is held until it is given back, or for a quarter of an hour after this process was cut off."""
+    """A place in the budget: held until it is given back, or until `_LIFE` seconds after this process is gone."""
 
     def __init__(self, store: _Etcd, number: str, host: str, domain: str) -> None:
         self.store, self.number, self.host, self.domain = store, number, host, domain
         self.ended = threading.Event()
         self.lost = ""
-        """Why others may have taken the place: etcd said so, or did not answer for the time that the lease lives."""
+        """Why others may have taken the place: etcd ended the lease, or did not answer for as long as a lease lives."""
         self.keeper = threading.Thread(target=self._keep, daemon=True)
         self.keeper.start()
 
     def give_back(self) -> None:
-        """Make the place free; when the store is away, time does."""
+        """Free the place; without an answer from the store it expires."""
         self.ended.set()
         self.keeper.join()
         with suppress(Unfetched):
             self.store.ask("lease/revoke", ID=self.number)
 
     def hold(self, seconds: int) -> bool:
-        """Leave the place taken for so long, though this process ends; tell whether it is."""
+        """Keep the place taken for this many seconds after this process ends; return whether that worked."""
         self.ended.set()
         self.keeper.join()
         with suppress(Unfetched):
@@ -84,7 +84,7 @@ class Lease:
         return False
 
     def tell(self, lock: str, *, failed: bool) -> bool:
-        """Say that a lock failed here, or take that back; tell whether the store knows."""
+        """Record that a lock failed on this host, or delete that record; return whether the store took it."""
         key = _coded(f"{FAILED}{self.host}/{lock}")
         with suppress(Unfetched):
             if failed:
@@ -108,7 +108,7 @@ class Lease:
 
 
 def take(budget: Budget, host: str, domain: str, access: Access | None = None, lock: str = "") -> Lease | Refused:
-    """Take a place within the budget for a change to this lock, or say why there is none."""
+    """Take a place in the budget for a change to this lock, or return why there is none."""
     store = _Etcd(budget.leases, access or Access())
     try:
         if budget.failures and (stopped := _stopped(store, budget, host, lock)):
@@ -135,13 +135,12 @@ def _place(host: str, domain: str) -> str:
 
 
 def _parts(key: str, prefix: str) -> tuple[str, str]:
-    """Return the host of a key, and what it says of it."""
     host, _, text = key.removeprefix(prefix).partition("/")
     return host, text
 
 
 def _stopped(store: _Etcd, budget: Budget, host: str, lock: str) -> str:
-    """Return why nobody begins any more: enough hosts failed. One of those may try again, or nobody could mend it."""
+    """Return why no other host may start with this lock: too many failed. Those that failed may retry."""
     failed = {name for name, other in (_parts(key, FAILED) for key in store.keys(FAILED)[1]) if other == lock}
     if len(failed) < budget.failures or host in failed:
         return ""
@@ -159,7 +158,7 @@ def _full(budget: Budget, others: list[tuple[str, str]], domain: str) -> str:
 
 
 class _Etcd:
-    """etcd's JSON gateway; its version 3 API, for 3.4 and newer. Of several members the first that answers is asked."""
+    """etcd's JSON gateway, API version 3 (etcd 3.4 and newer). Of several members the first that answers is used."""
 
     def __init__(self, addresses: str, access: Access) -> None:
         self.addresses = [address.strip().rstrip("/") for address in addresses.split(",")]
@@ -167,7 +166,7 @@ class _Etcd:
         self.token = ""
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
-        """Return an answer."""
+        """Return the answer to a request; sign in first where a login is given."""
         if self.access.login is not None and not self.token:
             name, password = self.access.login
             self.token = _text(self._asked("auth/authenticate", {"name": name, "password": password}), "token")
@@ -192,7 +191,7 @@ class _Etcd:
                 f"{address}/v3/{what}", json=fields, timeout=_TIMEOUT, allow_redirects=False, headers=headers
             )
             if answer.status_code != 200:
-                self.token = ""  # it ends after a while: the next question signs in anew
+                self.token = ""  # it may have expired: the next request signs in again
                 said = " ".join(answer.text.split())[:200]
                 raise Unfetched(f"{answer.status_code} {answer.reason} for {address}/v3/{what}: {said}")
             found = answer.json()
@@ -201,18 +200,18 @@ class _Etcd:
         return found
 
     def granted(self, seconds: int) -> str:
-        """Return a new lease that lives so long."""
+        """Return the number of a new lease with this lifetime."""
         return _text(self.ask("lease/grant", TTL=seconds), "ID")
 
     def kept_alive(self, number: str) -> bool:
-        """Renew a lease; tell whether it was still there."""
+        """Renew a lease; return whether it still exists."""
         result = self.ask("lease/keepalive", ID=number).get("result")
         if not isinstance(result, dict):
             raise Unfetched(f"the lease store does not answer as etcd does: {str(result)[:80]!r}")
         return _number(result.get("TTL", 0)) > 0
 
     def keys(self, prefix: str) -> tuple[int, list[str]]:
-        """Return the revision at which was counted, and the keys below a prefix."""
+        """Return the store's revision and the keys below a prefix at that revision."""
         found = self.ask("kv/range", key=_coded(prefix), range_end=_coded(_after(prefix)), keys_only=True)
         try:
             keys = [base64.b64decode(one["key"]).decode() for one in found.get("kvs", ())]
@@ -221,12 +220,12 @@ class _Etcd:
             raise Unfetched(f"the lease store does not answer as etcd does: {error!r}") from error
 
     def changing(self, own: str) -> tuple[int, list[tuple[str, str]]]:
-        """Return the revision at which was counted, and the other hosts that change, each with its domain."""
+        """Return the store's revision, and the other hosts that change with their domains."""
         counted, keys = self.keys(PREFIX)
         return counted, [(name, place) for name, place in (_parts(key, PREFIX) for key in keys) if name != own]
 
     def put(self, key: str, value: str, lease: str, counted: int) -> bool:
-        """Write a key unless any of the keys that were counted was written since."""
+        """Write a key unless a key below PREFIX was written after revision `counted`; return whether it was written."""
         untouched = {
             "key": _coded(PREFIX), "range_end": _coded(_after(PREFIX)),
             "target": "MOD", "result": "LESS", "mod_revision": str(counted + 1),
@@ -236,7 +235,7 @@ class _Etcd:
 
 
 def make_user(addresses: str, access: Access, host: str) -> tuple[str, str]:
-    """Make a host's user of etcd, which reads all keys and writes its own alone; return its name and new password."""
+    """Make a host's etcd user, which reads all keys and writes its own only; return its name and new password."""
     store, user, password = _Etcd(addresses, access), f"{_USER}{host}", secrets.token_urlsafe(24)
     _asked_unless(store, "already exists", "auth/role/add", name=user)
     for kind, prefix in (("READ", _TOP), ("READWRITE", f"{PREFIX}{host}/"), ("READWRITE", f"{FAILED}{host}/")):
@@ -256,7 +255,7 @@ def remove_user(addresses: str, access: Access, host: str) -> None:
 
 
 def _asked_unless(store: _Etcd, state: str, what: str, **fields: str) -> bool:
-    """Ask for a change; tell whether it was made, or etcd answers that it is in this state already."""
+    """Ask for a change; return False if etcd answers that it is in this state already."""
     try:
         store.ask(what, **fields)
     except Unfetched as error:

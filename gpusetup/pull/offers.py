@@ -1,4 +1,4 @@
-"""Offers: made and signed at a desk, put into the collector's folder, and told from false ones on hosts."""
+"""Offers: signed by an operator, put into the collector's folder, and verified by hosts."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
 NAMESPACE = "gpusetup-offer"
-"""What the signature is for: one that the same key made of a matrix release is not taken for an offer."""
+"""The signature's namespace: a signature that the same key made on a matrix release is not valid for an offer."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def checked_name(name: str, path: str) -> str:
-    """Return a name of a host, class or domain that can be part of an address."""
+    """Return the name of a host, class or domain; raise if it cannot be part of a URL."""
     if not NAME.fullmatch(name):
         raise BadInputError("GS-972", f"{name!r} cannot be used as a name", path=path)
     return name
 
 
 def path_of(folder: Path, kind: str) -> Path:
-    """Return where the offer of a class lies in a collector's folder."""
+    """Return the file of a class's offer in a collector's folder."""
     return folder / "offers" / f"{kind}.json"
 
 
 def in_words(budget: Budget) -> str:
-    """Return how many hosts may change at the same moment, and when no more do."""
+    """Return a budget as one line of text."""
     if not budget.leases:
         return "no budget"
     said = [f"{budget.at_a_time or 'any number'} at a time", f"{budget.of_a_domain or 'any number'} of a domain"]
@@ -52,11 +52,11 @@ def in_words(budget: Budget) -> str:
 def publish(
     folder: Path, kind: str, lock: Lock | None, key: Path, *, wave: int, budget: Budget | None, days: float
 ) -> tuple[Path, Offer]:
-    """Sign the next offer of a class and put it in place; what is not said stays as in the offer before."""
+    """Sign the next offer of a class and put it in place; a lock or budget of None stays as in the last offer."""
     path = path_of(folder, checked_name(kind, "CLASS"))
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / ".lock").open("a") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # two offers with one serial would be refused by hosts that saw the other one
+        fcntl.flock(turn, fcntl.LOCK_EX)  # hosts refuse a second offer with a serial that they have seen
         before = parsed(path.read_bytes(), str(path))[1] if path.exists() else None
         if lock is None:
             if before is None:
@@ -79,7 +79,7 @@ def publish(
 
 
 def put(path: Path, offer: Offer, key: Path) -> None:
-    """Sign an offer and write both, whole."""
+    """Sign an offer and write it with its signature, atomically."""
     text = msgspec.json.encode(offer)
     with tempfile.TemporaryDirectory() as scratch:
         content = Path(scratch) / "offer"
@@ -89,7 +89,7 @@ def put(path: Path, offer: Offer, key: Path) -> None:
 
 
 def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, str]:
-    """Return an offer and who signed it; refuse what nobody trusted signed, and what is another class's."""
+    """Return an offer and its signer; raise if no trusted key signed it or it is for another class."""
     signed, offer = parsed(raw, source)
     with tempfile.TemporaryDirectory() as scratch:
         signature = Path(scratch) / "offer.sig"
@@ -105,12 +105,12 @@ def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, st
 
 
 def expired(offer: Offer, now: datetime) -> bool:
-    """Whether no host may change by it any more."""
+    """Return whether the offer's time is over, so that no host may start."""
     return bool(offer.expires) and offer.expires <= _stamp(now)
 
 
 def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
-    """Return an offer with and without its signature, which is not checked."""
+    """Return an offer with and without its signature; does not verify it."""
     try:
         signed = msgspec.json.decode(raw, type=SignedOffer)
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)

@@ -1,7 +1,7 @@
-"""The collector's database: tokens by their hash, reports as they came, and the newest of each host.
+"""The collector's database: hashes of tokens, reports, and the newest report of each host.
 
-One thread writes. It takes whatever waits, writes all of it in one transaction and only then says that it is there: a
-thousand hosts at once cost as many commits as the disk makes in that time, not a thousand.
+One thread writes. It commits all waiting reports in one transaction and acknowledges them afterwards: a thousand hosts
+at once cost a few commits, not a thousand.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 FILE = "collector.sqlite3"
 _KEPT = 100
-"""Reports of one host."""
+"""Reports that are kept of each host."""
 _SLACK = 20
 _BATCH = 500
 _BUSY = 30.0
 _DAY = 86400
 _AHEAD = _DAY
-"""Numbers are milliseconds of the host's clock: one so far in the future was given by a clock that is wrong."""
+"""Report numbers are milliseconds of the host's clock: a number this far in the future comes from a wrong clock."""
 Role = Literal["host", "reader"]
 Receipt = Literal["kept", "replayed"]
 
@@ -47,7 +47,7 @@ class _Waiting(NamedTuple):
 
 
 class Store:
-    """The database of a collector that runs."""
+    """The database of a running collector."""
 
     def __init__(self, path: Path, keep: int = _KEPT) -> None:
         self.path, self.keep = path, keep
@@ -57,13 +57,13 @@ class Store:
         self._writer.start()
 
     def close(self) -> None:
-        """Write what waits, then end."""
+        """Write the waiting reports, then end the thread."""
         self._inbox.put(None)
         self._writer.join()
         self._reader.close()
 
     def who(self, token: str) -> tuple[str, Role] | None:
-        """Return whose token this is. Tokens are random and long, so their plain hash gives nothing away."""
+        """Return name and role of a valid token. Tokens are long and random, so a plain hash does not reveal them."""
         with self._reading:
             row = self._reader.execute(
                 "SELECT name, role FROM credentials WHERE digest = ? AND (ends IS NULL OR ends > ?)",
@@ -72,13 +72,13 @@ class Store:
         return None if row is None else (row[0], row[1])
 
     def add(self, report: PullReport, body: bytes) -> Future[Receipt]:
-        """Return what has its result once the report is on disk, or was there before."""
+        """Return a future that has its result once the report is on disk, or was already."""
         answer: Future[Receipt] = Future()
         self._inbox.put(_Waiting(report, body, time.time(), answer))
         return answer
 
     def state(self) -> FleetState:
-        """Return the newest report of each host, and those that have a token and said nothing yet."""
+        """Return the newest report of each host, and the hosts with a token but no report."""
         with self._reading:
             silent = self._reader.execute(
                 "SELECT DISTINCT name FROM credentials WHERE role = 'host' AND name NOT IN (SELECT host FROM newest)"
@@ -90,7 +90,7 @@ class Store:
         return FleetState(time=_time(time.time()), hosts=dict(sorted(hosts.items())))
 
     def reports(self, host: str) -> list[PullReport]:
-        """Return what is kept of a host, the newest first."""
+        """Return the kept reports of a host, newest first."""
         with self._reading:
             rows = self._reader.execute("SELECT body FROM reports WHERE host = ? ORDER BY number DESC", (host,))
             return [msgspec.json.decode(body, type=PullReport) for (body,) in rows]
@@ -115,7 +115,7 @@ class Store:
         connection.close()
 
     def _commit(self, connection: sqlite3.Connection, batch: Iterable[_Waiting]) -> None:
-        """Acknowledge after the commit, never before; a full disk is an answer to each of them, not the end."""
+        """Acknowledge after the commit; an error such as a full disk is the answer to each report of the batch."""
         receipts: list[tuple[Future[Receipt], Receipt]] = []
         try:
             with connection:
@@ -127,7 +127,7 @@ class Store:
                     one.answer.set_exception(error)
             return
         for answer, receipt in receipts:
-            if answer.set_running_or_notify_cancel():  # else its host hung up: it asks again, and is told 409
+            if answer.set_running_or_notify_cancel():  # else its host hung up: it retries and gets 409
                 answer.set_result(receipt)
 
     def _insert(self, connection: sqlite3.Connection, one: _Waiting) -> Receipt:
@@ -152,12 +152,12 @@ class Store:
                 "INSERT OR REPLACE INTO newest VALUES(?, ?, ?, ?, ?, ?)",
                 (host, number, one.received, one.body, since, floor),
             )
-        else:  # one that waited on its host while a newer one got through
+        else:  # an older report that its host sent late
             connection.execute("UPDATE newest SET since_tidied = ?, floor = ? WHERE host = ?", (since, floor, host))
         return "kept"
 
     def _set_right(self, connection: sqlite3.Connection, host: str, ahead: int) -> tuple[int, int, int]:
-        """Drop the reports of a clock that was wrong, so that what comes now counts as new."""
+        """Delete reports with numbers of a wrong clock, so that new ones count as new."""
         connection.execute("DELETE FROM reports WHERE host = ? AND number > ?", (host, ahead))
         connection.execute("DELETE FROM newest WHERE host = ?", (host,))
         row = connection.execute(
@@ -169,7 +169,7 @@ class Store:
         return int(row[0]), 0, -1
 
     def _tidy(self, connection: sqlite3.Connection, host: str, floor: int) -> int:
-        """Drop the oldest reports of a host; return the number up to which one that comes again is known to be old."""
+        """Delete the oldest reports of a host; return the number up to which reports count as replayed."""
         row = connection.execute(
             "SELECT number FROM reports WHERE host = ? ORDER BY number DESC LIMIT 1 OFFSET ?", (host, self.keep)
         ).fetchone()
@@ -180,11 +180,11 @@ class Store:
 
 
 def make_token(path: Path, name: str, role: Role, *, days: int = 0, overlap: int = 0) -> str:
-    """Return a new token, with its last day or without; the one of before stays valid for `overlap` hours."""
+    """Return a new token, valid for `days` (0: for ever); the last one stays valid for `overlap` hours."""
     token, now = secrets.token_urlsafe(32), time.time()
     with _changing(path) as connection:
         who = {"name": name, "role": role, "end": now + overlap * 3600}
-        if overlap:  # two at most: the newest of before, and this one
+        if overlap:  # at most two: the last one and this one
             connection.execute(
                 "DELETE FROM credentials WHERE name = :name AND role = :role AND rowid < "
                 "(SELECT max(rowid) FROM credentials WHERE name = :name AND role = :role)",
@@ -203,14 +203,14 @@ def make_token(path: Path, name: str, role: Role, *, days: int = 0, overlap: int
 
 
 def remove_token(path: Path, name: str, role: Role) -> bool:
-    """Take the tokens of a name back; return whether there were any."""
+    """Revoke the tokens of a name; return whether there were any."""
     with _changing(path) as connection:
         gone = connection.execute("DELETE FROM credentials WHERE name = ? AND role = ?", (name, role)).rowcount
     return gone > 0
 
 
 def forget(path: Path, host: str, *, keep_token: bool = False) -> bool:
-    """Forget a host's reports, and its tokens; return whether anything of it was known."""
+    """Delete a host's reports and tokens; return whether there were any."""
     with _changing(path) as connection:
         gone = connection.execute("DELETE FROM reports WHERE host = ?", (host,)).rowcount
         gone += connection.execute("DELETE FROM newest WHERE host = ?", (host,)).rowcount
@@ -227,7 +227,7 @@ def _changing(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open it so that a commit is on the disk: acknowledged means that a power cut does not take it back."""
+    """Open the database with synchronous commits: a report that was acknowledged survives a power cut."""
     try:
         if not path.exists():
             path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""The collector over HTTP: reports in; signed offers, the fleet's page, metrics out. It logs refusals."""
+"""The collector's HTTP server: takes reports; serves signed offers, the fleet's page and metrics; logs refusals."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from gpusetup.pull.store import Role, Store
 
 LIMIT = 64 << 10
-"""Bytes of a report."""
+"""Largest report, in bytes."""
 FAILURES = 20
-"""Failed sign-ins of an address in a minute; what comes then is told to wait. A right token is taken all the same."""
+"""Failed sign-ins per address and minute; after that a wrong token gets 429. A right one still works."""
 _MINUTE = 60.0
 _ADDRESSES = 10_000
 _JSON = "application/json"
@@ -47,18 +47,18 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""On every answer: no script, in no frame, kept by nobody."""
+"""Headers of every answer: no scripts, no frames, no caching."""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """A request that is not granted, and why."""
+    """A refused request: status, reference, reason."""
 
     def __init__(self, status: int, reference: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.status, self.reference, self.message, self.hint = status, reference, message, hint
 
     def response(self) -> Response:
-        """Return the answer."""
+        """Return the HTTP response."""
         error = BadInputError(self.reference, self.message, hint=self.hint)
         headers = {401: {"WWW-Authenticate": 'Basic realm="gpusetup"'}, 429: {"Retry-After": "60"}}
         return Response(msgspec.json.encode(error.to_document()), self.status, headers.get(self.status), _JSON)
@@ -73,17 +73,17 @@ def collector_of(
     *,
     limits: Limits | None = None,
 ) -> WebServer:
-    """Return a collector that listens."""
+    """Return a collector that listens on an address and port."""
     if tls is None and place[0] not in ("127.0.0.1", "::1", "localhost"):
         raise BadInputError("GS-975", "tokens must not go over the network in the clear", path="--certificate")
     refusals, limits = Refusals(say), limits or Limits()
-    if tls is None:  # all connections are the proxy's, which names who asks
+    if tls is None:  # all connections come from the proxy
         limits = limits._replace(of_an_address=limits.connections)
     return WebServer(Collector(folder, store, refusals, behind=tls is None), place, tls, refusals, limits)
 
 
 class Collector:
-    """The application (ASGI)."""
+    """The ASGI application."""
 
     def __init__(self, folder: Path, store: Store, refusals: Refusals, *, behind: bool) -> None:
         self.folder, self.store, self.refusals, self.behind = folder, store, refusals, behind
@@ -121,20 +121,20 @@ class Collector:
             if request.method == "GET":
                 return await self._asked(request, where)
         except (sqlite3.Error, OSError) as error:
-            # Nothing was acknowledged: whoever reports asks again.
+            # Nothing was acknowledged: the host sends its report again.
             raise _Refusal(
                 503, "GS-977", "the collector cannot write or read now", "see the disk it is on, try again"
             ) from error
         raise _Refusal(405, "GS-976", "nothing here is changed or asked for in this way", "GET, or POST /v1/reports")
 
     def _address(self, request: Request) -> str:
-        """Return who asks; behind a proxy that is what the proxy itself added."""
+        """Return the client's address; behind a proxy the one that the proxy added."""
         if self.behind and (told := request.headers.get("X-Forwarded-For", "")):
             return told.rpartition(",")[2].strip()[:64]
         return request.client.host if request.client else "-"
 
     def _who(self, request: Request, where: str, *roles: Role) -> tuple[str, ...]:
-        """Return the names that this one may speak for."""
+        """Return the names that the token or the client certificate stands for; raise if it has none of these roles."""
         token = _token(request.headers.get("Authorization", ""))
         if not token and "host" in roles and (names := request.scope.get("gpusetup.certificate")):
             found: tuple[str, ...] = names
@@ -151,7 +151,7 @@ class Collector:
         return (known[0],)
 
     def _failed(self, where: str) -> None:
-        """Count it; have an address that goes on guessing wait."""
+        """Count a failed sign-in; raise once an address has too many."""
         if time.monotonic() - self.since > _MINUTE or len(self.failed) > _ADDRESSES:
             self.failed.clear()
             self.since = time.monotonic()
@@ -225,7 +225,7 @@ class Collector:
         return Response(body, 200, {"ETag": tag, "Cache-Control": "no-cache"}, _JSON)
 
     def _offers(self) -> dict[str, Offer]:
-        """Return what is on offer; a file that is none is told by the hosts that fetch it."""
+        """Return the offers by class; skip files that are none, since hosts that fetch them report that."""
         found = {}
         for path in sorted((self.folder / "offers").glob("[!.]*.json")):
             with suppress(OSError, msgspec.DecodeError, UnicodeError):
@@ -238,7 +238,7 @@ def _token(authorization: str) -> str:
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() == "basic":  # what a browser asks a person for
+    if scheme.lower() == "basic":  # what a browser asks its user for
         with suppress(binascii.Error, UnicodeError, ValueError):
             return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
     return ""
@@ -250,7 +250,7 @@ def _length(request: Request) -> int:
 
 
 async def _drain(request: Request) -> None:
-    """Read what was sent with a refused request, so that its answer is seen; not without end."""
+    """Read the body of a refused request up to a limit, so that the client sees the answer."""
     if _length(request) <= _DRAINED and "transfer-encoding" not in request.headers:
         with suppress(RuntimeError):  # it was read already
             async for _block in request.stream():
@@ -258,7 +258,7 @@ async def _drain(request: Request) -> None:
 
 
 def _own_file(path: Path) -> bytes | None:
-    """Return what a file holds that lies here itself: a link may point at anything."""
+    """Return the content of a file; None if it does not exist or is a link, which could point anywhere."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             return opened.read()

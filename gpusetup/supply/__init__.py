@@ -1,1 +1,1 @@
-"""Supply for sites without a network: what hosts need, fetched once, in repositories of the site's own."""
+"""Bundles and mirrors for sites without a network: packages and wheels, fetched once, in repositories of the site."""

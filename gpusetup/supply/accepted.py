@@ -1,6 +1,6 @@
-"""Whether a bundle may take the place of the one before it: not an older one, nor one without the known signature.
+"""Whether a bundle may replace the last one: it must not be older, nor lack the known key's signature.
 
-What was accepted for a folder is kept on this machine: whoever swaps a whole folder swaps its signature too.
+What was accepted for a folder is recorded on this machine: an attacker who replaces the folder replaces its signature.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """What the command line says of it."""
+    """What the command line allows or requires."""
 
     signed_by: str = ""
     older: bool = False
@@ -31,16 +31,16 @@ class Asked(NamedTuple):
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """The bundle that was accepted for a folder."""
+    """The last bundle that was accepted for a folder."""
 
     serial: int = 0
     made: str = ""
     signers: tuple[str, ...] = ()
-    """Fingerprints of the keys of which one signed it."""
+    """Fingerprints of keys; one of them signed it."""
 
 
 def before_in(folder: Path) -> Before:
-    """Return what was accepted for a folder, by the record of this machine and by what the folder has."""
+    """Return what was accepted for a folder: this machine's record, or the bundle in the folder if that is newer."""
     try:
         kept = msgspec.json.decode(_record(folder).read_bytes(), type=Before)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -54,7 +54,7 @@ def before_in(folder: Path) -> Before:
 
 
 def keep(folder: Path, manifest: Manifest, signer: str) -> None:
-    """Remember what was accepted for a folder."""
+    """Record what was accepted for a folder."""
     path = _record(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -64,7 +64,7 @@ def keep(folder: Path, manifest: Manifest, signer: str) -> None:
 
 
 def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, where: Path) -> None:
-    """Refuse a bundle that is older than the one before it, or that has no signature where that one had."""
+    """Raise if a bundle is older than the last one, or unsigned where that one was signed."""
     if coming.serial < before.serial and not asked.older:
         raise BadInputError(
             "GS-795",
@@ -81,7 +81,7 @@ def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, 
 
 
 def prove(folder: Path, manifest_at: Path, manifest: Manifest, before: Before, asked: Asked) -> str:
-    """Return whose key signed the manifest; refuse every key but a known one. Nobody known: the bundle's own counts."""
+    """Return the key that signed the manifest; raise unless it is a known one. With none known, the bundle names it."""
     signature = folder / SIGNATURE
     if not signature.is_file():
         return ""

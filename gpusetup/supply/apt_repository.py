@@ -1,4 +1,4 @@
-"""A flat, signed apt repository of files in a pool; and what apt would install on a machine that has nothing."""
+"""A flat, signed apt repository; and what apt would install on an empty machine."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
 _NOTHING = Extras()
 _PLAIN = "/+~:@"
-"""What stands for itself in the path of an address."""
+"""Characters that are not percent-encoded in the path of a URL."""
 
 
 def read(place: Path) -> list[Entry]:
-    """Return what a repository has; nothing where there is none."""
+    """Return the packages of a repository; none if it does not exist."""
     index = place / "Packages"
     return entries_of(index.read_text(encoding="utf-8"), "") if index.is_file() else []
 
 
 def extras_in(_place: Path, _signer: Signer) -> Extras:
-    """Return what a repository has beside its packages: nothing."""
+    """Return no extras: an apt repository has none."""
     return _NOTHING
 
 
@@ -69,18 +69,18 @@ def entries_of(text: str, url: str) -> list[Entry]:
 
 
 def needs_of(text: str) -> tuple[Need, ...]:
-    """Read a field of dependencies; of alternatives each is one."""
+    """Parse a dependency field; each alternative is one dependency."""
     return tuple(Need(name, sign, version.strip()) for name, sign, version in _NEEDS.findall(text))
 
 
 def prove(_paths: Iterable[Path], _extras: Extras) -> None:
-    """Nothing is left to do: apt proved the index, and the index has the digests."""
+    """Do nothing: apt verified the index, which has the digests."""
 
 
 def publish(
     place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras = _NOTHING
 ) -> list[Path]:
-    """Make the repository; return its files."""
+    """Write the repository in one step; return its files."""
     with replaced(place) as new:
         described = []
         for entry in sorted(entries, key=lambda entry: entry.file):
@@ -97,7 +97,7 @@ def publish(
 
 
 def file_name(item: Wanted) -> str:
-    """Return a package's file name, without an epoch as in every archive: not all servers take its colon."""
+    """Return a package's file name without its epoch: some servers do not accept the colon."""
     return _EPOCH.sub("_", item.name, count=1)
 
 
@@ -200,14 +200,14 @@ class AptRoot(Root):
         self.host = host_code("gpu_host.apt").Apt({}, self.options)
 
     def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
-        """Trust and use the repositories of a plan, where apt is told to look for them."""
+        """Configure the repositories of a plan in the folder that apt reads here."""
         super().add(sources, network)
         parts = self.folder / "etc/apt/sources.list.d"
         for path in parts.iterdir() if parts.is_dir() else ():
             path.replace(self.folder / "etc/sources.list.d" / path.name)
 
     def refresh(self) -> None:
-        """Fetch the lists; one that does not come, or is signed by a stranger, ends it."""
+        """Fetch the package lists; raise if one is missing or has no trusted signature."""
         done = self._tool("apt-get", "update")
         lines = [line for line in (done.out + done.err).splitlines() if re.match(r"(E|W|Err):", line)]
         bad = [
@@ -221,7 +221,7 @@ class AptRoot(Root):
             )  # fmt: skip
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:
-        """Let apt choose as the plan of a host lets it choose: one driver, whole."""
+        """Write the pins of a host's plan, and those that keep one driver version together."""
         for former in (self.folder / "etc/preferences.d").iterdir():
             former.unlink()
         known = host_code("gpu_host.sources")
@@ -233,18 +233,18 @@ class AptRoot(Root):
             shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
 
     def index(self, url: str) -> list[Entry]:
-        """Return everything that the only repository has."""
+        """Return all packages of the only repository."""
         texts = [path.read_text(encoding="utf-8") for path in (self.folder / "lists").glob("*_Packages")]
         return [entry for text in texts for entry in entries_of(text, url)]
 
     def extras(self) -> Extras:
-        """Return nothing: apt's index has all."""
+        """Return no extras: apt's index has everything."""
         return Extras()
 
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
-        """Return every package that a machine with nothing needs for these."""
+        """Return these packages with all their dependencies, for an empty machine."""
         wanted = list(packages)
-        # All at once: with pins, apt needs a second for each question.
+        # All names in one query: with pins each query takes a second.
         offered = self.host.offered([item.name for item in wanted if item.version])
         names = [item.name + _exactly(item, offered) for item in wanted]
         done = self._tool("apt-get", "--print-uris", "--yes", "--no-remove", "install", *names)
@@ -258,7 +258,7 @@ class AptRoot(Root):
             raise BadInputError(
                 "GS-763", f"an archive of {self.system} has packages without a SHA-256", hint="use another --archive"
             )
-        # Where its files are, apt tells above; what they are, the archives' indices.
+        # The output above has the URLs, the archives' indices have the rest.
         names = sorted({name.partition("_")[0] for _url, name, _size, _sha256 in found})
         told = entries_of(self._tool("apt-cache", "show", "--all-versions", *names).out, "")
         by_digest = {entry.file.sha256: entry for entry in told}
@@ -275,7 +275,7 @@ class AptRoot(Root):
 
 
 def _exactly(package: Package, offered: dict[str, list[dict[str, str]]]) -> str:
-    """Return `=` and the exact version where one is meant: the newest that fits a pattern."""
+    """Return `=` and the newest offered version that fits the pattern; empty without a pattern."""
     if not package.version:
         return ""
     found = (row["version"] for row in offered[package.name] if fnmatchcase(row["version"], package.version))

@@ -1,5 +1,5 @@
-"""What hosts without a network need: each kind of them is planned as `apply` plans it, and its packages are followed
-to the last one, as onto an empty machine. Nothing is fetched yet but lists.
+"""What hosts without a network need: each kind of host is planned as `apply` plans it, with all dependencies of its
+packages as on an empty machine. This step fetches package lists only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
-    """Return of each locked package the wheel that fits the target best."""
+    """Return the wheel of each locked package that fits the target best."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -90,7 +90,7 @@ def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
 
 
 def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
-    """Put wheels beside those that are there, and all of them on a page that pip and uv read as links."""
+    """Add wheels to a folder, and list all of its wheels on a page that pip and uv read (--find-links)."""
     folder.mkdir(parents=True, exist_ok=True)
     for item in files:
         if not (folder / item.name).is_file():
@@ -106,20 +106,20 @@ _NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 ARCHIVE = "archive"
-"""Where the repositories are that hold a distribution's own driver packages: NVIDIA's layout is not theirs."""
+"""Folder of repositories with a distribution's own driver packages, which do not have NVIDIA's layout."""
 
 
 class Asked(NamedTuple):
-    """What one kind of hosts of a release and CPU is to get."""
+    """What one kind of host of a release and CPU is to get."""
 
     request: Request
     settings: Settings
     kernels: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     host: HostFacts | None = None
-    """One of that kind; None: nobody was looked at, and a host is imagined."""
+    """The facts of one of them; None: gpusetup plans an imagined host."""
     names: tuple[str, ...] = ()
-    """Of the hosts."""
+    """Names of the hosts."""
 
     @property
     def place(self) -> str:
@@ -128,11 +128,11 @@ class Asked(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """What was found to be needed; nothing of it is fetched yet."""
+    """What hosts of one release and CPU need."""
 
     asked: Asked
     locks: tuple[Lock, ...]
-    """Of each kind of hosts the exact stack."""
+    """The exact stack of each kind of host."""
     repository: str
     packages: tuple[Entry, ...]
     wheels: tuple[Wanted, ...]
@@ -140,9 +140,9 @@ class Supply(NamedTuple):
     kind: Kind = DEB
     extras: Extras = Extras()
     environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
-    """Of each named environment its wheels."""
+    """The wheels of each named environment."""
     controller: str = ""
-    """The Python with which a new machine of this release runs gpusetup; empty: the matrix knows none."""
+    """The Python that runs gpusetup on a new machine of this release; empty: the matrix has none."""
 
     @property
     def name(self) -> str:
@@ -150,7 +150,7 @@ class Supply(NamedTuple):
         return f"{self.asked.request.os}-{self.asked.request.arch}"
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each package; of several versions each by a name of its own, as hosts list them."""
+        """Return the version of each package; several versions of one package have different names, as on hosts."""
         several = Counter(entry.name for entry in self.packages)
         return {
             versions.one_of_several(entry.name, entry.version) if several[entry.name] > 1 else entry.name: entry.version
@@ -158,12 +158,12 @@ class Supply(NamedTuple):
         }
 
     def files(self) -> tuple[Wanted, ...]:
-        """Return all files."""
+        """Return all files, packages first."""
         return (*(entry.file for entry in self.packages), *self.wheels)
 
 
 def choose(kinds: Sequence[Asked], matrix: Matrix, tell: Callable[[str], None]) -> Supply:
-    """Find for each kind of hosts of one release and CPU its stack, and every file that they need for it."""
+    """Return the stacks of all kinds of hosts of one release and CPU, and every file that they need."""
     with tempfile.TemporaryDirectory(prefix="gpusetup-bundle-") as folder:
         roots = _Roots(Path(folder), kinds[0], tell)
         found = [_chosen(asked, roots, matrix, tell) for asked in kinds]
@@ -171,7 +171,7 @@ def choose(kinds: Sequence[Asked], matrix: Matrix, tell: Callable[[str], None]) 
 
 
 def _together(found: Sequence[Supply]) -> Supply:
-    """Return what all kinds need: of a name and version there is one package, of several versions each."""
+    """Return what all kinds need together; each file once."""
     first = found[0]
     environments: dict[str, tuple[str, ...]] = {}
     for one in found:
@@ -190,15 +190,15 @@ def _together(found: Sequence[Supply]) -> Supply:
 
 
 class _Roots:
-    """The roots of one release: what hosts of the same sources need is asked of the same one."""
+    """The roots of one release; hosts with the same sources share one."""
 
     def __init__(self, folder: Path, asked: Asked, tell: Callable[[str], None]) -> None:
         self.folder, self.asked, self.tell = folder, asked, tell
         self.made: dict[bytes, Root] = {}
 
     def of(self, sources: Iterable[Source]) -> Root:
-        """Return the root with these sources beside the archives, its lists fetched."""
-        # What is switched on of a host's own suites, the archives of a root have anyway.
+        """Return the root with these sources and the archives, its lists fetched."""
+        # The archives of a root already have the host's own suites.
         sources = tuple(source for source in sources if not source.like_suite)
         key = msgspec.json.encode(sources)
         if key not in self.made:
@@ -215,16 +215,16 @@ class _Roots:
 
 
 def kind_of(asked: Asked) -> Kind:
-    """Return the kind of packages that its release has."""
+    """Return the kind of packages of a release."""
     return kind_for(described_host(asked.request).packages.manager)
 
 
 def _facts_of(asked: Asked, matrix: Matrix) -> HostFacts:
-    """Return the host to plan: one that is there, without what came onto it, or an imagined one."""
+    """Return the host to plan: the given one as it was delivered, or an imagined one."""
     request = asked.request
     if asked.host is not None:
         return with_gpus_of(as_delivered(asked.host), request, matrix)
-    there = Containers(runtimes=asked.settings.containers)  # gpusetup installs none, whoever names one has it
+    there = Containers(runtimes=asked.settings.containers)  # gpusetup installs no container runtime: a named one exists
     facts = with_gpus_of(msgspec.structs.replace(described_host(request), containers=there), request, matrix)
     return _with_switches(facts, request, matrix)
 
@@ -266,7 +266,7 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
 
 
 def _kernels(asked: Asked, facts: HostFacts, root: Root, matrix: Matrix) -> list[Package]:
-    """Return the headers of each kernel that was named, and of the host's own where an archive still has them."""
+    """Return the headers of each named kernel, and of the host's own if an archive still has them."""
     found = [package for kernel in asked.kernels for package in _headers(facts, kernel, matrix)]
     if asked.host is not None:
         own = _headers(facts, asked.host.kernel.next, matrix)
@@ -280,13 +280,13 @@ def _kernels(asked: Asked, facts: HostFacts, root: Root, matrix: Matrix) -> list
 
 
 def _wheels(lines: tuple[str, ...], target: Target) -> list[Wanted]:
-    """Return every wheel that the lines of a requirements file need in all, with its digest and size."""
+    """Return every wheel that the lines of a requirements file need, with digest and size."""
     _hashes, full = hashes_of(PipRequirements(system=lines, wheels=lines), target)
     return sized(wheels_of(full.pylock, target))
 
 
 def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
-    """Give GPUs that exist on boards with NVSwitches theirs: a host without them leaves their packages alone."""
+    """Add NVSwitches to a host whose GPUs can be on a board with them, so that their packages are included."""
     names = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
     boards = [gpu for gpu in matrix.gpus.gpus if gpu.name in names and gpu.nvswitch_baseboard]
     if not boards:
@@ -296,7 +296,7 @@ def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFa
 
 
 def _headers(facts: HostFacts, kernel: str, matrix: Matrix) -> tuple[Package, ...]:
-    """Return the packages with the headers of a kernel, as hosts of this release have them."""
+    """Return the packages with the headers of a kernel on this release."""
     kernels = msgspec.structs.replace(facts.kernel, running=kernel, next=kernel)
     context = context_of(matrix.repos, msgspec.structs.replace(facts, kernel=kernels), Settings(), Offers(None))
     deb = facts.packages.manager == "apt"
@@ -306,7 +306,7 @@ def _headers(facts: HostFacts, kernel: str, matrix: Matrix) -> tuple[Package, ..
 def _planned(
     roots: _Roots, facts: HostFacts, asked: Asked, matrix: Matrix
 ) -> tuple[HostPlan, Wished, Root | None]:  # fmt: skip
-    """Plan the host as apply plans it: by what the repositories offer. Without a root it needs no package."""
+    """Plan the host as apply does, with what the repositories offer. The root is None if it needs no package."""
     planner = Planner(matrix, resolve)
     draft = planner.first(facts, asked.settings)
     root = None
@@ -329,7 +329,7 @@ def _planned(
 
 
 def _controllers_python(request: Request, matrix: Matrix) -> str:
-    """Return the first that cloud-init looks for in a bundle: the release's own, or one that it has beside."""
+    """Return the Python that cloud-init uses first: the release's own, or another one that it packages."""
     system = by_id(matrix, request.os)
     sets = sets_for(system, request.arch or "x86_64") if system is not None else ()
     return sets[0].partition("-")[0] if sets else ""

@@ -22,7 +22,7 @@ VERSION = "1.5"
 
 
 def bill(components: Iterable[Mapping[str, Any]], about: Mapping[str, Any] | None = None, moment: str = "") -> bytes:
-    """Return the bill of these components; `about` is what they are the parts of, `moment` when that was made."""
+    """Return the bill of these components; `about`: the product they belong to, `moment`: when it was made."""
     listed = {item["bom-ref"]: item for item in components}
     made: dict[str, Any] = {"tools": [{"name": "gpusetup", "version": __version__}]}
     document: dict[str, Any] = {
@@ -38,9 +38,9 @@ def bill(components: Iterable[Mapping[str, Any]], about: Mapping[str, Any] | Non
 
 
 def component(name: str, version: str, purl: str, sha256: str = "", kind: str = "library") -> dict[str, Any]:
-    """Return one part: by its purl, with its digest where that is known."""
+    """Return one component, with its digest where that is known."""
     found: dict[str, Any] = {"type": kind, "name": name, "version": version, "purl": purl, "bom-ref": purl}
-    if not version:  # whoever installs it chooses
+    if not version:  # chosen at installation
         del found["version"]
     if sha256:
         found["hashes"] = [{"alg": "SHA-256", "content": sha256}]
@@ -48,7 +48,7 @@ def component(name: str, version: str, purl: str, sha256: str = "", kind: str = 
 
 
 def python_library(name: str, version: str, file: str = "", sha256: str = "") -> dict[str, Any]:
-    """Return a library of the Python index, as the file that it came in where there is one."""
+    """Return a Python library as a component; `file`: its wheel, where there is one."""
     purl = f"pkg:pypi/{name}" + (f"@{quote(version)}" if version else "")
     return component(name, version, purl + (f"?file_name={quote(file)}" if file else ""), sha256)
 
@@ -56,7 +56,7 @@ def python_library(name: str, version: str, file: str = "", sha256: str = "") ->
 def bill_of(
     out: Path, systems: dict[str, BundledSystem], digests: dict[str, str], controller: Iterable[str] = ()
 ) -> bytes:
-    """Return the bill of materials of everything that hosts get, gpusetup's own wheels among it."""
+    """Return the bill of materials of everything in a bundle, including gpusetup's own wheels."""
     components: dict[str, dict[str, Any]] = {}
     for name, system in systems.items():
         family = re.match(r"[a-z]+", name)

@@ -1,4 +1,4 @@
-"""Files by their digest: fetched once into a pool, several at a time; a download that was cut is resumed."""
+"""Files by their digest: fetched once into a pool, several at a time; interrupted downloads are resumed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _TRIES = 5
-"""Tries in a row that bring nothing, or too little in their time."""
+"""Consecutive tries that bring nothing or are too slow."""
 _SILENCE = 60.0
 _PAUSE = 1.0
-"""Seconds before the next try; more before each one that follows such tries."""
+"""Seconds before the next try, times the number of such tries."""
 _AT_ONCE = 4
 
 
 def require_space(folder: Path, size: int) -> None:
-    """Refuse before anything is written that does not fit."""
+    """Raise if a folder has too little free space for this many bytes."""
     room = shutil.disk_usage(folder).free
     if size > room:
         raise HostFailedError("GS-765", f"{folder} has {room >> 20} MiB free, the files need {-(-size >> 20)} MiB")
 
 
 class Wanted(NamedTuple):
-    """One file: where it is, what it is called, and what it must be."""
+    """One file: its URL, name, size and digest."""
 
     url: str
     name: str
@@ -50,9 +50,9 @@ class Wanted(NamedTuple):
 
 
 class Pool:
-    """A folder of files by digest. What is in it under its name is whole; beginnings are in `.part`.
+    """A folder of complete files, named by digest; `.part` has incomplete ones.
 
-    `known` are files of earlier times by their digest: they are not fetched again.
+    `known`: files elsewhere by their digest, which are not fetched again.
     """
 
     def __init__(self, folder: Path, known: dict[str, Path] | None = None) -> None:
@@ -61,22 +61,22 @@ class Pool:
         (folder / ".part").mkdir(parents=True, exist_ok=True)
 
     def path(self, sha256: str) -> Path:
-        """Return where a file is, once it is."""
+        """Return where a file is, or will be."""
         known = self.known.get(sha256)
         return known if known is not None and known.is_file() else self.folder / sha256[:2] / sha256
 
     def lacking(self, files: Iterable[Wanted]) -> list[Wanted]:
-        """Return the files that have to be fetched, each once."""
+        """Return the files to fetch, each once."""
         return list({item.sha256: item for item in files if not self.path(item.sha256).is_file()}.values())
 
     def new(self, files: Iterable[Wanted]) -> list[Path]:
-        """Return where the files are that are not of earlier times."""
+        """Return the paths of those files that are in this folder, not in `known`."""
         return sorted({path for item in files if self.folder in (path := self.path(item.sha256)).parents})
 
     def fetch(
         self, files: Iterable[Wanted], tell: Callable[[int, int], None], proxies: dict[str, str] | None = None
     ) -> int:
-        """Fetch what is lacking; `tell` hears bytes done and in all. Return how many bytes came."""
+        """Fetch the missing files; call `tell` with bytes done and in all. Return the bytes fetched."""
         todo = self.lacking(files)
         whole = sum(item.size for item in todo)
         require_space(self.folder, whole)
@@ -91,7 +91,7 @@ class Pool:
                 for one in as_completed(running):
                     done += one.result()
                     tell(done, whole)
-            except BaseException:  # Ctrl-C too: nobody waits for the rest of large files
+            except BaseException:  # Ctrl-C too: do not wait for the rest of large files
                 over.set()
                 for one in running:
                     one.cancel()
@@ -99,7 +99,7 @@ class Pool:
         return done
 
     def lay(self, sha256: str, target: Path) -> None:
-        """Give a file of the pool a name elsewhere in the bundle: a hard link, a copy where there are none."""
+        """Link a file of the pool to another place in the bundle; copy it where hard links do not work."""
         laid(self.path(sha256), target)
 
     def _bring(self, item: Wanted, session: Session, over: Event) -> int:
@@ -135,7 +135,7 @@ class Pool:
 
 
 def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -> str:
-    """Add to a part until its end; return the digest of all of it, counted on the way."""
+    """Download the rest of a file; return the digest of all of it."""
     if item.url.startswith("file:"):
         shutil.copyfile(path_of(item.url), part)
         return _digest(part).hexdigest()
@@ -156,7 +156,7 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -
 
 
 def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> list[Wanted]:
-    """Return the files with the sizes that their servers tell, where an index told none."""
+    """Return the files; ask the server for a size that the index does not give."""
 
     def asked(item: Wanted) -> Wanted:
         import requests
@@ -177,7 +177,7 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
 
 
 def path_of(url: str) -> Path:
-    """Return the file of an address; apt writes file:/…, others file:///…."""
+    """Return the path of a file: URL; apt writes file:/…, others file:///…."""
     return Path(url2pathname(urlsplit(url).path))
 
 

@@ -1,4 +1,4 @@
-"""The two kinds of packages: how a closure is found, how a repository is read and written."""
+"""deb and rpm packages: how to find dependencies, and how to read and write a repository."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class _Roots(Protocol):
     def __call__(
         self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
     ) -> Root:
-        """Make a root; `alone`: without the distribution's own archives."""
+        """Return a root; `alone`: without the distribution's own archives."""
 
 
 class _Repository(Protocol):
     def read(self, place: Path) -> list[Entry]:
-        """Return what a repository has; nothing where there is none."""
+        """Return the packages of a repository; none if it does not exist."""
 
     def extras_in(self, place: Path, signer: Signer) -> Extras:
-        """Return what a repository that was published has beside its packages."""
+        """Return module streams and keys of a published repository."""
 
     def prove(self, paths: Iterable[Path], extras: Extras) -> None:
-        """Refuse packages that nothing but their own signature vouches for, where that does not hold."""
+        """Raise if packages whose index is unsigned lack a valid signature of their own."""
 
     def publish(self, place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras) -> list[Path]:
-        """Make the repository; whoever reads sees the old one or the new one."""
+        """Write the repository in one step: readers see the old or the new one; return its files."""
 
     def file_name(self, item: Wanted) -> str:
-        """Return a package's file name there."""
+        """Return a package's file name in the repository."""
 
 
 class Kind(NamedTuple):
@@ -56,10 +56,10 @@ _KINDS = {"apt": DEB, "dnf": RPM, "zypper": RPM}
 
 
 def kind_for(manager: str | None) -> Kind:
-    """Return the kind of packages that a package manager takes."""
+    """Return the kind of packages of a package manager."""
     return _KINDS[manager or "apt"]
 
 
 def kind_at(place: Path) -> Kind:
-    """Return the kind of a repository that is there."""
+    """Return the kind of an existing repository."""
     return RPM if (place / "repodata").is_dir() else DEB

@@ -1,7 +1,7 @@
-"""A mirror of what the matrix knows of one of NVIDIA's repositories, in its place in NVIDIA's layout.
+"""A mirror of the matrix's part of one of NVIDIA's repositories, in NVIDIA's folder layout.
 
-apt, dnf or zypper proves the index by NVIDIA's key; every file is compared with it; the selection is signed by a key of
-ours. While a repository is being published, index and files disagree: it is asked again, and never mirrored half.
+apt, dnf or zypper verifies the index with NVIDIA's key, each file is compared with the index, and the site's own key
+signs the selection. While NVIDIA publishes, index and files disagree: gpusetup retries and never mirrors a part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PAUSE = 30.0
 
 
 class Selection(NamedTuple):
-    """What of a repository is to be there."""
+    """The packages of a repository to mirror."""
 
     place: str
     entries: tuple[Entry, ...]
@@ -48,12 +48,12 @@ class Selection(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total size in bytes."""
         return sum(entry.file.size for entry in self.entries)
 
 
 def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> Selection:
-    """Read a repository's signed index, and choose from it."""
+    """Read a repository's signed index and select packages from it."""
     facts = described_host(request)
     repository = repository_of(matrix.repos, facts, settings)
     family = family_for(matrix.repos, facts.os, settings.source, directory_of(matrix.repos, facts))
@@ -76,7 +76,7 @@ def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> S
 
 
 def select(entries: Iterable[Entry], patterns: Iterable[str], newest: int) -> tuple[Entry, ...]:
-    """Return the newest upstream versions of each line of what matches, and what those need of the same repository."""
+    """Return the `newest` upstream versions per line of each matching package, with dependencies in the repository."""
     by_name: dict[str, list[Entry]] = {}
     offered: dict[str, list[tuple[Entry, str]]] = {}
     for entry in entries:
@@ -100,12 +100,12 @@ def select(entries: Iterable[Entry], patterns: Iterable[str], newest: int) -> tu
 
 
 def _is(version: str, wanted: str) -> bool:
-    """Tell whether a version is the wanted one; rpm's wish may leave out the release."""
+    """Return whether a version is the wanted one; an rpm dependency may leave out the release."""
     return version == wanted or ("-" not in wanted and version.rpartition("-")[0] == wanted)
 
 
 def _newest(entries: list[Entry], count: int) -> list[Entry]:
-    """Return the entries of the newest upstream versions, as many of each line: of each branch of a driver."""
+    """Return the entries of the newest `count` upstream versions of each line (a driver's branch)."""
     lines: dict[str, set[str]] = {}
     for entry in entries:
         upstream = versions.upstream(entry.version) or entry.version
@@ -119,7 +119,7 @@ def _number(version: str) -> list[int]:
 
 
 def require_limit(out: Path, selections: Iterable[Selection], room: int | None) -> None:
-    """Refuse what would outgrow the limit, which is one for all that is chosen: before anything is fetched."""
+    """Raise if all selections together are larger than `room` bytes."""
     size = sum({entry.file.sha256: entry.file.size for each in selections for entry in each.entries}.values())
     if room is not None and size > room:
         raise BadInputError(
@@ -129,7 +129,7 @@ def require_limit(out: Path, selections: Iterable[Selection], room: int | None) 
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Let one command at a time write to a mirror: a timer's and a person's would take each other's files away."""
+    """Lock a mirror: a timer and a person would delete each other's files."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("w") as lock:
         try:
@@ -140,7 +140,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, int], None]) -> tuple[int, int]:
-    """Fetch what is new and put the selection in its place; return how many files came and how many went."""
+    """Fetch new files and publish the selection; return how many files were added and removed."""
     place = out / selection.place
     repository = selection.kind.repository
     before = repository.read(place)
@@ -160,7 +160,7 @@ def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, i
 
 
 def _patiently(what: Callable[[], object]) -> None:
-    """Ask again what fails: for minutes after a release NVIDIA's index and its files do not agree."""
+    """Retry after failures: for minutes after a release NVIDIA's index and files disagree."""
     for attempt in range(_TRIES):
         try:
             what()

@@ -1,4 +1,4 @@
-"""A bundle as one file, or as parts that fit a medium: written and read as a stream, never twice on disk."""
+"""A bundle as one file, or as parts that fit a medium; written and read as a stream, without a second copy on disk."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _LONGEST_SIGNATURE, _LONGEST_HEADER = 1 << 16, 1 << 20
 _LONG_HEADERS = frozenset(
     (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 )
-"""Of an entry; these are read whole into memory."""
+"""Types of tar headers that tarfile reads whole into memory."""
 _MALFORMED = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
-"""What tarfile raises of bytes that are no archive."""
+"""What tarfile raises for a damaged archive."""
 _SINCE, _LONGEST_SINCE = ".since.json", 1 << 26
-"""What an archive of differences says of the bundle that it builds on; no file of a bundle has such a name."""
+"""The entry of a differential archive that names the files left out; no file of a bundle can have this name."""
 
 
 def pack(
     folder: Path, out: Path, split: int, tell: Callable[[int, int], None], since: Path | None = None
 ) -> list[Path]:
-    """Write the bundle to one file, or to `out.000` and so on; return what was written.
+    """Write the bundle to one file, or to `out.000` and so on; return the files written.
 
-    The manifest comes first, so that reading can compare each file as it comes. Equal bundles make equal files.
-    With `since`, the manifest of an older bundle, what that has is left out.
+    The manifest comes first, so that each file can be checked while it is read. Equal bundles make equal files.
+    `since` is the manifest of an older bundle, whose files are left out.
     """
     manifest, _digest = read_manifest(folder / MANIFEST)
     heads = [name for name in (MANIFEST, SIGNATURE) if (folder / name).is_file()]
@@ -70,7 +70,7 @@ def pack(
                 _add(tar, folder / name, name, sizes[name], manifest.files.get(name))
                 done += sizes[name]
                 tell(done, whole)
-            if base is not None:  # nothing is new but the manifest
+            if base is not None:  # only the manifest is new
                 _add_text(tar, _SINCE, msgspec.json.encode(base))
         return parts.publish()
     except BaseException:
@@ -79,7 +79,7 @@ def pack(
 
 
 def _since(manifest: Manifest, older: Path) -> Since:
-    """Return what an archive says of the bundle that it builds on."""
+    """Return which files an older bundle has already."""
     before, digest = read_manifest(older)
     there = {file.sha256 for file in before.files.values()}
     left_out = tuple(sorted(name for name, file in manifest.files.items() if file.sha256 in there))
@@ -108,7 +108,7 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, size: int, file: BundledFi
 
 
 class _Counted(io.RawIOBase):
-    """A stream whose digest is known at its end."""
+    """A stream that computes the digest of what is read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
@@ -120,7 +120,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose further headers are no longer than they may be."""
+    """A tar entry whose extended headers have a limited length."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type in _LONG_HEADERS and self.size > _LONGEST_HEADER:
@@ -129,7 +129,7 @@ class _Entry(tarfile.TarInfo):
 
 
 class _Heads(NamedTuple):
-    """What stands before the files."""
+    """The entries before the files, and the first file."""
 
     manifest: bytes
     signature: bytes
@@ -137,11 +137,11 @@ class _Heads(NamedTuple):
 
 
 def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Asked = Asked()) -> int:  # noqa: B008 - it is frozen
-    """Write what is packed into a folder, each file compared with the manifest as it comes; return how many came.
+    """Unpack a bundle into a folder and check each file against the manifest; return how many files were new.
 
-    A beginning is gone on with, its manifest comes into force last. A bundle that is there is in use: the new one is
-    made beside it, with the files that both have, and takes its place in one step. It is refused where it is older than
-    that one, or not signed by whom that one was.
+    The same command resumes an interrupted one; the manifest is put in place last. A bundle already in the folder stays
+    in use: the new one is made next to it, with the files that both have, and the two are swapped in one step. Raises
+    if the new bundle is older, or not signed by the same key.
     """
     parts, out = parts_of(first), out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _renewed(first: Path, parts: list[Path], out: Path, tell: Callable[[int, int
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Refuse while another command unpacks into the folder; a network file system may have no such locks."""
+    """Raise while another command unpacks into the folder; a network file system may have no such lock."""
     folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):
@@ -247,7 +247,7 @@ def _unpacked(
 
 
 def _heads(first: Path, tar: tarfile.TarFile) -> _Heads:
-    """Read the manifest and its signature, each no longer than it may be, and find the entry behind them."""
+    """Read the manifest and its signature, of limited length, and the header of the first file."""
     entry = tar.next()
     if entry is None or entry.name != MANIFEST:
         raise _not_ours(first, "it does not begin with a manifest")
@@ -280,12 +280,12 @@ def _base_of(first: Path, raw: bytes, manifest: Manifest) -> Since:
 
 
 def _from_base(first: Path, base: Since, manifest: Manifest, there: dict[str, Path], out: Path) -> None:
-    """Take from the bundle that is there what the archive left out; without that one, nothing is begun."""
-    kept = {name for name in base.left_out if (out / name).is_file()}  # of a try before this one
+    """Link the files that the archive leaves out from the existing bundle; raise if it lacks one."""
+    kept = {name for name in base.left_out if (out / name).is_file()}  # from an interrupted try
     missing = [name for name in base.left_out if manifest.files[name].sha256 not in there and name not in kept]
     if missing:
         (out / _UNTIL_WHOLE).unlink()
-        with contextlib.suppress(OSError):  # it holds what a try before this one brought
+        with contextlib.suppress(OSError):  # it has files of an interrupted try
             out.rmdir()
         raise BadInputError(
             "GS-794",
@@ -317,7 +317,7 @@ def _content(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
 
 
 def _written(content: BinaryIO, path: Path, sha256: str, older: Path | None = None) -> int:
-    """Put a file in place if neither this bundle nor an older one has it as it should be; return whether it was."""
+    """Write a file, unless it exists here or in the older bundle; return 1 if it was written, else 0."""
     if path.is_file() and digest_of(path) == sha256:
         return 0
     if older is not None and older.is_file() and digest_of(older) == sha256:
@@ -339,7 +339,7 @@ def _written(content: BinaryIO, path: Path, sha256: str, older: Path | None = No
 
 
 def _drop_others(out: Path, names: set[str]) -> None:
-    """Files of an older bundle that this one does not name would be served by nobody."""
+    """Delete files that the manifest does not name."""
     for path in out.rglob("*"):
         name = path.relative_to(out).as_posix()
         if path.is_file() and name != MANIFEST and name not in names:

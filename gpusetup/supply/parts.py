@@ -1,4 +1,4 @@
-"""The file of a packed bundle, or its parts, as one stream of bytes; `.zst` goes through zstd on the way."""
+"""A packed bundle, one file or several parts, as one stream of bytes; `.zst` passes through zstd."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PART = "{}.{:03d}"
 
 
 class Parts(io.RawIOBase):
-    """What is written to it goes to one file, or to the next one whenever one is full."""
+    """A stream that writes to one file, or to the next part whenever one is full."""
 
     def __init__(self, out: Path, split: int) -> None:
         self.out, self.split = out, split
@@ -34,7 +34,7 @@ class Parts(io.RawIOBase):
         self.room = 0
 
     def write(self, block: bytes) -> int:  # type: ignore[override]
-        """Write a block, over as many parts as it takes."""
+        """Write a block, across parts where necessary."""
         rest = memoryview(block)
         while rest:
             if not self.room:
@@ -54,7 +54,7 @@ class Parts(io.RawIOBase):
         self.written.append(part)
 
     def close_file(self) -> None:
-        """Have the last part on the disk."""
+        """Flush the last part to the disk and close it."""
         if self.file is not None:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -62,14 +62,14 @@ class Parts(io.RawIOBase):
             self.file = None
 
     def publish(self) -> list[Path]:
-        """Give the parts their names; parts of a former, longer one go."""
+        """Rename the parts to their final names; delete all parts of an earlier pack."""
         self.close_file()
         for old in (self.out, *_numbered(self.out)):
             old.unlink(missing_ok=True)
         return [part.rename(part.with_name(part.name[1 : -len(".new")])) for part in self.written]
 
     def give_up(self) -> None:
-        """Leave nothing behind."""
+        """Delete the parts written so far."""
         if self.file is not None:
             self.file.close()
         for part in self.written:
@@ -78,7 +78,7 @@ class Parts(io.RawIOBase):
 
 @contextlib.contextmanager
 def compressed(parts: Parts, out: Path) -> Iterator[BinaryIO]:
-    """Give where to write to; `.zst` goes through zstd. Packages and wheels are packed already: little is gained."""
+    """Yield a stream that writes to `parts`, through zstd where `out` ends in .zst."""
     if out.suffix != ".zst":
         yield cast("BinaryIO", parts)
         return
@@ -117,7 +117,7 @@ def compressed(parts: Parts, out: Path) -> Iterator[BinaryIO]:
 
 
 def zstd() -> str:
-    """Return the program, or say how to get it."""
+    """Return the path of zstd; raise if it is not installed."""
     program = shutil.which("zstd")
     if program is None:
         raise PreflightError("GS-790", "the program zstd is not here")
@@ -129,7 +129,7 @@ def _numbered(out: Path, end: str = "") -> list[Path]:
 
 
 def parts_of(first: Path) -> list[Path]:
-    """Return the file, or all parts of which one was named."""
+    """Return the file, or all parts of the bundle that `first` is a part of."""
     out = first.with_suffix("") if first.suffix[1:].isdigit() and len(first.suffix) == len(".000") else first
     if out == first and first.is_file():
         return [first]
@@ -148,7 +148,7 @@ def parts_of(first: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def plain(parts: list[Path]) -> Iterator[BinaryIO]:
-    """Give the tar's bytes, one part after the other, unpacked by zstd where they begin as its own do."""
+    """Yield the tar stream of the parts, through zstd if they begin with its magic number."""
     with parts[0].open("rb") as beginning:
         small = beginning.read(len(_ZSTD)) == _ZSTD
     if not small:
@@ -170,7 +170,6 @@ def plain(parts: list[Path]) -> Iterator[BinaryIO]:
 
 
 def _fed(parts: list[Path], process: Popen[bytes]) -> None:
-    """Who reads no more has its reason, and tells it."""
     with contextlib.suppress(BrokenPipeError, ValueError), cast("BinaryIO", process.stdin) as stream:
         for part in parts:
             with part.open("rb") as file:
@@ -178,7 +177,7 @@ def _fed(parts: list[Path], process: Popen[bytes]) -> None:
 
 
 class _Joined(io.RawIOBase):
-    """Parts as one stream."""
+    """All parts as one stream."""
 
     def __init__(self, parts: list[Path]) -> None:
         self.left = [part.open("rb") for part in parts]

@@ -1,4 +1,4 @@
-"""A folder takes its place as a whole: it is made beside the one in use, and the two are swapped in one step."""
+"""Replace a folder as a whole: the new one is made next to the old one, and the two are swapped in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HERE, _SWAP = -100, 2
 
 @contextmanager
 def replaced(place: Path) -> Iterator[Path]:
-    """Give an empty folder, which is in place at the end; who reads, or is killed, has the old one or the new one."""
+    """Yield an empty folder that replaces `place` at the end; until then `place` is the old one, even after a kill."""
     new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
     if old.is_dir() and not place.exists():
         old.rename(place)  # an earlier run was killed between two renames
@@ -34,7 +34,7 @@ def replaced(place: Path) -> Iterator[Path]:
 
 
 def put_in_place(new: Path, place: Path) -> None:
-    """Have a folder take the place of another, which goes."""
+    """Move a folder to `place` and delete the folder that was there."""
     old = place.with_name(f".{place.name}.old")
     if not place.exists():
         new.rename(place)
@@ -47,7 +47,7 @@ def put_in_place(new: Path, place: Path) -> None:
 
 
 def laid(source: Path, target: Path) -> None:
-    """Have a file at another place as well: the same one, where the file system can."""
+    """Hard-link a file to another place, or copy it where the file system cannot."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -57,7 +57,7 @@ def laid(source: Path, target: Path) -> None:
 
 
 def _swapped(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; tell whether the kernel and the file system can."""
+    """Swap two folders in one step; return False if kernel or file system cannot."""
     try:
         swap = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError):

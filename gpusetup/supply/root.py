@@ -1,6 +1,6 @@
-"""What a distribution's own resolver would install on a machine that has nothing, whichever resolver that is.
+"""What a distribution's package manager would install on an empty machine.
 
-Nothing of this machine counts: an empty package database, the archives of the wanted release, the sources of the plan.
+It uses nothing of this machine: an empty package database, the archives of the wanted release, the plan's sources.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Need(NamedTuple):
-    """One thing that a package needs, by its name and maybe a version."""
+    """One dependency of a package: a name, maybe with a version."""
 
     name: str
     sign: str = ""
@@ -32,49 +32,49 @@ class Need(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One package of an index."""
+    """One package in an index."""
 
     name: str
     version: str
     file: Wanted
     needs: tuple[Need, ...] = ()
     provides: tuple[tuple[str, str], ...] = ()
-    """Other names that it goes by, with their versions."""
+    """Other names that it provides, with their versions."""
     arch: str = ""
     stanza: str = ""
-    """What apt's index says of it."""
+    """Its paragraph in apt's index."""
     listed: bool = False
-    """Whether nothing but its digest in a signed list vouches for it: a package of rpm that nobody signed."""
+    """Whether only its digest in a signed list proves it: an rpm package without a signature."""
 
 
 _DOCUMENT = re.compile(r"^---.*?(?=^---|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Extras(NamedTuple):
-    """What a repository of rpm packages has beside them."""
+    """What an rpm repository has besides packages."""
 
     modules: str = ""
-    """The streams of its modules."""
+    """Its module streams, as YAML."""
     keys: tuple[bytes, ...] = ()
-    """Whose signatures its packages have."""
+    """The keys that signed its packages."""
 
     def joined(self, other: Extras) -> Extras:
-        """Return what both have, once."""
+        """Return the union of both."""
         modules = dict.fromkeys(_DOCUMENT.findall(self.modules + other.modules))
         return Extras("".join(modules), tuple(dict.fromkeys((*self.keys, *other.keys))))
 
 
 class Root(ABC):
-    """One release of a distribution for one CPU; `folder` is thrown away afterwards."""
+    """One release of a distribution for one CPU, in a temporary folder."""
 
     host: Any
-    """The package manager, as it is driven on hosts, pointed to this folder."""
+    """The package manager, driven as on hosts but pointed at this folder."""
 
     def __init__(self, folder: Path, system: str) -> None:
         self.folder, self.system = folder, system
 
     def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
-        """Trust and use the repositories of a plan, their keys proven by fingerprint as on a host."""
+        """Configure the repositories of a plan; their keys are checked by fingerprint as on a host."""
         known = host_code("gpu_host.sources")
         failure = host_code("gpu_host.failure").HostFailure
         layout = known.Layout(str(self.folder))
@@ -93,26 +93,26 @@ class Root(ABC):
                 Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def offers(self, patterns: tuple[str, ...]) -> dict[str, Any]:
-        """Return what the repositories have of these names, as a look at a host says it."""
+        """Return what the repositories offer for these name patterns, in the form of a host's facts."""
         found: dict[str, Any] = host_code("gpu_host.offers").look(self.host, patterns)
         return found
 
     @abstractmethod
     def refresh(self) -> None:
-        """Fetch the lists; one that does not come, or is signed by a stranger, ends it."""
+        """Fetch the package lists; raise if one is missing or has no trusted signature."""
 
     @abstractmethod
     def prefer(self, variables: RoleVariables, driver: str) -> None:
-        """Choose as the plan of a host lets it choose."""
+        """Set the preferences (pins, module streams) of a host's plan."""
 
     @abstractmethod
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
-        """Return every package that a machine with nothing needs for these."""
+        """Return these packages with all their dependencies, for an empty machine."""
 
     @abstractmethod
     def index(self, url: str) -> list[Entry]:
-        """Return everything that the only repository, which is at this address, has for this CPU."""
+        """Return all packages for this CPU in the only repository, which is at this address."""
 
     @abstractmethod
     def extras(self) -> Extras:
-        """Return what the repositories of the last answer have beside packages."""
+        """Return module streams and keys of the repositories of the last answer."""

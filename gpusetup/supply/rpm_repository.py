@@ -1,4 +1,4 @@
-"""A signed repository of rpm packages, for dnf and zypper alike; packages keep their vendors' signatures."""
+"""A signed repository of rpm packages for dnf and zypper; packages keep their vendors' signatures."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _ARMORED = re.compile(rb"-----BEGIN PGP.*?-----END PGP PUBLIC KEY BLOCK-----", r
 
 
 def read(place: Path) -> list[Entry]:
-    """Return what a repository has; nothing where there is none."""
+    """Return the packages of a repository; none if it does not exist."""
     return list(entries_of(place, "")) if (place / "repodata/repomd.xml").is_file() else []
 
 
 def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """Read the index below a folder, which is of the repository at an address; of some CPUs, or of all."""
+    """Read the index in a folder; `url`: the repository's address, `arches`: only packages of these CPUs."""
     index = _listed(place, "primary")
     if index is None:
         return
@@ -63,14 +63,14 @@ def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[
 
 
 def extras_in(place: Path, signer: Signer) -> Extras:
-    """Return what a repository that was published has beside its packages."""
+    """Return module streams and keys of a published repository."""
     keys = place / signer.key_file
     blocks = _ARMORED.findall(keys.read_bytes()) if keys.is_file() else ()
     return Extras(modules_of(place) if (place / "repodata/repomd.xml").is_file() else "", tuple(blocks))
 
 
 def modules_of(place: Path) -> str:
-    """Return what an index says of module streams."""
+    """Return the module streams of an index, as YAML."""
     index = _listed(place, "modules")
     if index is None:
         return ""
@@ -79,7 +79,7 @@ def modules_of(place: Path) -> str:
 
 
 def _listed(place: Path, kind: str) -> Path | None:
-    """Return a part of an index, which the package manager compared with the digest in the signed list."""
+    """Return the file of one part of an index; the package manager checked its digest."""
     root = ET.parse(place / "repodata/repomd.xml").getroot()  # noqa: S314 - of a proven or own repository
     for data in root.iter(f"{_REPO}data"):
         location = data.find(f"{_REPO}location")
@@ -127,7 +127,7 @@ def _relations(about: Element, kind: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _evr(element: Element, name: str) -> str:
-    """Return a whole version as rpm's tools print it: an epoch only where there is one."""
+    """Return a full version as rpm's tools print it: with an epoch only if it is not 0."""
     epoch, release = element.get("epoch") or "0", element.get("rel")
     version = element.get(name) or ""
     return (f"{epoch}:" if epoch != "0" else "") + version + (f"-{release}" if release else "")
@@ -138,7 +138,7 @@ def _text(element: Element, name: str) -> str:
 
 
 def prove(paths: Iterable[Path], extras: Extras) -> None:
-    """Refuse packages that none of the vendors signed: most distributions' lists are not signed, their packages are."""
+    """Raise if no vendor's key signed a package: most distributions sign packages, not lists."""
     files = [str(path) for path in paths]
     if not files:
         return
@@ -160,7 +160,7 @@ def prove(paths: Iterable[Path], extras: Extras) -> None:
 
 
 def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> list[Path]:
-    """Make the repository; return its files."""
+    """Write the repository in one step; return its files."""
     with replaced(place) as new:
         for entry in entries:
             pool.lay(entry.file.sha256, new / file_name(entry.file))
@@ -181,14 +181,14 @@ def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, e
 
 
 def _together(public: bytes, keys: Iterable[bytes], fingerprint: str) -> bytes:
-    """Return our key, which signs the list, and those of the packages: hosts compare each with a fingerprint."""
+    """Return the key of the list and the keys of the packages in one file: hosts check each by its fingerprint."""
     known = host_code("gpu_host.openpgp")
     others = dict.fromkeys(known.armored(key).rstrip() for key in keys if fingerprints_of((key,), fingerprint))
     return b"".join(key + b"\n" for key in (public.rstrip(), *others))
 
 
 def file_name(item: Wanted) -> str:
-    """Return a package's file name, which is that of its vendor."""
+    """Return a package's file name, the same as its vendor's."""
     return item.name
 
 
@@ -202,7 +202,7 @@ def tool(program: str, *words: str, fails: bool = True) -> Finished:
 
 
 def known_by(entries: Iterable[Entry], pool: Pool, signed: Mapping[str, str]) -> tuple[Entry, ...]:
-    """Return the entries, those that an earlier bundle signed as they are there: they are not fetched again."""
+    """Return the entries; replace those that an earlier bundle signed by its files, to fetch nothing twice."""
     return tuple(
         _as_signed(entry, path, signed[entry.file.sha256])
         if entry.listed and (path := pool.path(signed.get(entry.file.sha256, ""))).is_file()
@@ -212,9 +212,9 @@ def known_by(entries: Iterable[Entry], pool: Pool, signed: Mapping[str, str]) ->
 
 
 def sign_unsigned(entries: Iterable[Entry], pool: Pool, signer: Signer) -> tuple[tuple[Entry, ...], dict[str, str]]:
-    """Sign what only a list vouches for; return the entries as they are then, and upstream's digests with ours.
+    """Sign packages that only a signed list proves; return the new entries, and our digest for each upstream digest.
 
-    The pool has compared each file with the digest in the signed list. What is in a package stays as it is.
+    The pool has compared each file with the signed list. The content of a package does not change.
     """
     found, digests = [], {}
     for entry in entries:

@@ -1,6 +1,6 @@
-"""What dnf or zypper would install on a machine that has nothing: of each package its address, size and SHA-256.
+"""What dnf or zypper would install on an empty machine: URL, size and SHA-256 of each package.
 
-NVIDIA's lists are signed and proven here; most distributions sign packages alone, which are proven once they are there.
+NVIDIA's lists are signed and verified here; most distributions sign packages only, which are verified after download.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Archive(NamedTuple):
     url: str
     key: str
     fingerprints: Mapping[str, tuple[str, ...]]
-    """By the distribution's version."""
+    """Fingerprints by the distribution's version."""
 
 
 _ROCKY = {
@@ -90,7 +90,7 @@ _ARCHIVES: dict[str, tuple[_Archive, ...]] = {
 
 
 def archives_of(system: str, arch: Arch) -> list[Source]:
-    """Return the archives of a release: their lists are not signed, their packages are."""
+    """Return the archives of a release; their packages are signed, their lists are not."""
     match = re.fullmatch(r"([a-z-]+?)(\d+)", system)
     name, version = match.groups() if match else (system, "")
     found = []
@@ -122,13 +122,13 @@ class Repository(NamedTuple):
     url: str
     keys: tuple[Path, ...]
     signed: bool
-    """Whether its packages are."""
+    """Whether its packages are signed."""
     listed: bool = False
-    """Whether its list is, and its packages are not."""
+    """Whether only its list is signed."""
 
 
 def repositories(folder: Path) -> list[Repository]:
-    """Read the definitions that are in a folder; those with signed packages first."""
+    """Read the .repo files of a folder; repositories with signed packages come first."""
     found = []
     for path in sorted(folder.glob("*.repo")):
         for name, fields in _sections(path):
@@ -149,7 +149,7 @@ def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: dict[str, Any]) -> None:
-    """Take over the definitions of a file that a person names: whose packages they are, its keys say."""
+    """Add the repositories of a .repo file that the user names, with their keys."""
     try:
         sections = list(_sections(path))
     except (OSError, configparser.Error, UnicodeDecodeError) as error:
@@ -275,7 +275,7 @@ class RpmRoot(Root):
         return host
 
     def refresh(self) -> None:
-        """Fetch the lists; one that does not come, or is signed by a stranger, ends it."""
+        """Fetch the package lists; raise if one is missing or has no trusted signature."""
         trouble = self.host.refresh()
         if trouble:
             raise UnreachableError(
@@ -283,7 +283,7 @@ class RpmRoot(Root):
             )
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:  # noqa: ARG002 - the packages have the version
-        """Choose the streams that the plan of a host chooses."""
+        """Enable the module streams of a host's plan."""
         modules = self.folder / "root/etc/dnf/modules.d"
         shutil.rmtree(modules, ignore_errors=True)
         for stream in variables.gpu_packages_streams or ():
@@ -294,7 +294,7 @@ class RpmRoot(Root):
             )
 
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
-        """Return every package that a machine with nothing needs for these."""
+        """Return these packages with all their dependencies, for an empty machine."""
         wishes = [{"name": item.name, "version": item.version, "arch": item.arch} for item in packages]
         holding = [] if self.suse else self.host.repoquery([], ["--whatprovides", _HOLDING])
         wishes += [{"name": row[0], "version": "", "arch": ""} for row in holding[-1:]]
@@ -309,7 +309,7 @@ class RpmRoot(Root):
         return tuple(found[key] for key in sorted(found))
 
     def _solved(self, wishes: list[Wish]) -> set[tuple[str, str]]:
-        """Return name and version of what one transaction would install."""
+        """Return name and version of each package that one transaction would install."""
         failure = host_code("gpu_host.failure").HostFailure
         try:
             exact = host_code("gpu_host.planning").resolve(self.host, wishes)
@@ -324,7 +324,7 @@ class RpmRoot(Root):
         return {(name, bare(version)) for name, version in pairs}
 
     def _described(self, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
-        """Return what the lists say of packages, by the names under which a transaction has them."""
+        """Return the list entries of packages, by name and version in a transaction."""
         found: dict[tuple[str, str], Entry] = {}
         self._used = {}
         listed = host_code("gpu_host.rpm").listed
@@ -337,20 +337,20 @@ class RpmRoot(Root):
         return found
 
     def index(self, url: str) -> list[Entry]:
-        """Return everything that the only repository has."""
+        """Return all packages of the only repository."""
         lists = self._lists()
         self._used = {repository.name: repository for repository, _place in lists}
         return [entry for _, place in lists for entry in entries_of(place, url, (self.arch, "noarch"))]
 
     def extras(self) -> Extras:
-        """Return the streams of the repositories, and the keys of their packages."""
+        """Return the module streams of the repositories, and the keys of their packages."""
         used = list(self._used.values())
         modules = [modules_of(place) for repository, place in self._lists() if repository in used]
         keys = (path.read_bytes() for repository in used for path in repository.keys)
         return Extras("".join(text.rstrip("\n") + "\n" for text in modules if text), tuple(dict.fromkeys(keys)))
 
     def _lists(self) -> list[tuple[Repository, Path]]:
-        """Return where the lists of each repository are, as the package manager left them."""
+        """Return each repository with the folder where the package manager put its lists."""
         found = []
         for repository in repositories(self.definitions):
             pattern = f"raw/{repository.name}" if self.suse else f"{repository.name}-????????????????"
@@ -359,7 +359,7 @@ class RpmRoot(Root):
 
 
 def _batches(wishes: list[Wish]) -> list[list[Wish]]:
-    """Return the transactions to look at: each has one version of a package, as of a kernel's headers."""
+    """Return the transactions to solve: each has one version of a package, such as headers of one kernel."""
     first = {wish["name"]: wish for wish in reversed(wishes)}
     return [list(first.values())] + [
         list({**first, wish["name"]: wish}.values()) for wish in wishes if wish not in first.values()

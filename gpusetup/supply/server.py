@@ -1,8 +1,8 @@
-"""The web server of the collector and of bundles: uvicorn with h11, and in front of it limits for those who ask.
+"""The web server of the collector and of bundles: uvicorn with h11, behind limits for its clients.
 
-What a connection costs is bounded before its TLS handshake: so many in all, so many of an address, and whoever holds
-the most gives its oldest back. A handshake and a whole request have an end; a refusal is a line of the log, with the
-address and the reason and nothing that was sent as a secret.
+Connections are limited before the TLS handshake: in all, and per address. When the server is full, the address with the
+most connections loses its oldest one. Handshakes and requests have deadlines. Each refusal is one line of the log with
+address and reason; it contains no secrets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FAIR = 4
-"""So many connections of an address never have to give way to another address."""
+"""An address with at most this many connections loses none to another address."""
 _A_MINUTE = 60.0
 _MOMENT = 0.5
 _LINES = 10
@@ -45,15 +45,15 @@ _LONGEST = 200
 
 
 class Tls(NamedTuple):
-    """What the server shows, and whose clients it believes."""
+    """The server's certificate and key, and the authority of client certificates."""
 
     certificate: Path
     key: Path
     clients: Path | None = None
-    """An authority: a client with a certificate of it is the host of that name."""
+    """An authority: a client with a certificate from it counts as the host named there."""
 
     def context(self) -> ssl.SSLContext:
-        """Return it for TLS 1.2 and newer."""
+        """Return the context for TLS 1.2 and newer."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -69,21 +69,21 @@ class Tls(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much one may ask, and for how long."""
+    """Limits for connections and requests; times in seconds."""
 
     connections: int = 512
-    """Each costs up to 300 KiB with TLS, before anything was asked."""
+    """With TLS each costs up to 300 KiB before its first request."""
     of_an_address: int = 64
     handshake: float = 5.0
     request: float = 20.0
-    """Seconds from the first byte of a request to the last of its answer."""
+    """From the first byte of a request to the last byte of its answer."""
     answers_end: bool = True
-    """The answer counts too; not for files that take as long as they take."""
+    """Whether the deadline includes the answer: not for bundles, whose files may take long."""
     idle: float = 5.0
 
 
 class Refusals:
-    """The log of refusals: address and reason, a few lines a minute for each address, and then their number."""
+    """The log of refusals: a few lines per address and minute, then only how many more there were."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._writing = say, threading.Lock()
@@ -91,8 +91,8 @@ class Refusals:
         self._begun = time.monotonic()
 
     def tell(self, address: str, what: str) -> None:
-        """Write a line, unless this address has filled its share of the minute."""
-        with self._writing, suppress(OSError):  # a log on a full disk must not end who accepts connections
+        """Write a line, unless this address has its lines for this minute."""
+        with self._writing, suppress(OSError):  # a full disk must not stop the server
             if time.monotonic() - self._begun > _A_MINUTE or len(self._counted) > _ADDRESSES:
                 for one, number in self._counted.items():
                     if number > _LINES:
@@ -105,7 +105,7 @@ class Refusals:
 
 
 class _Place:
-    """A connection from its acceptance to its end."""
+    """One accepted connection, until it ends."""
 
     task: asyncio.Task[None]
     transport: asyncio.Transport | None = None
@@ -114,7 +114,7 @@ class _Place:
         self.address = address
 
     def leave(self) -> None:
-        """Have it end now."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
         else:
@@ -122,7 +122,7 @@ class _Place:
 
 
 class _Door:
-    """It lets in as many as there is room for; where it is full, who came first of the greediest address leaves."""
+    """Admits connections up to the limits; when full, it closes the oldest one of the address with the most."""
 
     def __init__(self, limits: Limits, refusals: Refusals) -> None:
         self.limits, self.refusals = limits, refusals
@@ -130,7 +130,7 @@ class _Door:
         self.number = 0
 
     def entered(self, address: str) -> _Place | None:
-        """Return a place, or none where nobody has to give one up."""
+        """Return a place for a new connection, or None if all are taken and no address has too many."""
         mine = self.inside.get(address, {})
         if len(mine) >= self.limits.of_an_address:
             self._leave(next(iter(mine)), "too many connections of this address")
@@ -146,7 +146,7 @@ class _Door:
         return place
 
     def ended(self, place: _Place) -> None:
-        """Make its place free; once."""
+        """Free a place; freeing it twice does nothing."""
         mine = self.inside.get(place.address, {})
         if place in mine:
             del mine[place]
@@ -161,7 +161,7 @@ class _Door:
 
 
 class _Connection(H11Protocol):
-    """A connection whose requests have an end, and whose client may have a certificate."""
+    """An HTTP connection with a deadline per request and the names of the client's certificate."""
 
     def __init__(self, door: _Door, place: _Place, *words: Any) -> None:
         super().__init__(*words)
@@ -216,7 +216,7 @@ class _Connection(H11Protocol):
     def _refuse(self, status: int, why: str) -> None:
         self.refused = True
         if self.cycle is not None:
-            self.cycle.disconnected = True  # an answer that the application gives later is dropped
+            self.cycle.disconnected = True  # uvicorn drops an answer that comes later
         self.door.refusals.tell(self.place.address, f"{status} {why} [GS-976]")
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             hint = "send a complete HTTP/1.1 request"
@@ -225,13 +225,13 @@ class _Connection(H11Protocol):
             response = h11.Response(status_code=status, headers=[*headers, ("Connection", "close")])
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        # What still comes is thrown away for a moment: a close at once would take the answer back with it.
+        # Input is ignored for a moment: if the socket closed at once, the client would lose the answer.
         self.loop.call_later(_MOMENT, self.transport.close)
         self.loop.call_later(2 * _MOMENT, self.transport.abort)
 
 
 class WebServer(uvicorn.Server):
-    """A server of one application, until it is stopped."""
+    """A server of one ASGI application."""
 
     def __init__(self, app: Any, place: tuple[str, int], tls: Tls | None, refusals: Refusals, limits: Limits) -> None:
         self.limits, self.refusals = limits, refusals
@@ -246,18 +246,18 @@ class WebServer(uvicorn.Server):
         self.door, self.listening = _Door(limits, refusals), _listening(*place)
         self.server_port: int = self.listening.getsockname()[1]
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # who hangs up is no error of ours
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a client that hangs up is not an error here
 
     def serve_forever(self) -> None:
-        """Serve until `stop`, SIGTERM or Ctrl-C; requests that have begun are answered."""
+        """Serve until `stop`, SIGTERM or Ctrl-C; finish the requests that have begun."""
         self.run()
 
     def stop(self) -> None:
-        """Have it end."""
+        """End the server."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's own
-        """Listen, and tell systemd."""
+        """Accept connections, and notify systemd."""
         loop = asyncio.get_running_loop()
         self.admitting = loop.create_task(self._admit())
         self.servers = []
@@ -271,7 +271,7 @@ class WebServer(uvicorn.Server):
         while True:
             try:
                 accepted, address = await loop.sock_accept(self.listening)
-            except OSError as error:  # too many open files, or one that hung up in the queue
+            except OSError as error:  # too many open files, or a client that hung up in the queue
                 self.refusals.tell("-", f"a connection could not be taken: {error}")
                 await asyncio.sleep(_MOMENT)
                 continue
@@ -280,10 +280,9 @@ class WebServer(uvicorn.Server):
                 accepted.close()
             else:
                 place.task = loop.create_task(self._shake_hands(accepted, place))
-            await asyncio.sleep(0)  # a flood at the door does not keep those inside from being served
+            await asyncio.sleep(0)  # a flood of connections must not stop those that are served
 
     async def _shake_hands(self, accepted: socket.socket, place: _Place) -> None:
-        """Make it a connection that is served."""
         ends: dict[str, Any] = {}
         if self.context is not None:
             ends["ssl_handshake_timeout"] = self.limits.handshake
@@ -300,21 +299,21 @@ class WebServer(uvicorn.Server):
         except (OSError, asyncio.TimeoutError) as error:
             self.refusals.tell(place.address, f"the TLS handshake came to nothing: {error}")
         except asyncio.CancelledError:
-            pass  # its place was given to another one
+            pass  # another connection got its place
         else:
             return
         self.door.ended(place)
         accepted.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more, answer what has begun."""
+        """Accept no more connections, finish the requests that have begun."""
         _notify("STOPPING=1")
         self.admitting.cancel()
         self.listening.close()
         await super().shutdown(sockets)
 
     def reload(self) -> None:
-        """Take the certificate as its files are now; connections that are there stay as they are."""
+        """Read the certificate again; open connections keep the old one."""
         _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         done = True
         if self.tls is not None and self.context is not None:
@@ -330,7 +329,7 @@ class WebServer(uvicorn.Server):
 
 
 def _leave_sign(done: bool) -> None:
-    """Leave the file that the unit's ExecReload waits for: the exit status of the reload."""
+    """Write the exit status of the reload to the file that the unit's ExecReload waits for."""
     folder = Path(os.environ.get("RUNTIME_DIRECTORY", ""))
     if folder.is_absolute() and folder.is_dir():
         (folder / "reloaded").write_text("0\n" if done else "1\n", encoding="ascii")
@@ -353,7 +352,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 def _names(certificate: Any) -> tuple[str, ...]:
-    """Return the host names of a client's certificate; its common name counts where it has no other."""
+    """Return the DNS names of a client's certificate, else its common name."""
     if not certificate:
         return ()
     names = tuple(value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
@@ -362,7 +361,7 @@ def _names(certificate: Any) -> tuple[str, ...]:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd, where it asked to be told (sd_notify)."""
+    """Notify systemd, where the unit asks for it (sd_notify)."""
     where = os.environ.get("NOTIFY_SOCKET", "")
     if where:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
@@ -370,7 +369,7 @@ def _notify(state: str) -> None:
 
 
 def server_of(folder: Path, place: tuple[str, int], tls: Tls | None, say: Callable[[str], None]) -> WebServer:
-    """Return a server that listens; what is not in the manifest is not there for it."""
+    """Return a listening server of a bundle, which serves the files of its manifest only."""
     folder = folder.resolve()
     read_manifest(folder / MANIFEST)
 
@@ -385,7 +384,7 @@ async def _answer(folder: Path, method: str, path: str) -> Response:
         return PlainTextResponse("only GET and HEAD\n", 405)
     name = path.lstrip("/")
     name += "index.html" if name.endswith("/") else ""
-    # The manifest that is in force now: a bundle may be renewed while it is served.
+    # Read each time: the bundle may be renewed while it is served.
     files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
     if name not in (MANIFEST, SIGNATURE, *files) or not (folder / name).is_file():
         return PlainTextResponse("not in this bundle\n", 404)

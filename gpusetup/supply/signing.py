@@ -1,4 +1,4 @@
-"""The OpenPGP key that signs a bundle's repositories: the site's own, or one that is made once and kept."""
+"""The OpenPGP key that signs a bundle's repositories: the site's own, or one that gpusetup makes once and keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"
 _ENDS = 6
-"""The field of gpg's list that has the end of a key."""
+"""Index of the expiry date in a line of gpg --with-colons."""
 
 
 class Signer(NamedTuple):
@@ -31,11 +31,11 @@ class Signer(NamedTuple):
 
     @property
     def key_file(self) -> str:
-        """The name of its public key in a repository, as NVIDIA names its own."""
+        """File name of its public key in a repository, in NVIDIA's form."""
         return f"{self.fingerprint[-8:].lower()}.pub"
 
     def public(self) -> bytes:
-        """Return the key that hosts compare by its fingerprint."""
+        """Return the public key, armored."""
         return _gpg(self.home, "--armor", "--export", self.fingerprint).out.encode()
 
     def clear(self, path: Path, target: Path) -> None:
@@ -53,13 +53,13 @@ class Signer(NamedTuple):
 
 
 def fingerprints_of(keys: Iterable[bytes], but: str = "") -> tuple[str, ...]:
-    """Return whose keys these are, each once."""
+    """Return the fingerprints of these keys, each once."""
     known = host_code("gpu_host.openpgp")
     return tuple(dict.fromkeys(text for key in keys for text in known.fingerprints(key) if text != but))
 
 
 def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerprint: str) -> None:
-    """Refuse a file that the key with this fingerprint did not sign; where the key itself lies need not be trusted."""
+    """Raise if the key with this fingerprint did not sign a file; `keys` may come from an untrusted place."""
     wanted = fingerprint.replace(" ", "").upper()
     key = next((key for key in keys if wanted in fingerprints_of([key.read_bytes()])), None)
     why = "" if signature.is_file() else "its signature file is missing"
@@ -77,7 +77,7 @@ def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerpri
 
 
 def signer(key: str, keep: Path) -> Signer:
-    """Return the key of this name or fingerprint; without one the bundles' own in the folder `keep`."""
+    """Return the secret key of this name or fingerprint; with an empty name gpusetup's own, in the folder `keep`."""
     if key:
         return _usable(_gpg("", "--with-colons", "--list-secret-keys", key, wrong=key).out, "")
     keep.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def signer(key: str, keep: Path) -> Signer:
 
 
 def _usable(listed: str, home: str) -> Signer:
-    """Return the key; one that has expired signs nothing that a host would take."""
+    """Return the first key of gpg's list; raise if it has expired or was revoked, as hosts would not accept it."""
     found = re.search(r"^fpr:+([0-9A-F]{40}):", listed, re.MULTILINE)
     fingerprint = found[1] if found else ""
     told = next((line.split(":") for line in listed.splitlines() if line.startswith("sec:")), [])

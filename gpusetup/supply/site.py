@@ -1,7 +1,7 @@
-"""A bundle for whole hosts: fetch what was chosen for them, publish it, and write down what is there.
+"""A bundle for whole hosts: fetch what was chosen for them, publish it, and write the manifest.
 
-A folder serves several releases, each added by a run of its own. What is there by its digest is not fetched again;
-the same command resumes what was cut; manifest.json is written last, and names every file.
+A folder serves several releases; each run adds one. Files that exist by their digest are not fetched again; the same
+command resumes an interrupted run; manifest.json is written last and names every file.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _BILL = "sbom.json"
 _LINKS = "python"
 _ANY_PYTHON = "3.12"
-"""For a release whose Python is not known: what most controllers have."""
+"""For a release whose Python is unknown: the Python of most controllers."""
 _UNCHANGED = {".deb", ".rpm", ".whl"}
-"""Files whose name says what is in them: they are fetched, and never written to."""
+"""Suffixes of files whose content never changes under the same name."""
 
 
 def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, int], None]) -> Manifest:
-    """Fetch, publish and write down; other releases in the folder stay as they are.
+    """Fetch, publish and write the manifest; other releases in the folder stay as they are.
 
-    All of it is made beside the folder, which takes its place in one step: hosts use the old one or the new one.
+    The new folder is made next to the old one and swapped in one step: hosts see the old or the new bundle.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
@@ -123,7 +123,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
 
 
 def _write_locks(new: Path, supply: Supply) -> list[str]:
-    """Write the exact stack of each kind of hosts; those of an earlier bundle of this system go."""
+    """Write the lock of each kind of hosts; delete those of an earlier bundle of this system."""
     folder = new / "systems"
     folder.mkdir(exist_ok=True)
     for old in folder.glob(f"{supply.name}.*lock.json"):
@@ -136,7 +136,7 @@ def _write_locks(new: Path, supply: Supply) -> list[str]:
 
 
 def _of_others(out: Path, supply: Supply, others: Iterable[BundledSystem]) -> Iterator[Entry]:
-    """Yield the packages that other releases have in the same repository: Rocky's and Red Hat's is one."""
+    """Yield the packages of other releases in the same repository: Rocky and Red Hat share one."""
     wanted = {item for system in others if system.repository == supply.repository for item in system.packages.items()}
     ours = {entry.file.sha256 for entry in supply.packages}
     for entry in supply.kind.repository.read(out / supply.repository):
@@ -146,7 +146,7 @@ def _of_others(out: Path, supply: Supply, others: Iterable[BundledSystem]) -> It
 
 
 def _carry(out: Path, new: Path, *, without: Iterable[str]) -> None:
-    """Take along what is there, but for what is made again; a text is copied, since a link would share changes."""
+    """Copy the old bundle except `without`; packages and wheels are linked, texts copied because they change."""
     for path in out.rglob("*"):
         name = path.relative_to(out)
         if not path.is_file() or name.parts[0].startswith(".") or any(map(name.is_relative_to, without)):
@@ -167,14 +167,14 @@ def _alone(out: Path) -> Iterator[None]:
             "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of an old one",
             path=str(out), hint=f"give a folder on it: --out {out}/site",
         )  # fmt: skip
-    # Beside the folder, since the folder is another one afterwards.
+    # The lock is next to the folder, because the folder is replaced.
     with out.with_name(f".{out.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mine = os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
         except OSError as error:
             raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}") from error
-        if not mine:  # whoever held it deleted it; a third command may hold a new one
+        if not mine:  # the last holder deleted it: another command may lock a new file
             raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}")
         try:
             (out / ".pool").mkdir(exist_ok=True)
@@ -186,7 +186,7 @@ def _alone(out: Path) -> Iterator[None]:
 def _with_controller(
     out: Path, pool: Pool, before: Manifest | None, supply: Supply
 ) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """Put gpusetup's own wheels extras, for the Python of this release; those that are there by this version stay."""
+    """Add gpusetup's own wheels for the Python of this release, unless this version's are there already."""
     python, arch = supply.controller or _ANY_PYTHON, supply.asked.request.arch or "x86_64"
     sets = dict(before.sets) if before is not None and before.gpusetup == __version__ else {}
     if f"{python}-{arch}" in sets and before is not None:
@@ -211,7 +211,7 @@ def _prune(out: Path, systems: dict[str, BundledSystem], pool: Pool) -> None:
 
 
 def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
-    """Return every file; those that come from elsewhere were compared with their digests when they came."""
+    """Return every file with its digest; packages and wheels were compared with theirs when they were fetched."""
     found = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))

@@ -1,8 +1,8 @@
-"""The seam: an engine turns one shard's playbook into the one process that runs it; all else stays as it is.
+"""The interface of engines: an engine returns the process that runs one shard's playbook.
 
-Plan, batches, budgets, deadlines, verdicts and records belong to those who call. What an engine starts writes our
-events into the run's `events.jsonl` (`gpusetup.drive.callback` does), stops on Ctrl-C (SIGINT), and leaves nothing
-behind when it is killed together with its children.
+Plans, batches, budgets, deadlines, verdicts and records belong to the callers. The process writes events to the run's
+`events.jsonl` (`gpusetup.drive.callback` does), stops on SIGINT, and leaves nothing behind when it is killed together
+with its children.
 """
 
 from __future__ import annotations
@@ -29,56 +29,56 @@ class Play:
     """The playbook's name within our collection: apply."""
     shard: int
     playbook: str
-    """What ansible-playbook takes: gpusetup.stack.apply."""
+    """The name for ansible-playbook: gpusetup.stack.apply."""
     options: tuple[str, ...]
-    """Every other argument of ansible-playbook, as one element each; passwords are named pipes."""
+    """All other arguments of ansible-playbook, one element each; passwords are named pipes."""
     environment: Mapping[str, str]
-    """Complete: the person's own, Ansible's settings, where events and secrets go, which hosts are the shard's."""
+    """The whole environment: the user's own, Ansible's settings, paths of events and secrets, the shard's hosts."""
     handed: Mapping[str, str]
-    """To be added for a direct child of ours: where the inventory is that another process has read already."""
+    """Variables for a direct child of ours: where to find the inventory that another process has read."""
     descriptors: tuple[int, ...]
-    """What such a child needs for that."""
+    """Descriptors that such a child inherits for it."""
 
     server: ForkServer | None = None
     """A process that has imported Ansible already."""
 
     @property
     def label(self) -> str:
-        """What its files are called: apply, apply-1."""
+        """Prefix of its files: apply, apply-1."""
         return f"{self.name}-{self.shard}" if self.shard else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What is started."""
+    """The process to start."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     descriptors: tuple[int, ...] = ()
     already: Child | None = None
-    """The process, where the engine has had it started."""
+    """The process, if the engine has started it already."""
 
 
 class Engine(Protocol):
-    """One way to run playbooks: a dataclass whose fields are its settings, texts all of them.
+    """A way to run playbooks: a dataclass whose fields are its settings, all of them strings.
 
-    Making it refuses what cannot work, before any host is looked at.
+    Its constructor raises for settings that cannot work, before any host is contacted.
     """
 
     @property
     def name(self) -> str:
-        """What --engine calls it."""
+        """Its name for --engine."""
 
     def command(self, play: Play) -> Command:
-        """Return what to start."""
+        """Return the process to start."""
 
 
 @runtime_checkable
 class Holding(Protocol):
-    """An engine that also holds the hosts while they change, in the queue of who owns them."""
+    """An engine that also reserves the hosts in their scheduler's queue while they change."""
 
     def holder(self, call: Caller, run: str) -> Holder:
-        """Return what holds them; making it refuses what cannot work, as above."""
+        """Return the scheduler that holds the hosts; raise if it cannot work."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Ansible:
     name: ClassVar[str] = "ansible"
 
     def command(self, play: Play) -> Command:
-        """Return the command as it is."""
+        """Return ansible-playbook as a command; the fork server starts it if it can."""
         argv = (sys.executable, "-m", "ansible", "playbook", *play.options, play.playbook)
         environment = {**play.environment, **play.handed}
         already = play.server.start(argv, environment, play.descriptors) if play.server else None

@@ -1,4 +1,4 @@
-"""Which engine: a name, and its own settings as they are said on the command line."""
+"""Choose the engine by its name, with its settings from the command line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 ENGINES = ("ansible", "slurm")
 
 ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup export handover awx --out awx-handover")}
-"""What people may look for here and find elsewhere: why, and the command."""
+"""Names that are not engines: why, and the command to use instead."""
 
 
 def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
-    """Return the engine, made with its settings, each said as NAME=VALUE."""
+    """Return the engine of this name; `options` are its settings, each NAME=VALUE."""
     if name in ELSEWHERE:
         why, command = ELSEWHERE[name]
         raise BadInputError("GS-964", f"{name} is no engine: {why}", path="--engine", hint=command)
@@ -42,7 +42,7 @@ def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
 
 
 def _kind(name: str) -> Any:
-    """Return the class of an engine; only the one that is used is loaded."""
+    """Return the class of an engine; import only that one."""
     if name == "slurm":
         from gpusetup.drive.engines.slurm import Slurm
 

@@ -1,4 +1,4 @@
-"""The engine `slurm`: each node that changes is held by a job of its own, and rebooted by Slurm; playbooks run here."""
+"""The engine `slurm`: a Slurm job holds each node that changes, and Slurm reboots it; playbooks run on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SBATCH = ("partition", "account", "qos", "time", "reservation")
 
 @dataclass(frozen=True)
 class Slurm(Ansible):
-    """Ansible as ever; the settings are those of the jobs."""
+    """Runs playbooks like `Ansible`; its settings are those of the jobs."""
 
     name: ClassVar[str] = "slurm"
     partition: str = ""
@@ -40,7 +40,7 @@ class Slurm(Ansible):
             )
 
     def holder(self, call: Caller, run: str) -> Holder:
-        """Return what holds the nodes of a run."""
+        """Return the scheduler that holds the nodes of a run."""
         from gpusetup.drive.scheduler.slurm_jobs import SlurmJobs
 
         if not call.prefix and shutil.which("sbatch") is None:

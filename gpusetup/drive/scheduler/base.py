@@ -1,4 +1,4 @@
-"""What every scheduler does for us: take a node out of work, give it back. Running jobs are waited for, never ended."""
+"""The interface of schedulers: drain a node, return it to service. Running jobs are waited for, never ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Finished
 
 MARK = "gpusetup"
-"""How our own work is told from somebody else's."""
+"""Marks our own drains and jobs."""
 
 HEALTH_MARK = f"{MARK}-health"
-"""How a node is marked that is bad: no change of it gives it back, its health does."""
+"""Marks nodes with bad health: a change does not return them to service, good health does."""
 
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _CALL_SECONDS = 60.0
@@ -29,19 +29,19 @@ _POLL_SECONDS = 5.0
 
 
 class SchedulerError(GpuSetupError):
-    """The scheduler did not do what it was asked to."""
+    """A command of the scheduler failed."""
 
     exit = Exit.REFUSED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """What became of the attempt to take a node out of work."""
+    """The result of draining a node."""
 
     ok: bool
-    """Nothing runs on it and nothing new comes: it may change."""
+    """Nothing runs on it and no new job starts: it may change."""
     ours: bool = False
-    """We took it, so we give it back."""
+    """Whether gpusetup drained it, and so returns it to service."""
     why: str = ""
 
 
@@ -50,64 +50,64 @@ class Scheduler(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     @property
     def call(self) -> Caller:
-        """What runs its commands."""
+        """Runs its commands."""
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Take a node out of work and wait so long for what runs on it; what does not end in time keeps its node."""
+        """Drain a node and wait up to `seconds` for its jobs; if they do not end in time, undo the drain."""
 
     def undrain(self, node: str) -> str:
-        """Give the node back; return why it could not be, or nothing."""
+        """Return a node to service; return why that failed, or an empty string."""
 
     def drained_by_us(self, node: str) -> bool:
-        """Tell whether an earlier run took the node and never gave it back."""
+        """Return whether an earlier run drained the node and did not return it to service."""
 
     def by_hand(self, node: str) -> str:
-        """Return the command that gives the node back."""
+        """Return the command that returns the node to service."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reboot:
-    """How a node reboots so that its scheduler knows of it; said on the node, as root."""
+    """Commands that reboot a node with its scheduler's knowledge; they run on the node as root."""
 
     command: str
     release: tuple[str, ...] = ()
-    """What gives up the hold on it first: no node reboots under a job."""
+    """Command that ends our job first: no node reboots under a job."""
 
 
 class Holder(Scheduler, Protocol):
-    """A scheduler that also holds each node with a job of ours while it changes."""
+    """A scheduler that also holds each node with our own job while it changes."""
 
     def cannot_reboot(self) -> GpuSetupError | None:
-        """Return why no node could reboot, or nothing; nodes that are to reboot are not begun then."""
+        """Return why no node can reboot, or None; nodes that need a reboot are refused then."""
 
     def reboot(self, node: str) -> Reboot:
-        """Return how a node reboots."""
+        """Return the commands that reboot a node."""
 
     def lost(self) -> dict[str, str]:
-        """Return the nodes whose job has ended and how, in the scheduler's word."""
+        """Return the nodes whose job has ended, with the scheduler's state of it."""
 
     def let_go(self) -> None:
-        """End every job that is left; the nodes stay as they are."""
+        """End all remaining jobs; the nodes stay as they are."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Runs the scheduler's own commands: argument lists, no shell, a deadline each."""
+    """Runs the scheduler's commands: argument lists, no shell, a deadline each."""
 
     prefix: tuple[str, ...] = ()
-    """What comes before each command, when the scheduler's commands are on another machine: ssh head."""
+    """Words before each command, if the scheduler is on another machine: ssh head."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> Finished:
-        """Run a command to its end, whatever it says."""
+        """Run a command to its end; a failure is not an error."""
         return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds, stdin=stdin)
 
     def output_of(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> str:
-        """Run a command and return what it printed; anything but success is an error."""
+        """Run a command and return its output; raise if it fails."""
         done = self(*argv, seconds=seconds, stdin=stdin)
         if not done.ok:
             why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
@@ -121,14 +121,14 @@ class Caller:
 
 
 def check_node(node: str) -> str:
-    """Return the name when it can be nothing but a name, for us and for a shell on the scheduler's machine."""
+    """Return the name of a node; raise if it is unsafe in an argument list or in a shell on the scheduler's machine."""
     if not _NODE.fullmatch(node):
         raise BadInputError("GS-812", f"{node!r} is not a node name")
     return node
 
 
 def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, poll: float = 0.0) -> str:
-    """Ask until nothing is in the way, at most so long; return what is still in the way."""
+    """Call `free` until it returns no obstacle, for up to `seconds`; return the last obstacle."""
     until = time.monotonic() + seconds
     while reason := free():
         if time.monotonic() >= until or stop.wait(min(poll or _POLL_SECONDS, max(0.05, until - time.monotonic()))):
@@ -137,7 +137,7 @@ def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, p
 
 
 def give_back(back: Callable[[], object], by_hand: str, error: GpuSetupError) -> None:
-    """Give back a node whose scheduler failed after the drain; if that fails too, raise an error that says so."""
+    """Return a drained node to service after its scheduler failed; if that fails too, raise an error that says so."""
     try:
         back()
     except GpuSetupError:
@@ -148,5 +148,5 @@ def give_back(back: Callable[[], object], by_hand: str, error: GpuSetupError) ->
 
 
 def words(argv: Sequence[str], node: str) -> list[str]:
-    """Put the node's name where a command has its place for it."""
+    """Replace {node} in a command by the node's name."""
     return [word.replace("{node}", check_node(node)) for word in argv]

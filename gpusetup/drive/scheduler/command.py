@@ -1,4 +1,4 @@
-"""Any command that takes a node out of work, and another one that gives it back."""
+"""Any command that drains a node, and another one that returns it to service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gpusetup.drive.scheduler.base import Caller, Drained, SchedulerError, words
 
 BUSY = 75
-"""sysexits' EX_TEMPFAIL: not now."""
+"""EX_TEMPFAIL of sysexits.h: the node is busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Command:
     name: str = "command"
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Exit 0: out of work; 75, or no end in time: still busy; anything else is an error."""
+        """Run the command. Exit 0: drained; 75 or a timeout: busy; anything else is an error."""
         done = self.call(*words(self.take, node), seconds=seconds)
         if done.ok:
             return Drained(ok=True, ours=True)
@@ -34,17 +34,17 @@ class Command:
         )  # fmt: skip
 
     def undrain(self, node: str) -> str:
-        """Run the other command."""
+        """Run the command that returns the node to service."""
         if not self.give:
             return ""
         done = self.call(*words(self.give, node))
         return "" if done.ok else " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
 
     def drained_by_us(self, node: str) -> bool:
-        """Nobody can tell."""
+        """Return False: a command leaves no mark."""
         del node
         return False
 
     def by_hand(self, node: str) -> str:
-        """Return the command that gives the node back."""
+        """Return the command that returns the node to service."""
         return " ".join(words((*self.call.prefix, *self.give), node)) if self.give else ""

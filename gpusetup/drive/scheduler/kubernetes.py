@@ -1,4 +1,4 @@
-"""Kubernetes, by kubectl: cordon, wait for the pods that have a GPU, drain the rest; afterwards uncordon."""
+"""Kubernetes, through kubectl: cordon, wait for pods with a GPU, drain the rest; uncordon afterwards."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpusetup.errors import GpuSetupError
 _ANNOTATION = "gpusetup.drained"
 _EVICTION_SECONDS = 300
 gpu_pods = host_code("gpu_probe.sessions").gpu_pods
-"""The pods that have a GPU and still run, as hosts find them too."""
+"""Returns the running pods with a GPU; hosts use the same code."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kubernetes:
-    """kubectl, here or wherever the caller's prefix leads."""
+    """Kubernetes, on this machine or wherever the caller's prefix leads."""
 
     call: Caller = field(default_factory=Caller)
     name: str = "kubernetes"
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Pods with a GPU end by themselves; the rest is evicted as `kubectl drain` does, budgets respected."""
+        """Wait for pods with a GPU; evict the rest with `kubectl drain`, which respects disruption budgets."""
         cordoned, ours = self._node(node)
         if not cordoned:
             self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
@@ -50,20 +50,20 @@ class Kubernetes:
         )
 
     def undrain(self, node: str) -> str:
-        """Give back what we took."""
+        """Uncordon a node."""
         self._back(node)
         return ""
 
     def drained_by_us(self, node: str) -> bool:
-        """Our annotation is on the node."""
+        """Return whether the node is cordoned and has our annotation."""
         return self._node(node) == (True, True)
 
     def by_hand(self, node: str) -> str:
-        """Return the command that gives the node back."""
+        """Return the command that returns the node to service."""
         return " ".join([*self.call.prefix, "kubectl", "uncordon", node])
 
     def _node(self, node: str) -> tuple[bool, bool]:
-        """Return whether it takes no pods, and whether that was us."""
+        """Return whether a node is cordoned, and whether it has our annotation."""
         told = json.loads(self.call.output_of("kubectl", "get", "node", check_node(node), "--output=json"))
         ours = _ANNOTATION in told.get("metadata", {}).get("annotations", {})
         return bool(told.get("spec", {}).get("unschedulable")), ours

@@ -1,4 +1,4 @@
-"""Slurm, by scontrol and squeue: jobs end by themselves, reservations and other people's drains are respected."""
+"""Slurm, through scontrol and squeue: waits for jobs, respects reservations and other people's drains."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _BACK_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What scontrol says of a node."""
+    """A node's state in Slurm."""
 
     states: frozenset[str]
     silent: bool
-    """slurmd does not answer."""
+    """Whether slurmd does not answer."""
     reason: str
 
     @property
     def drained(self) -> bool:
-        """It gets no new jobs because somebody said so."""
+        """Whether somebody drained it."""
         return "DRAIN" in self.states
 
     @property
     def ours(self) -> bool:
-        """We said so."""
+        """Whether gpusetup drained it."""
         return self.reason.startswith(MARK) and not self.reason.startswith(HEALTH_MARK)
 
 
 def parse_node(text: str) -> Node:
-    """Read `scontrol --oneliner show node NAME`."""
+    """Parse `scontrol --oneliner show node NAME`."""
     state = re.search(r"\bState=(\S+)", text)
     reason = re.search(r"\bReason=(.*?)(?: \[\S+@\S+\])?(?= \w+=|\s*$)", text, re.MULTILINE)
     words = state.group(1).split("+") if state else []
@@ -44,7 +44,7 @@ def parse_node(text: str) -> Node:
 
 
 def parse_reservations(text: str) -> dict[str, str]:
-    """Return the reservations that are active and not for maintenance, each with its nodes as Slurm writes them."""
+    """Return the active reservations that are not for maintenance, each with its nodes in Slurm's notation."""
     found = {}
     for line in text.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
@@ -55,19 +55,19 @@ def parse_reservations(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm:
-    """scontrol, here or wherever the caller's prefix leads."""
+    """Slurm, on this machine or wherever the caller's prefix leads."""
 
     call: Caller = field(default_factory=Caller)
     name: str = "slurm"
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Drain and wait for the jobs; a node with a deadline missed goes on working as before."""
+        """Drain a node and wait for its jobs; after the deadline it is resumed."""
         if held := self.reserved(node):
             return Drained(ok=False, why=f"reserved: {held}")
         return self.take(node, seconds)
 
     def take(self, node: str, seconds: float, mine: str = "") -> Drained:
-        """Drain a node that is in nobody's reservation, and wait for all jobs but `mine`."""
+        """Drain a node without looking at reservations, and wait for all jobs but `mine`."""
         seen = self.node(node)
         taken = not seen.drained
         if taken:
@@ -86,7 +86,7 @@ class Slurm:
         return Drained(ok=True, ours=taken or seen.ours, why=whose)
 
     def undrain(self, node: str) -> str:
-        """Give back what we took, once slurmd answers; what somebody else drained meanwhile stays so."""
+        """Resume a node that we drained, once slurmd answers, unless somebody else has drained it meanwhile."""
         silent = wait_until(
             lambda: "slurmd does not answer" if self.node(node).silent else "", _BACK_SECONDS, self.call.stop
         )
@@ -103,23 +103,23 @@ class Slurm:
         return wait_until(lambda: self._out_of_service(node), _BACK_SECONDS, self.call.stop)
 
     def drained_by_us(self, node: str) -> bool:
-        """Our mark is in Slurm's own record."""
+        """Return whether the node is drained with our mark as its reason."""
         seen = self.node(node)
         return seen.drained and seen.ours
 
     def by_hand(self, node: str) -> str:
-        """Return the command that gives the node back."""
+        """Return the command that returns the node to service."""
         return " ".join([*self.call.prefix, "scontrol", "update", f"NodeName={node}", "State=RESUME"])
 
     def node(self, node: str) -> Node:
-        """Return what Slurm says of a node."""
+        """Return a node's state."""
         return parse_node(self.call.output_of("scontrol", "--oneliner", "show", "node", check_node(node)))
 
     def _resume(self, node: str) -> None:
         self.call.output_of("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def jobs_on(self, node: str, mine: str = "") -> str:
-        """Say which jobs but `mine` are on a node, nothing when none is."""
+        """Return which jobs except `mine` are on a node, as text; empty if there are none."""
         if not self.node(node).states & _BUSY:
             return ""
         jobs = self.call.output_of("squeue", "--noheader", "--nodelist", node, "--format=%i").split()
@@ -134,7 +134,7 @@ class Slurm:
         return f"it is still {'+'.join(sorted(gone))}: {seen.reason}" if gone else ""
 
     def reserved(self, node: str) -> str:
-        """Return whose reservation the node is in now, or nothing."""
+        """Return the name of the reservation that the node is in now, or an empty string."""
         for name, nodes in parse_reservations(
             self.call.output_of("scontrol", "--oneliner", "show", "reservation")
         ).items():

@@ -1,7 +1,7 @@
-"""Slurm with a job per node: what gpusetup does to a node is in the queue, in the accounts, under the site's limits.
+"""Slurm with a job per node: each change is visible in the queue and the accounts, and subject to the site's limits.
 
-The job takes the whole node, so Slurm itself waits for those that run there; once it has it, the node is drained under
-it, so that nothing follows. The job does nothing: work on a host must not end with a limit or a step half-way.
+The job takes the whole node, so Slurm waits for the jobs that run there. Once it runs, gpusetup drains the node, so
+that no job follows. The job itself does nothing: a time limit must not stop a change half-way.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _SBATCH = (
 )  # fmt: skip
 _WAITS = ("PENDING", "CONFIGURING")
 _HOPELESS: dict[str, list[str]] = json.loads(Path(__file__).with_name("slurm_waits.json").read_bytes())
-"""Why a job waits that will not start by waiting, by how Slurm's reason begins."""
+"""Reasons for which a job never starts, by the beginning of Slurm's text."""
 _END_SECONDS = 10.0
 _SEEN_TWICE = 2
-"""A reason may be that of an earlier look of the scheduler's."""
+"""A reason must be seen twice: the first one may be out of date."""
 
 
 class _EndedError(Exception):
-    """A job ended before it began."""
+    """A job ended before it started."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmJobs(Slurm):
-    """Slurm's commands, here or wherever the caller's prefix leads, and one job for each node that changes."""
+    """Slurm, with one job for each node that changes."""
 
     run: str
     words: tuple[str, ...] = ()
-    """Options of sbatch: whose job it is."""
+    """Options for sbatch: account, partition and so on."""
     partition: str = ""
     reservation: str = ""
     next_state: Literal["DOWN", "RESUME"] = "DOWN"
-    """A node comes back from a reboot as this."""
+    """A node's state after a reboot."""
     jobs: dict[str, str] = field(default_factory=dict)
     """The job that holds each node."""
     foreign: set[str] = field(default_factory=set)
-    """Nodes that somebody else drained: they change without a job, and stay so."""
+    """Nodes that somebody else drained: they change without a job, and stay drained."""
 
     # --- take -----------------------------------------------------------------------------------------------------
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Hold a node with a job, then drain it; what an earlier run left is taken over."""
+        """Hold a node with a job, then drain it; take over the job or drain of an earlier run."""
         seen, until = self.node(node), monotonic() + seconds
         if (held := self.reserved(node)) and held != self.reservation:
             return Drained(ok=False, why=f"reserved: {held}")
@@ -89,7 +89,7 @@ class SlurmJobs(Slurm):
             raise
 
     def _held(self, node: str, until: float) -> Drained:
-        """Wait for the job to have the node, then drain it."""
+        """Wait until the job runs, then drain the node."""
         job, reasons = self.jobs[node], list[str]()
         try:
             why = wait_until(lambda: self._waits(node, job, reasons), until - monotonic(), self.call.stop)
@@ -101,7 +101,7 @@ class SlurmJobs(Slurm):
         return drained
 
     def _partition(self, node: str) -> None:
-        """A partition that is down takes jobs and starts none."""
+        """Raise if the node's partition is not up: it would accept the job and never start it."""
         words = (f"--partition={self.partition}",) if self.partition else ()
         told = self.call.output_of("sinfo", "--noheader", f"--nodes={node}", *words, "--format=%P/%a").split()
         states = dict(line.split("/", 1) for line in told if "/" in line)
@@ -127,7 +127,7 @@ class SlurmJobs(Slurm):
         return done.out.split(";")[0].strip()
 
     def _waits(self, node: str, job: str, reasons: list[str]) -> str:
-        """Say why a job has no node yet; one that never will have it is an error."""
+        """Return why a job has not started yet; raise if it never will."""
         told = self.call.output_of("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T/%r").strip()
         state, _, reason = told.partition("/")
         if state == "RUNNING":
@@ -142,7 +142,7 @@ class SlurmJobs(Slurm):
         return f"its job {job} waits ({reason}); {self.jobs_on(node) or 'no job runs there'}"
 
     def _left(self, node: str) -> tuple[str, str]:
-        """Return the job that an earlier run left on a node, and whose it is when it is another controller's."""
+        """Return the job that an earlier run left on a node, and the controller if it is another one."""
         told = self.call.output_of(
             "squeue", "--noheader", f"--name={MARK}", "--states=PENDING,CONFIGURING,RUNNING", "--format=%i/%n/%k"
         )
@@ -157,7 +157,7 @@ class SlurmJobs(Slurm):
     # --- while it changes -----------------------------------------------------------------------------------------
 
     def cannot_reboot(self) -> GpuSetupError | None:
-        """Slurm reboots by a program that slurm.conf names."""
+        """Return an error if slurm.conf has no RebootProgram."""
         found = re.search(
             r"^RebootProgram\s*=\s*(.*)$", self.call.output_of("scontrol", "show", "config"), re.MULTILINE
         )
@@ -167,7 +167,7 @@ class SlurmJobs(Slurm):
         return SchedulerError("GS-818", told, note="the nodes are unchanged")
 
     def reboot(self, node: str) -> Reboot:
-        """By scontrol on the node; one that somebody else drained is still drained by him afterwards."""
+        """Return scontrol's commands; a node that somebody else drained stays drained after the reboot."""
         if node in self.foreign:
             return Reboot(command=f"scontrol reboot {check_node(node)}")
         release = ("scancel", "--batch", "--signal=USR2", self.jobs[node]) if node in self.jobs else ()
@@ -175,7 +175,7 @@ class SlurmJobs(Slurm):
         return Reboot(command=command, release=release)
 
     def lost(self) -> dict[str, str]:
-        """Return whose job did not end as we end it."""
+        """Return the nodes whose job ended in another way than we end it."""
         if not self.jobs:
             return {}
         nodes = {job: node for node, job in dict(self.jobs).items()}
@@ -187,7 +187,7 @@ class SlurmJobs(Slurm):
     # --- give back ------------------------------------------------------------------------------------------------
 
     def undrain(self, node: str) -> str:
-        """End the job, also one that an earlier run left, and give the node back."""
+        """End the job, also that of an earlier run, and resume the node."""
         if node not in self.jobs:
             job, whose = self._left(node)
             if job and not whose:
@@ -196,16 +196,16 @@ class SlurmJobs(Slurm):
         return super().undrain(node)
 
     def drained_by_us(self, node: str) -> bool:
-        """Drained, or down after a reboot that we asked for."""
+        """Return whether we drained the node, or it is down after our reboot."""
         seen = self.node(node)
         return seen.ours and (seen.drained or "DOWN" in seen.states)
 
     def let_go(self) -> None:
-        """End every job that is left."""
+        """End all remaining jobs."""
         self._end(*self.jobs)
 
     def _end(self, *nodes: str) -> None:
-        """End jobs; one that a person or a reboot ended already is none any more."""
+        """End the jobs of these nodes; ignore those that a user or a reboot has ended."""
         jobs = [job for node in nodes if (job := self.jobs.pop(node, ""))]
         if not jobs:
             return
