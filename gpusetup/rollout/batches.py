@@ -1,4 +1,4 @@
-"""How a fleet is changed piece by piece (`1,10%,50%`: one host, a tenth, then halves), and goes on after a stop."""
+"""Divide a fleet into batches (`1,10%,50%`: one host, a tenth, then halves), and resume a stopped rollout."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:
-    """Return the hosts that change, in their batches."""
+    """Return the hosts that change, in batches."""
     return batches(tuple(name for name, plan in plans.items() if plan.state == "change"), sizes)
 
 
 def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:
-    """Return the hosts in their batches; the last size goes on until no host is left, no size means all at once."""
+    """Return the hosts in batches; the last size repeats until no host is left, no size means all at once."""
     wanted = [_size(text.strip(), len(names)) for text in sizes.split(",")] if sizes else [len(names) or 1]
     found: list[tuple[str, ...]] = []
     start = 0
@@ -40,7 +40,7 @@ def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:
 
 
 def sizes_after(sizes: str, passed: int) -> str:
-    """Return the sizes that a rollout goes on with after so many batches."""
+    """Return the sizes of the batches after the first `passed` ones."""
     wanted = sizes.split(",")
     return ",".join(wanted[min(passed, len(wanted) - 1) :])
 
@@ -59,7 +59,7 @@ _LEFT = {"not-started", "failed", "unreachable", "verify-failed", "interrupted",
 
 
 class _Kept(Struct, frozen=True):
-    """rollout.json."""
+    """The content of rollout.json."""
 
     inventory: str
     batch: str
@@ -68,7 +68,7 @@ class _Kept(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """A rollout that has hosts left."""
+    """A stopped rollout with hosts left."""
 
     run: str
     batch: str
@@ -78,13 +78,13 @@ class Stopped:
 def keep_rollout(
     run: RunDirectory, inventory: str | None, batch: str, outcomes: dict[str, HostOutcome], names: Iterable[str]
 ) -> None:
-    """Write down who is left of these hosts, and the sizes of the batches that are still to come."""
+    """Record which of these hosts are left, and the sizes of the remaining batches."""
     left = tuple(name for name in names if name not in outcomes or outcomes[name].state in _LEFT)
     run.write(_FILE, _Kept(inventory=_place(inventory), batch=batch, left=left))
 
 
 def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
-    """Return the newest rollout over this inventory, which must have hosts left."""
+    """Return the newest rollout over this inventory; raise if it has no hosts left."""
     run, kept = _newest(runs_in_order(home)).get(_place(inventory), (None, None))
     if run is not None and kept is not None and kept.left:
         return Stopped(run=run.name, batch=kept.batch, hosts=kept.left)
@@ -94,12 +94,12 @@ def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
 
 
 def unfinished(runs: list[Path]) -> list[Path]:
-    """Return the runs that `stopped_rollout` would go on with, of the last inventories that have one."""
+    """Return the runs that `stopped_rollout` would return, of the last inventories that have one."""
     return [run for run, kept in _newest(runs).values() if kept.left][:_INVENTORIES]
 
 
 def _newest(runs: list[Path]) -> dict[str, tuple[Path, _Kept]]:
-    """Return the newest rollout over each inventory, the newest of all first."""
+    """Return the newest rollout of each inventory, newest first."""
     found: dict[str, tuple[Path, _Kept]] = {}
     for run in reversed(runs):
         kept = _kept(run)
@@ -109,7 +109,7 @@ def _newest(runs: list[Path]) -> dict[str, tuple[Path, _Kept]]:
 
 
 def _kept(run: Path) -> _Kept | None:
-    """Return what a run wrote down of its rollout; nothing when it was none, or the record is torn."""
+    """Return the rollout record of a run; None if it has none, or a damaged one."""
     try:
         return msgspec.json.decode((run / _FILE).read_bytes(), type=_Kept)
     except (OSError, msgspec.DecodeError):
@@ -117,5 +117,5 @@ def _kept(run: Path) -> _Kept | None:
 
 
 def _place(inventory: str | None) -> str:
-    """An inventory is the same one from every folder."""
+    """Return the key of an inventory, the same from every folder."""
     return os.path.realpath(inventory) if inventory and "," not in inventory else inventory or ""

@@ -1,4 +1,4 @@
-"""Before hosts change: out of their scheduler's hands, nothing on their GPUs; afterwards given back. None is killed."""
+"""Drain hosts before they change and wait for their GPUs; return them to service afterwards. No job is killed."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _BY_A_PERSON = "CANCELLED"
 
 @contextmanager
 def watched(holder: Holder, say: Callable[[str], None]) -> Iterator[None]:
-    """Ask now and then what became of the jobs; a cancelled one stops this run as Ctrl-C does.
+    """Watch our jobs during the block; a cancelled one stops this run as Ctrl-C does.
 
-    A job that ended otherwise (its time is over, it was preempted) is told: its node is drained, so nobody else comes.
-    A scheduler that does not answer for a while changes nothing.
+    Another end of a job (time limit, preemption) is only reported: its node is drained, so no other job starts there.
+    Errors of the scheduler are ignored.
     """
     over, told = threading.Event(), set[str]()
 
@@ -76,7 +76,7 @@ Answer = TypeVar("Answer")
 
 
 def draining(how: Freeing, rollout: Rollout) -> Draining:
-    """Read what was said; a command that cannot be is told before any host is touched."""
+    """Return the draining of a run; raise for invalid commands before any host is touched."""
     from gpusetup.drive.scheduler.base import Caller
     from gpusetup.drive.scheduler.command import Command
     from gpusetup.drive.scheduler.kubernetes import Kubernetes
@@ -106,7 +106,7 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
 
 
 def _holder(how: Freeing, rollout: Rollout) -> Holder | None:
-    """Return what holds the hosts where the engine brings that."""
+    """Return the engine's scheduler that holds the hosts, if it has one."""
     from gpusetup.drive.engines.base import Holding
     from gpusetup.drive.scheduler.base import Caller
 
@@ -130,7 +130,7 @@ def _words(text: str, option: str) -> list[str]:
 
 
 class Draining:
-    """What is taken out of work, by whom, and what becomes of it."""
+    """Drains the hosts of a run and returns them to service."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Draining:
     # --- before ---------------------------------------------------------------------------------------------------
 
     def take(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-        """Free these hosts; return what became of those that are not free, which stay as they are."""
+        """Drain these hosts; return the outcomes of those that are not free and stay as they are."""
         held = self._cannot_reboot(changes)
         if self.scheduler is not None:
             self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
@@ -173,7 +173,7 @@ class Draining:
         return held | {name: postponed(changes[name], why) for name, why in busy.items()}
 
     def _cannot_reboot(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-        """Refuse, before anything changes, hosts that are to reboot where whoever holds them could not do it."""
+        """Refuse hosts that have to reboot, if their scheduler cannot reboot them."""
         due = [name for name, plan in changes.items() if plan.reboot and self.rollout.reboot_policy(name) != "never"]
         if self.holder is None or not due:
             return {}
@@ -181,16 +181,16 @@ class Draining:
         return {name: _refused(changes[name], why) for name in due} if why else {}
 
     def drain(self, names: Iterable[str]) -> dict[str, Drained | GpuSetupError]:
-        """Take hosts out of their scheduler's hands; return what became of each."""
+        """Drain hosts; return the result or error of each."""
         with phase(self.rollout, "drain"):
             return self._each(names, self._drain)
 
     def undrain(self, names: Iterable[str]) -> dict[str, str | GpuSetupError]:
-        """Give hosts back; return of each why it could not be, or nothing."""
+        """Return hosts to service; return for each why that failed, or an empty string."""
         return self._each(names, self._undrain)
 
     def _untake(self, names: Iterable[str]) -> None:
-        """Give back at once hosts that stay as they are."""
+        """Return hosts to service that were drained but will not change."""
         self._each([name for name in names if self.taken.pop(name).ours], self._undrain)
 
     def _asked(self) -> Scheduler:
@@ -205,7 +205,7 @@ class Draining:
         return self._asked().undrain(self.node(name))
 
     def _each(self, names: Iterable[str], work: Callable[[str], Answer]) -> dict[str, Answer | GpuSetupError]:
-        """Do it for all of them at once; an interruption gives back what was taken."""
+        """Call `work` for all hosts in parallel; after Ctrl-C return drained hosts to service."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             jobs = {name: pool.submit(work, name) for name in names}
             try:
@@ -218,11 +218,11 @@ class Draining:
                 raise
 
     def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
-        """Return the hosts on whose GPUs programs still run although their driver is to move."""
+        """Return the hosts whose driver is to change while programs still use their GPUs."""
         return self.wait_idle({name for name, plan in changes.items() if jobs_of(self.rollout.facts[name], plan)})
 
     def wait_idle(self, asked: set[str]) -> dict[str, str]:
-        """Wait until no program uses the GPUs of these hosts; return those on which some still do."""
+        """Wait until no program uses the GPUs of these hosts; return the busy hosts and their programs."""
         if not asked:
             return {}
         tries = int(self.busy_seconds / _POLL_SECONDS)
@@ -239,25 +239,25 @@ class Draining:
     # --- while they change ----------------------------------------------------------------------------------------
 
     def reboots(self, name: str) -> RoleVariables:
-        """Return how a host reboots: by itself, or as whoever holds it does that."""
+        """Return the variables for a reboot by the scheduler; none if the host reboots itself."""
         if self.holder is None:
             return NOTHING
         how = self.holder.reboot(self.node(name))
         return RoleVariables(gpu_reboot_command=how.command, gpu_reboot_release=how.release)
 
     def watched(self) -> AbstractContextManager[None]:
-        """Stop, as Ctrl-C does, when somebody cancels what holds a host."""
+        """Watch the jobs that hold hosts, if there are any."""
         return watched(self.holder, self.rollout.reporter.say) if self.holder else nullcontext()
 
     def close(self) -> None:
-        """Leave nothing in anybody's queue."""
+        """End all jobs that hold hosts."""
         if self.holder is not None:
             self.holder.let_go()
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 
     def give_back(self, outcomes: dict[str, HostOutcome]) -> dict[str, HostOutcome]:
-        """Give back what came out well; the others stay drained, and are named with the command."""
+        """Return successful hosts to service; the others stay drained, with the command in a warning."""
         if self.scheduler is None:
             return outcomes
         ours = [name for name in outcomes if name in self.taken and self.taken[name].ours]
@@ -280,7 +280,7 @@ class Draining:
         }
 
     def left_behind(self, outcomes: dict[str, HostOutcome]) -> dict[str, HostOutcome]:
-        """Give back hosts that an earlier run took and left, now that they are as wanted."""
+        """Return unchanged hosts to service that an earlier run left drained."""
         if self.scheduler is None:
             return {}
         names = [name for name, outcome in outcomes.items() if outcome.state == "unchanged" and name not in self.taken]
@@ -294,7 +294,7 @@ class Draining:
         return self._asked().drained_by_us(self.node(name))
 
     def _restart(self, names: list[str]) -> None:
-        """Let slurmd count the GPUs again: it does so when it starts, with the driver's library of that moment."""
+        """Restart slurmd, which counts the GPUs with the driver's library when it starts."""
         if not names or self.scheduler is None or self.scheduler.name != "slurm":
             return
         overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", dict.fromkeys(names, NOTHING))
@@ -302,7 +302,7 @@ class Draining:
 
 
 def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:
-    """A scheduler that fails for one node must not stop the others."""
+    """Return the value or the error: a failure for one node must not stop the others."""
     try:
         return get()
     except GpuSetupError as error:
@@ -310,7 +310,7 @@ def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:
 
 
 def _users(answer: dict[str, Any] | None) -> str:
-    """Say what runs on a host's GPUs, nothing when nothing does."""
+    """Return the programs on a host's GPUs as text; empty if there are none."""
     found = [f"{process.get('command')} ({process.get('pid')})" for process in (answer or {}).get("processes") or ()]
     return f"programs use the GPU: {', '.join(found[:6])}" if found else ""
 

@@ -1,4 +1,4 @@
-"""The stages that plan and apply share: look at the hosts, ask their repositories, plan each of them."""
+"""The stages that plan and apply share: gather facts, query the repositories, plan each host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREVIEW_DEADLINE = 1800.0
 
 @dataclass
 class Rollout:
-    """One run over an inventory, as far as it has come."""
+    """The state of one run over an inventory."""
 
     session: Session
     matrix: Matrix
@@ -46,16 +46,16 @@ class Rollout:
     settings: dict[str, Settings] = field(default_factory=dict)
     plans: dict[str, HostPlan] = field(default_factory=dict)
     connections: dict[str, str] = field(default_factory=dict)
-    """How Ansible reaches a host."""
+    """Ansible's connection to each host."""
     nodes: dict[str, str] = field(default_factory=dict)
-    """What a scheduler calls a host, where its inventory says so."""
+    """A host's name in its scheduler, where the inventory sets one."""
     domains: dict[str, str] = field(default_factory=dict)
-    """What a host shares with others that fail with it (a rack, a switch), where its inventory says so."""
+    """A host's failure domain (a rack, a switch), where the inventory sets one."""
     fetched: dict[str, str] = field(default_factory=dict)
-    """Where on a host the last look left the package lists, for what follows."""
+    """Where the last preview left the package lists on a host, for later steps."""
     seconds: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
-    """Whether Ctrl-C came during a step behind a batch: what is known of the batch stays, and no other one begins."""
+    """Whether Ctrl-C came in a step after a batch: the batch keeps its results, and no other one starts."""
 
     def document(self) -> Plan:
         """Return the plan of all hosts."""
@@ -65,14 +65,14 @@ class Rollout:
         )
 
     def local(self, name: str) -> bool:
-        """Tell whether a host is this machine, under whatever name and however it is reached."""
+        """Return whether a host is this machine, under any name and connection."""
         if self.connections.get(name) == "local":
             return True
         boot, here = self.facts[name].boot, self._here
         return bool(boot.id and boot.machine) and (boot.id, boot.machine) == (here.id, here.machine)
 
     def reboot_policy(self, name: str) -> RebootPolicy:
-        """Return who may reboot a host: nobody does it while a person sits there."""
+        """Return a host's reboot policy: never while somebody is logged in to its desktop."""
         if self.facts[name].display.sessions:
             return "never"
         return self.settings[name].reboot or ("never" if self.local(name) else "when-needed")
@@ -86,7 +86,7 @@ class Rollout:
 
 @contextmanager
 def phase(rollout: Rollout, name: str) -> Iterator[None]:
-    """Measure a stage."""
+    """Add the time of the block to a phase."""
     started = time.monotonic()
     try:
         yield
@@ -95,7 +95,7 @@ def phase(rollout: Rollout, name: str) -> Iterator[None]:
 
 
 def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Reporter) -> Rollout:
-    """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
+    """Gather facts of every host and plan it: freely, to a lock, from an existing plan, or from a record."""
     from gpusetup.drive.rundir import state_home
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
@@ -154,7 +154,7 @@ def _texts_of(track: Track, variable: str) -> dict[str, str]:
 
 
 def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...] = ()) -> HostPlan:
-    """Say beforehand what of the command line has no effect on a host, and that it is the machine that this runs on."""
+    """Add warnings to a plan: options without effect on the host, and that gpusetup runs on it."""
     if lost:
         plan = replace(plan, warnings=(*lost, *plan.warnings))
     connection = rollout.connections.get(name)
@@ -169,7 +169,7 @@ def _one_of_two(refusal: Refusal, facts: HostFacts) -> HostPlan:
 
 
 def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:
-    """Plan a host by its facts; by a plan that was made before only if it still is the host of that plan."""
+    """Plan a host from its facts; raise if an existing plan no longer matches the host."""
     from gpusetup.plan.host import Draft
 
     facts, settings = rollout.facts[name], rollout.settings[name]
@@ -191,19 +191,19 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 
 
 def locked(settings: Settings, lock: Lock) -> Settings:
-    """Return the wishes of a host that gets exactly a lock."""
+    """Return the settings of a host that gets exactly this lock."""
     from gpusetup.model.stack import exact_requirements
     from gpusetup.plan.lock import hashed_lines
 
     requirements = exact_requirements(lock.stack)
-    # The Python of a lock that nobody asked for is the one of the distribution that it was made for.
+    # A Python that was not requested is the one of the distribution that the lock was made for.
     if lock.hashes is None and not any(item.component == "python" for item in lock.request.requirements):
         requirements = tuple(item for item in requirements if item.component != "python")
     return replace(settings, requirements=requirements, hashed=hashed_lines(lock))
 
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:
-    """Return settings that leave a working driver as it is, where all the rest of them goes with it."""
+    """Return settings that keep a working driver, if the rest of the stack is compatible with it."""
     from gpusetup.components.base import working_driver
     from gpusetup.plan.requests import request_for
 
@@ -219,13 +219,13 @@ def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> 
     )
     try:
         planner.resolve(request_for(facts, kept))
-    except GpuSetupError:  # it does not fit, or nobody knows it: what the lock names replaces it
+    except GpuSetupError:  # incompatible or unknown: the lock's driver replaces it
         return settings
     return kept
 
 
 def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft], *, to_apply: bool) -> None:
-    """What do they offer, then: what would this very transaction do."""
+    """Ask the repositories what they offer, then what this transaction would do; update the drafts."""
     for stage in ("offers", "transaction"):
         asked = {
             name: replace(
@@ -278,7 +278,7 @@ def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> P
 
 
 def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:
-    """One host's bad input must not stop the others."""
+    """Plan one host; turn an error into a refusal, so that the others go on."""
     from gpusetup.plan.host import Draft, describe
 
     if problem := check_host_name(name):

@@ -1,4 +1,4 @@
-"""What a person said about a rollout, read from the command line once; and whom the rollout tells how it gets on."""
+"""The options of a rollout from the command line, and the interface to report its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Recorded = Callable[[str, "HostFacts"], "Applied"]
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What is wanted of all hosts, below what gpusetup.toml and the inventory say; see `gpusetup.plan.settings`."""
+    """Settings of the command line for all hosts; gpusetup.toml and the inventory override them."""
 
     requirements: tuple[Requirement, ...] = ()
     source: str | None = None
@@ -38,25 +38,25 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Planning:
-    """By what hosts are planned: freely, to a lock, by a plan that was made before, or to what a record says."""
+    """How hosts are planned: freely, to a lock, from an existing plan, or from a record on the host."""
 
     wishes: Wishes = Wishes()
     lock: Lock | None = None
     keep_driver: bool = False
-    """With a lock: a working driver that goes with the rest of it stays."""
+    """With a lock: keep a working driver that is compatible with the rest."""
     image: bool = False
-    """With a lock: the GPUs are the lock's."""
+    """With a lock: use the GPUs of the lock instead of the host's."""
     made: Plan | None = None
     recorded: Recorded | None = None
     only: tuple[str, ...] | None = None
-    """None: every host of the inventory."""
+    """None: all hosts of the inventory."""
     to_apply: bool = True
-    """What the last look fetched onto the hosts is used afterwards."""
+    """Whether apply follows: then the package lists that the preview fetched stay on the hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Freeing:
-    """How hosts are taken out of work before they change."""
+    """How hosts are drained before they change."""
 
     drain: str = ""
     undrain: str = ""
@@ -74,20 +74,20 @@ class Applying:
     batch: str = ""
     max_fail: int = 0
     max_fail_domain: int | None = None
-    """After more failures than this among hosts of one domain, none of its hosts is begun any more."""
+    """After more failures than this in a domain, no other host of it is started."""
     keep: Literal["", "anew", "on"] = "anew"
-    """Whether who is left is written down for --resume: of the hosts that change, or, going `on`, of all."""
+    """Record the remaining hosts for --resume: not at all, of the changing hosts, or (`on`) of all hosts."""
     freeing: Freeing = Freeing()
 
 
 class Reporter(Protocol):
-    """Somebody who hears what a rollout does while it does it."""
+    """Reports the progress of a rollout."""
 
     def watch(self, phase: str) -> AbstractContextManager[Observer]:
-        """Follow the playbook of a phase."""
+        """Return an observer for the playbook of a phase."""
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
-        """Hear which hosts are about to change, and how."""
+        """Report the hosts that are about to change, and how."""
 
     def say(self, text: str) -> None:
-        """Hear a sentence."""
+        """Report a line of text."""

@@ -1,4 +1,4 @@
-"""What became of each host: from a playbook's events to a verdict and an exit code."""
+"""The outcome of each host: from a playbook's events to a state and an exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Reboot(Struct, frozen=True):
 
 
 class _Told(Struct, frozen=True):
-    """What the play said of the host at its end."""
+    """The result of gpu_state at the end of the play."""
 
     state: str = "done"
     history_id: str | None = None
@@ -56,7 +56,7 @@ class _Told(Struct, frozen=True):
 
 
 def exit_of(outcome: HostOutcome) -> Exit:
-    """Return the exit code that one host stands for."""
+    """Return the exit code of one host."""
     if outcome.state == "refused" and outcome.refusals:
         from gpusetup.errors import gravest
 
@@ -73,24 +73,24 @@ def planned_only(plan: HostPlan) -> HostOutcome:
 
 
 def not_started(plan: HostPlan, why: str = "") -> HostOutcome:
-    """Return the outcome of a host that was never begun."""
+    """Return the outcome of a host that was not started."""
     found = _outcome(plan, "not-started")
     return replace(found, warnings=(why, *found.warnings)) if why else found
 
 
 def postponed(plan: HostPlan, why: str) -> HostOutcome:
-    """Return the outcome of a host that is at work and stays as it is."""
+    """Return the outcome of a busy host, which stays as it is."""
     return replace(_outcome(plan, "postponed"), pending=(why,))
 
 
 def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
-    """Tell whether a rollout ends here: more hosts failed than are allowed to, or a person said stop."""
+    """Return whether the rollout ends here: too many hosts failed, or the user stopped it."""
     states = [outcome.state for outcome in outcomes.values() if outcome.seconds]
     return sum(state in _FAILED for state in states) > allowed or "interrupted" in states
 
 
 def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], allowed: int) -> dict[str, int]:
-    """Return the domains in which more hosts failed than are allowed to, and how many did."""
+    """Return the domains with more than `allowed` failed hosts, and the number of failed hosts."""
     failed = Counter(
         domains[name]
         for name, outcome in outcomes.items()
@@ -124,7 +124,7 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcom
 
 
 def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
-    """Return the outcome of a host whose work a person stopped."""
+    """Return the outcome of a host where the user stopped the change."""
     where = host.task or "between two steps"
     return replace(_outcome(plan, "interrupted"), failed_at=where, changed=host.changed, seconds=round(seconds, 1))
 
@@ -133,16 +133,16 @@ _PLANNED = [name for name in HostOutcome.__struct_fields__ if name in HostPlan._
 
 
 def _outcome(plan: HostPlan, state: State) -> HostOutcome:
-    """Return an outcome with what was planned."""
+    """Return an outcome in this state, with the fields of the plan."""
     return HostOutcome(state=state, **{name: getattr(plan, name) for name in _PLANNED})
 
 
 _RUNS = 20
-"""Runs that are read, the newest ones."""
+"""The number of newest runs that are read."""
 
 
 def with_downtime(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
-    """Return plans with how long each host will be away: as this host's changes took, else the fleet's, else ours."""
+    """Return plans with the expected downtime of each host: from its past runs, else the fleet's, else a benchmark."""
     changes = {name for name, plan in plans.items() if plan.state == "change"}
     known: dict[tuple[str, bool], list[HostOutcome]] = {}
     for run in runs_in_order(home)[-_RUNS:] if changes else ():
@@ -170,12 +170,12 @@ def _downtime(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan:
 
 @cache
 def _bench() -> list[Away]:
-    """Return what the bench measured: a change without a reboot, and one with it."""
+    """Return the downtimes of the benchmark: without a reboot, and with one."""
     return convert(decode(Path(__file__).with_name("data").joinpath("away.json").read_bytes())["figures"], list[Away])
 
 
 def summary(outcome: HostOutcome) -> str:
-    """Return in a few words how a host fared."""
+    """Return an outcome as a short text."""
     packages = outcome.packages
     moved = {name: " to ".join(versions) for name, versions in (packages.moved or {}).items()}
     changed = {"installed": packages.installed or {}, "moved": moved, "removed": packages.removed or {}}

@@ -1,4 +1,4 @@
-"""Who changes hosts from here, as each of them is told; and one machine under two names."""
+"""The owner of a run, as it is recorded on hosts; and hosts that are one machine under two names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
 
 _FEW_FORKS = 5
-"""What Ansible has where nobody sets it; a configuration of the user's own may say so too."""
+"""Ansible's default number of forks."""
 
 
 def owner_of(session: Session, hosts: int) -> Owner:
-    """Return who this run is: a host that it finds owned by a run of the same home which is over is free at once.
+    """Return the owner record of this run; `alive` lets hosts release locks of ended runs of the same home at once.
 
-    `hosts` are worked on together: with many more than forks each of them hears from the run seldom.
+    `hosts`: the number of hosts of the run. With many more hosts than forks each one hears from the run rarely.
     """
     home = state_home(session.environment)
     try:
@@ -45,7 +45,7 @@ def owner_of(session: Session, hosts: int) -> Owner:
 
 
 def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:
-    """Return why hosts are refused that are the same machine: what one name wants, the other one would undo."""
+    """Return a refusal for each host that is the same machine as another: their changes would conflict."""
     named: dict[tuple[str, str], list[str]] = {}
     for name, facts in hosts.items():
         boot = facts.boot

@@ -1,4 +1,4 @@
-"""Recover GPUs: hosts drained first, reset or rebooted by their need, looked at afterwards. No program is ended."""
+"""Recover GPUs: drain hosts, reset GPUs or reboot as needed, diagnose again. No program is killed."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ EXITS = {
     "not-gone": Exit.VERIFY_FAILED,
 }  # fmt: skip
 _NOTHING_DONE = re.compile(r"GS-42[123]|GS-452")
-"""What a host refuses before it touches anything."""
+"""References of refusals that a host gives before it changes anything."""
 
 
 @dataclass
 class Hosts:
-    """The hosts, what ails them, and how they may be treated."""
+    """The hosts, their diagnoses, and what may be done to them."""
 
     rollout: Rollout
     looks: dict[str, Look]
@@ -51,21 +51,21 @@ class Hosts:
     draining: Draining
     look_again: Callable[[Iterable[str]], dict[str, Look]]
     after: dict[str, Diagnosis] = field(default_factory=dict)
-    """What the look afterwards found."""
+    """The diagnoses after the recovery."""
     boots: dict[str, str] = field(default_factory=dict)
-    """The boot that it found each host in."""
+    """The boot id of each host after the recovery."""
 
     def see(self, looks: dict[str, Look]) -> None:
-        """Take the look afterwards."""
+        """Record diagnoses and boot ids after the recovery."""
         self.after = {name: diagnose(look) for name, look in looks.items()}
         self.boots = {name: look.facts.boot.id or "" for name, look in looks.items()}
 
     def rebooted(self, name: str) -> bool:
-        """Tell whether a host booted since the first look."""
+        """Return whether a host has booted since it was first diagnosed."""
         return self.boots.get(name, "") not in ("", self.rollout.facts[name].boot.id)
 
     def policy(self, name: str) -> RebootPolicy:
-        """Return whether a host may reboot: as it says, never this machine without a word, never under a person."""
+        """Return a host's reboot policy: never while somebody is at its desktop, and by default never this machine."""
         settings = self.rollout.settings[name]
         if self.rollout.facts[name].display.sessions:
             return "never"
@@ -73,7 +73,7 @@ class Hosts:
 
 
 def prepare(hosts: Hosts) -> dict[str, Recovered]:
-    """Say of every host what would be done; the host itself tells whether a reset is possible. Nothing is changed."""
+    """Return what would be done on each host, which checks itself whether a reset is possible. Changes nothing."""
     found = {name: _first(hosts, name) for name in hosts.diagnoses}
     planned = {name: told.recovery for name, told in found.items() if told.state == "planned" and told.recovery}
     resets = {name: recovery for name, recovery in planned.items() if _gpus(recovery)}
@@ -93,7 +93,7 @@ def prepare(hosts: Hosts) -> dict[str, Recovered]:
 
 
 def recover(hosts: Hosts, found: dict[str, Recovered]) -> dict[str, Recovered]:
-    """Do what was planned, look again, and give back what is well."""
+    """Carry out the planned recoveries, diagnose again, and return healthy hosts to service."""
     names = [name for name, told in found.items() if told.state == "planned"]
     if not names:
         return found
@@ -122,7 +122,7 @@ def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dic
 
 
 def _first(hosts: Hosts, name: str) -> Recovered:
-    """Say what the facts alone tell of one host."""
+    """Return the plan for one host from its facts alone."""
     wanted = hosts.diagnoses[name].recovery
     facts = hosts.rollout.facts[name]
     if wanted is None or wanted.need in ("nothing", "program"):
@@ -179,7 +179,7 @@ def _overlay(hosts: Hosts, wanted: dict[str, Recovery], name: str) -> Path:
 
 
 def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[dict[str, Recovered], dict[str, str]]:
-    """Drain hosts where a scheduler was named; return those that are not free, and the nodes of those that are ours."""
+    """Drain hosts if there is a scheduler; return the hosts that are not free, and the nodes that gpusetup drained."""
     held: dict[str, Recovered] = {}
     taken: dict[str, str] = {}
     work = hosts.draining
@@ -204,7 +204,7 @@ def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[
 
 
 def _waits(hosts: Hosts, told: Recovered) -> bool:
-    """A drained host's last programs are waited for; others where somebody said for how long."""
+    """Return whether to wait for programs on a host: after a drain, or if the user set a time."""
     steps = told.recovery.steps if told.recovery is not None else ()
     return "drain" in steps or hosts.draining.busy_seconds > 0
 
@@ -214,7 +214,7 @@ def _refused(told: Recovered, reference: str, message: str, hint: str) -> Recove
 
 
 def _act(hosts: Hosts, found: dict[str, Recovered], wanted: dict[str, Recovery]) -> dict[str, Recovered]:
-    """Reset and reboot; return what became of the hosts that it did not work on."""
+    """Reset and reboot hosts; return the results of those where it failed."""
     if not wanted:
         return {}
     with phase(hosts.rollout, "recover"), hosts.rollout.reporter.watch("recover") as observer:
@@ -246,7 +246,7 @@ def _failed(told: Recovered, host: HostProgress) -> Recovered:
 
 
 def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
-    """Say from the look afterwards whether what was found before is gone."""
+    """Return a host's result by its second diagnosis."""
     before, after = hosts.diagnoses[name], hosts.after.get(name)
     steps = told.recovery.steps if told.recovery is not None else ()
     gpus = ", ".join(told.recovery.gpus) if told.recovery is not None else ""
@@ -276,7 +276,7 @@ def _of(recovery: Recovery | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _still_drained(hosts: Hosts, told: Recovered, name: str, troubles: dict[str, str | GpuSetupError]) -> Recovered:
-    """Name the command that gives a host back which stays drained."""
+    """Add the command that returns the host to service, if it stays drained."""
     trouble = troubles.get(name) if name in troubles else told.state
     if not trouble or hosts.draining.scheduler is None:
         return told

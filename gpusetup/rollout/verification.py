@@ -1,4 +1,4 @@
-"""Verification as the last stage of apply: where something changed, or no pass is on record."""
+"""Verification, the last stage of apply: of hosts that changed or have no recorded pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:
-    """Return an environment that a host is to have."""
+    """Return a planned environment of a host by its name."""
     return next((item for item in _environments(rollout, host) if item.name == name), None)
 
 
@@ -44,7 +44,7 @@ def _environments(rollout: Rollout, host: str) -> tuple[Environment, ...]:
 def with_environments(
     rollout: Rollout, reports: dict[str, HostReport], observe: Callable[[list[str], str], dict[str, HostReport]]
 ) -> dict[str, HostReport]:
-    """Return the reports with what was found in each environment."""
+    """Return the reports with the results of each environment."""
     names = sorted({item.name for host in reports for item in _environments(rollout, host)})
     for name in names:
         hosts = [host for host, report in reports.items() if not report.problem and environment_of(rollout, host, name)]
@@ -65,7 +65,7 @@ LEVEL: Level = "smoke"
 
 
 def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: bool = False) -> dict[str, HostOutcome]:
-    """Return the outcomes with what the verification found."""
+    """Verify hosts and return their outcomes with the results."""
     wanted = []
     for name, outcome in outcomes.items():
         if outcome.state not in {"done", "unchanged"}:
@@ -79,7 +79,7 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
         return outcomes
     try:
         reports = with_environments(rollout, _observe(rollout, wanted), partial(_observe, rollout))
-    except KeyboardInterrupt:  # what apply did is known, and stays so
+    except KeyboardInterrupt:  # the results of apply stay
         stopped = {"state": "interrupted", "failed_at": VERIFICATION, "verified": "stopped"}
         return outcomes | {name: msgspec.structs.replace(outcomes[name], **stopped) for name in wanted}
     for name in wanted:
@@ -89,7 +89,7 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
 
 
 def _on_record(rollout: Rollout, name: str) -> str:
-    """Return when this very stack was verified on this host, or nothing."""
+    """Return the recorded verification of exactly this stack, as text; empty if there is none."""
     kept = record_of(rollout.facts[name]).verified
     if kept is None or not kept.passed or kept.key != rollout.plans[name].lock.key:
         return ""
@@ -106,7 +106,7 @@ def _loaded(facts: HostFacts) -> str | None:
 
 
 def _observe(rollout: Rollout, names: list[str], environment: str = "") -> dict[str, HostReport]:
-    """Ask the hosts; `environment`: by that one's Python, of what it holds."""
+    """Run the probe on hosts; with `environment`, in that environment's Python and for its stack."""
     from gpusetup.report.model import HostReport
     from gpusetup.report.verification import verification_report
     from gpusetup.verify.machine import Wanted
@@ -179,7 +179,7 @@ def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:
 
 
 def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
-    """Keep the verdicts on the hosts; that this fails on one of them is no verdict on its GPU."""
+    """Record the verdicts on the hosts; a failure to record does not change the verdict."""
     if not reports:
         return
     kept = {

@@ -1,4 +1,4 @@
-"""Carry plans out: wave by wave, each freed before, verified and given back after; what is known is always kept."""
+"""Carry out plans wave by wave: drain, change, verify and return hosts to service; record each result."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ APPLY_DEADLINE = 6 * 3600.0
 
 
 def carry_out(how: Applying, rollout: Rollout) -> Applied:
-    """Change the hosts whose plan says so, verify them, and write down what became of each."""
+    """Change the hosts whose plan says so, verify them, and return the outcome of each."""
     return _Waves(how, rollout).go()
 
 
 class _Waves:
-    """The hosts that change, in the order in which they do, and what is known of each so far."""
+    """The hosts that change, in their waves, and each outcome so far."""
 
     def __init__(self, how: Applying, rollout: Rollout) -> None:
         self.how, self.rollout = how, rollout
@@ -62,10 +62,10 @@ class _Waves:
         self.seen: dict[str, HostOutcome] = {}
         self.passed = 0
         self.at = ""
-        """What is being done to a wave that is not over."""
+        """The step that the current wave is in."""
 
     def go(self) -> Applied:
-        """Do it all; what changes hosts is on record before."""
+        """Carry out all waves; log changes before they begin."""
         if not self.changes or self.how.check:
             return self._go()
         wanted = {
@@ -76,11 +76,11 @@ class _Waves:
             return self._go()
 
     def _fared(self) -> dict[str, str]:
-        """Return in a few words what became of each host that was to change."""
+        """Return the outcome of each host that was to change, as short text."""
         return {name: summary(self.outcomes[name]) if name in self.outcomes else "not begun" for name in self.changes}
 
     def _go(self) -> Applied:
-        """Do it; a person who says stop gets what is known by then."""
+        """Carry out all waves; after Ctrl-C return what is known by then."""
         try:
             if self.changes:
                 self.rollout.reporter.begins(self.changes)
@@ -119,7 +119,7 @@ class _Waves:
                 break
 
     def _shut(self, wave: tuple[str, ...]) -> dict[str, HostOutcome]:
-        """Return the hosts of a wave that are not begun: too many failed that share a rack or a switch with them."""
+        """Return the hosts of a wave that are not started, because too many of their failure domain failed."""
         if self.how.max_fail_domain is None:
             return {}
         domains = self.rollout.domains
@@ -143,7 +143,7 @@ class _Waves:
         return done
 
     def _the_rest(self) -> None:
-        """Verify whoever was not verified with a wave; give back what an earlier run left."""
+        """Verify hosts not yet verified with a wave; return nodes to service that an earlier run left drained."""
         self.at = "verification"
         if self.verifies and not self.rollout.stopped:
             verified = {name for wave in self.waves for name in wave} if self.by_wave else set()
@@ -154,7 +154,7 @@ class _Waves:
             self._keep(self.outcomes)
 
     def _stop(self) -> None:
-        """Say of every host that was to change where it is."""
+        """Set the outcome of each unfinished host after Ctrl-C: interrupted or not started."""
         begun = next((set(wave) for wave in self.waves if not set(wave) <= self.seen.keys()), set())
         for name, plan in self.changes.items():
             known = self.outcomes[name].state
@@ -167,13 +167,13 @@ class _Waves:
         self._keep({name: outcome for name, outcome in self.outcomes.items() if outcome.state != "not-started"})
 
     def _keep(self, known: dict[str, HostOutcome]) -> None:
-        if self.how.keep:  # what a stopped rollback leaves is not for apply to go on with
+        if self.how.keep:  # apply does not resume a stopped rollback
             session, names = self.rollout.session, self.rollout.plans if self.how.keep == "on" else self.changes
             batch = sizes_after(self.how.batch, self.passed)
             keep_rollout(session.run, session.reach.inventory, batch, known, names)
 
     def _document(self) -> Applied:
-        """Write down what is known; again after every wave, for nobody knows when this machine goes."""
+        """Write applied.json, after every wave: this machine may crash."""
         run = self.rollout.session.run
         applied = Applied(
             ok=all(exit_of(outcome) is Exit.DONE for outcome in self.outcomes.values()),
@@ -217,7 +217,7 @@ def _change(
 
 
 def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:
-    """Return what a host's plan says, and what this run adds: the preview has looked already; who may reboot."""
+    """Return the variables of a host's plan with those of this run: no second preflight, lists, reboot policy."""
     policy = rollout.reboot_policy(name)
     return replace(
         variables,

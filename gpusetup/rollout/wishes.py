@@ -1,4 +1,4 @@
-"""What is wanted of each host: the command line, gpusetup.toml beside the inventory, the inventory's variables."""
+"""The settings of each host: from the command line, gpusetup.toml next to the inventory, and inventory variables."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def settings_of_hosts(
     wishes: Wishes, inventory: str | None, track: Track
 ) -> tuple[dict[str, Settings], dict[str, tuple[str, ...]]]:
-    """Return every host's wishes, and which of the command line's have no effect on it.
+    """Return each host's settings, and the settings of the command line that have no effect on it.
 
-    A wrong or unknown setting is bad input before anything is done.
+    Raises for a wrong or unknown setting, before anything is done.
     """
     said = {field.name: getattr(wishes, field.name) for field in fields(wishes) if field.name != "requirements"}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
@@ -54,7 +54,7 @@ def settings_of_hosts(
 
 
 def _with_token(settings: Settings) -> Settings:
-    """Return the settings with the digest of the vGPU's token: the plan asks for no more of it."""
+    """Return the settings with the digest of the vGPU token, which is all that the plan needs of it."""
     if not settings.vgpu_token:
         return settings
     try:
@@ -67,13 +67,13 @@ def _with_token(settings: Settings) -> Settings:
 
 
 def beside(inventory: str | None) -> Path:
-    """Return where gpusetup.toml is: beside the inventory, without one in the current folder."""
+    """Return the path of gpusetup.toml: next to the inventory, else in the current folder."""
     place = Path(inventory) if inventory is not None and "," not in inventory else Path()
     return (place if place.is_dir() else place.parent) / SITE_FILE
 
 
 def policy_beside(inventory: str | None) -> Policy | None:
-    """Return what the file beside an inventory forbids."""
+    """Return the policy in the gpusetup.toml of an inventory."""
     path = beside(inventory)
     return read_policy(read_toml(path).get("policy"), path) if path.is_file() else None
 
@@ -82,11 +82,11 @@ _POLICY = (
     'newest_driver_branch = 580, oldest_driver = "570.86.15", forbid_end_of_life = ["driver", "cuda"], '
     "forbid_cvss_from = 7.0"
 )
-"""All that `[policy]` can say."""
+"""All keys of `[policy]`, for hints."""
 
 
 def read_policy(table: Any, path: Path) -> Policy | None:
-    """Read `[policy]`, of a project `[tool.gpusetup.policy]`; an error names the line."""
+    """Parse `[policy]`, or a project's `[tool.gpusetup.policy]`; errors name the line."""
     if table is None:
         return None
     names = table if isinstance(table, dict) else ("policy",)
@@ -104,7 +104,7 @@ def read_policy(table: Any, path: Path) -> Policy | None:
 
 
 def _line(path: Path, name: str) -> int:
-    """Return the line on which a key of `[policy]` begins."""
+    """Return the line number of a key of `[policy]`."""
     text = path.read_text(encoding="utf-8")
     ours = re.search(r"^\s*\[\s*tool\s*\.\s*gpusetup\b", text, re.MULTILINE)
     start = re.compile(r"^\s*\[?[\w \t.]*\bpolicy\b", re.MULTILINE).search(text, ours.start() if ours else 0)
@@ -114,7 +114,7 @@ def _line(path: Path, name: str) -> int:
 
 
 def read_toml(path: Path) -> Mapping[str, Any]:
-    """Read a file of settings."""
+    """Read a TOML file; raise if it is invalid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
