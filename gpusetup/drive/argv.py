@@ -42,14 +42,11 @@ def playbook_options(
     """Return all arguments except the playbook; `inventories` in rising precedence, `variables` as a JSON file."""
     argv = [f"--inventory={inventory}" for inventory in inventories]
     options: tuple[tuple[str, str | Path | None], ...] = (
-        ("--limit", limit or reach.limit),
-        ("--forks", str(reach.forks) if reach.forks else None),
-        ("--user", reach.user),
-        ("--private-key", reach.private_key),
-        ("--vault-password-file", reach.vault_password_file),
-        ("--vault-password-file", vault_password),
+        ("--limit", limit or reach.limit), ("--forks", str(reach.forks) if reach.forks else None),
+        ("--user", reach.user), ("--private-key", reach.private_key),
+        ("--vault-password-file", reach.vault_password_file), ("--vault-password-file", vault_password),
         ("--become-password-file", become_password),
-    )
+    )  # fmt: skip
     for name, value in options:
         if value is not None:
             # One element: a value that begins with a dash cannot become an option.
@@ -88,16 +85,10 @@ def ansible_environment(
         "ANSIBLE_COLLECTIONS_PATH": _path(collections, outside.get("ANSIBLE_COLLECTIONS_PATH")),
         "ANSIBLE_CALLBACK_PLUGINS": _path(package / "callback_plugins", outside.get("ANSIBLE_CALLBACK_PLUGINS")),
         "ANSIBLE_CALLBACKS_ENABLED": _list("gpusetup_events", outside.get("ANSIBLE_CALLBACKS_ENABLED")),
-        "ANSIBLE_STDOUT_CALLBACK": "default",
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_RETRY_FILES_ENABLED": "0",
-        "ANSIBLE_DEPRECATION_WARNINGS": "0",
-        "ANSIBLE_GATHERING": "explicit",
-        "GPUSETUP_EVENTS": str(events),
-        "PYTHONPATH": str(package.parent),
-        "PYTHONUNBUFFERED": "1",
-        "LC_ALL": "C.UTF-8",
-    }
+        "ANSIBLE_STDOUT_CALLBACK": "default", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0", "ANSIBLE_GATHERING": "explicit", "GPUSETUP_EVENTS": str(events),
+        "PYTHONPATH": str(package.parent), "PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8",
+    }  # fmt: skip
     return environment
 
 

@@ -65,12 +65,9 @@ def who() -> AuditWho:
 
         login = pwd.getpwuid(int(Path("/proc/self/loginuid").read_text(encoding="ascii"))).pw_name
     return AuditWho(
-        user=user,
-        login=login,
-        sudo=os.environ.get("SUDO_USER", ""),
-        machine=platform.node(),
+        user=user, login=login, sudo=os.environ.get("SUDO_USER", ""), machine=platform.node(),
         came_from=os.environ.get("SSH_CONNECTION", "").partition(" ")[0],
-    )
+    )  # fmt: skip
 
 
 def line_of(event: Event, command: str, *, run: str = "", inventory: str = "", note: str = "") -> AuditLine:

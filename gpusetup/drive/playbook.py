@@ -80,13 +80,9 @@ class Session:
     def for_ansible(self) -> dict[str, str]:
         """Return the environment of every Ansible process of the run."""
         return ansible_environment(
-            self.environment,
-            collections=self.collections,
-            package=_PACKAGE,
-            events=self.run.events,
-            configured=_configured(self.environment),
-            known_hosts=_known_hosts(self.environment),
-        )
+            self.environment, collections=self.collections, package=_PACKAGE, events=self.run.events,
+            configured=_configured(self.environment), known_hosts=_known_hosts(self.environment),
+        )  # fmt: skip
 
     def expect_playbooks(self) -> None:
         """Start the fork server early: it imports Ansible while gpusetup does other work."""
@@ -168,15 +164,10 @@ def run_playbook(
                 follow()
 
             options = playbook_options(
-                session.reach,
-                inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
-                become_password=become,
-                vault_password=vault,
-                variables=told,
-                limit=SELECTED if overlay is not None else None,
-                check=check,
-                diff=diff,
-            )
+                session.reach, inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
+                become_password=become, vault_password=vault, variables=told,
+                limit=SELECTED if overlay is not None else None, check=check, diff=diff,
+            )  # fmt: skip
             run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
             handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
             play = Play(
@@ -198,15 +189,10 @@ def run_playbook(
             )
             command = session.engine.command(play)
             return Process(
-                command.argv,
-                env=command.environment,
-                descriptors=command.descriptors,
-                already=command.already,
-                deadline=lambda: deadline * track.waves(shard),
-                on_line=line,
-                on_tick=tick,
+                command.argv, env=command.environment, descriptors=command.descriptors, already=command.already,
+                deadline=lambda: deadline * track.waves(shard), on_line=line, on_tick=tick,
                 on_interrupt=None if observer is None else lambda: observer.stopping(track),
-            )
+            )  # fmt: skip
 
         shards = Shards(run.path, track, begin, forks=session.reach.forks, together=at_once)
         stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
@@ -260,12 +246,9 @@ def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> 
     else:
         message = f"Ansible could not start (exit {finished.code})"
     return BadInputError(
-        "GS-407",
-        message,
-        path=session.reach.inventory or "",
-        context=errors.text(),
+        "GS-407", message, path=session.reach.inventory or "", context=errors.text(),
         hint=f"check it with: ansible-inventory -i {inventory} --graph; full log: {session.run.log}",
-    )
+    )  # fmt: skip
 
 
 def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Errors) -> None:

@@ -112,12 +112,9 @@ def _judge(policy: _Policy, command: str, reach: Reach, place: Path) -> None:
         others = {name for rule in policy.allow if {command, "*"} & set(rule.commands) for name in rule.who}
         hint = f"ask one of: {', '.join(sorted(others))}" if others else "no one may; root can change that"
     raise PreflightError(
-        "GS-944",
-        message,
-        path=str(place),
-        note="gpusetup contacted no host; everyone may run plan and verify",
+        "GS-944", message, path=str(place), note="gpusetup contacted no host; everyone may run plan and verify",
         hint=hint,
-    )
+    )  # fmt: skip
 
 
 def _person() -> tuple[str, set[str]]:

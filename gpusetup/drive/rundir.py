@@ -193,8 +193,6 @@ def _claim(path: Path) -> dict[str, Any] | None:
 def _occupied(claim: dict[str, Any], shared: list[str]) -> PreflightError:
     names = ", ".join(shared[:5]) + (f" and {len(shared) - 5} more" if len(shared) > 5 else "")
     return PreflightError(
-        "GS-403",
-        f"another gpusetup is working on {names}",
-        context=f"process {claim['pid']}: gpusetup {claim['command']}",
-        note="nothing was changed",
-    )
+        "GS-403", f"another gpusetup is working on {names}",
+        context=f"process {claim['pid']}: gpusetup {claim['command']}", note="nothing was changed",
+    )  # fmt: skip

@@ -76,13 +76,9 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: 
     if finished.interrupted:
         raise KeyboardInterrupt
     return Finished(
-        argv=finished.argv,
-        code=finished.code,
-        out="".join(line + "\n" for line in lines["out"]),
-        err="".join(line + "\n" for line in lines["err"]),
-        seconds=finished.seconds,
-        timed_out=finished.timed_out,
-    )
+        argv=finished.argv, code=finished.code, out="".join(line + "\n" for line in lines["out"]),
+        err="".join(line + "\n" for line in lines["err"]), seconds=finished.seconds, timed_out=finished.timed_out,
+    )  # fmt: skip
 
 
 def stream(
@@ -177,14 +173,9 @@ class Process:
         self.family: set[int] = set()
         try:
             self.process: subprocess.Popen[bytes] | Child = already or subprocess.Popen(
-                self.argv,
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(env),
-                start_new_session=True,
-                pass_fds=tuple(descriptors),
-            )
+                self.argv, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, env=dict(env), start_new_session=True, pass_fds=tuple(descriptors),
+            )  # fmt: skip
         except OSError as error:
             raise BadInputError("GS-401", f"cannot start {self.argv[0]}: {error.strerror}") from error
         if isinstance(self.process, subprocess.Popen) and stdin is not None:
@@ -203,14 +194,9 @@ class Process:
         if self.interrupted:
             self.kill()
         return Finished(
-            argv=self.argv,
-            code=self.process.wait(),
-            out="",
-            err="",
-            seconds=time.monotonic() - self.started,
-            timed_out=self.timed_out,
-            interrupted=self.interrupted,
-        )
+            argv=self.argv, code=self.process.wait(), out="", err="", seconds=time.monotonic() - self.started,
+            timed_out=self.timed_out, interrupted=self.interrupted,
+        )  # fmt: skip
 
     def turn(self, seconds: float) -> bool:
         """Read output for up to `seconds`; return whether the process has ended."""
@@ -289,14 +275,9 @@ class Running:
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> None:
         try:
             self.process = subprocess.Popen(
-                tuple(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(env),
-                start_new_session=True,
-                bufsize=0,
-            )
+                tuple(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(env),
+                start_new_session=True, bufsize=0,
+            )  # fmt: skip
         except OSError as error:
             raise BadInputError("GS-401", f"cannot start {argv[0]}: {error.strerror}") from error
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
@@ -349,14 +330,9 @@ def filtering(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 def serving(argv: Sequence[str], *, env: Mapping[str, str], descriptors: Collection[int]) -> None:
     """Start a server on one of these descriptors; it ends once the other side is closed."""
     subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=dict(env),
-        start_new_session=True,
-        pass_fds=tuple(descriptors),
-    )
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(env),
+        start_new_session=True, pass_fds=tuple(descriptors),
+    )  # fmt: skip
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:

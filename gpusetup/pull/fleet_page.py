@@ -114,20 +114,12 @@ def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
     reports = [host.report for host in state.hosts.values() if host.report is not None]
     bad = sum(one.state in BAD for one in reports)
     return page(
-        "fleet",
-        title=f"{len(state.hosts)} hosts that pull",
-        made=state.time,
-        told=[f"{bad} fail" if bad else "none fails"],
-        stands=stands(reports, offers),
-        waves=waves(reports, offers),
-        causes=causes(reports),
-        offers=[offers[kind] for kind in sorted(offers)],
-        budget=in_words,
-        silent=_silent(state),
-        bad=BAD,
-        states=Counter(one.state for one in reports).most_common(),
+        "fleet", title=f"{len(state.hosts)} hosts that pull", made=state.time,
+        told=[f"{bad} fail" if bad else "none fails"], stands=stands(reports, offers), waves=waves(reports, offers),
+        causes=causes(reports), offers=[offers[kind] for kind in sorted(offers)], budget=in_words,
+        silent=_silent(state), bad=BAD, states=Counter(one.state for one in reports).most_common(),
         hosts=[(name, host) for name, host in state.hosts.items() if host.report is not None],
-    )
+    )  # fmt: skip
 
 
 def _silent(state: FleetState) -> list[tuple[str, str]]:

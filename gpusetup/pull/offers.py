@@ -66,14 +66,10 @@ def publish(
             lock = before.lock
         now = datetime.now(timezone.utc)
         offer = Offer(
-            kind=kind,
-            serial=before.serial + 1 if before is not None else 1,
-            made=_stamp(now),
-            expires=_stamp(now + timedelta(days=days)) if days else "",
-            wave=wave,
-            budget=budget or (before.budget if before is not None else Budget()),
-            lock=lock,
-        )
+            kind=kind, serial=before.serial + 1 if before is not None else 1, made=_stamp(now),
+            expires=_stamp(now + timedelta(days=days)) if days else "", wave=wave,
+            budget=budget or (before.budget if before is not None else Budget()), lock=lock,
+        )  # fmt: skip
         put(path, offer, key)
     return path, offer
 

@@ -97,12 +97,9 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
         scheduler = own() if own else Command(take=take, give=give, call=call)
     holder = _holder(how, rollout)
     return Draining(
-        rollout,
-        holder or scheduler,
-        drain_seconds=how.drain_minutes * 60,
-        busy_seconds=how.busy_minutes * 60,
+        rollout, holder or scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60,
         holder=holder,
-    )
+    )  # fmt: skip
 
 
 def _holder(how: Freeing, rollout: Rollout) -> Holder | None:

@@ -254,11 +254,9 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
         answer = convert(told, Preview)
     except ValidationError as error:
         refusal = Refusal(
-            reference="GS-409",
-            message=f"the answer of {name} cannot be used: {error}",
-            note="nothing was changed",
+            reference="GS-409", message=f"the answer of {name} cannot be used: {error}", note="nothing was changed",
             hint=f"full log: {rollout.session.run.log}",
-        )
+        )  # fmt: skip
         return Draft(plan=replace(draft.plan, state="refused", refusals=(refusal,), actions=(), variables=NOTHING))
     rollout.fetched[name] = answer.fetched
     facts = rollout.facts[name]
@@ -305,12 +303,10 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Host
     unreachable = failure is not None and failure.unreachable
     message = failure.message if failure is not None else "the host did not answer"
     refusal = Refusal(
-        reference="GS-408" if unreachable else "GS-409",
-        message=" ".join(message.split())[:600],
-        note="nothing was changed",
-        hint=f"full log: {log}",
+        reference="GS-408" if unreachable else "GS-409", message=" ".join(message.split())[:600],
+        note="nothing was changed", hint=f"full log: {log}",
         exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
-    )
+    )  # fmt: skip
     return replace(
         plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables=NOTHING
     )

@@ -25,18 +25,11 @@ if TYPE_CHECKING:
     from gpusetup.model.run import State
 
 _EXITS = {
-    "done": Exit.DONE,
-    "unchanged": Exit.DONE,
-    "nothing-to-do": Exit.DONE,
-    "pending-reboot": Exit.PENDING,
-    "refused": Exit.REFUSED,
-    "unreachable": Exit.UNREACHABLE,
-    "failed": Exit.FAILED,
-    "verify-failed": Exit.VERIFY_FAILED,
-    "interrupted": Exit.INTERRUPTED,
-    "not-started": Exit.PENDING,
+    "done": Exit.DONE, "unchanged": Exit.DONE, "nothing-to-do": Exit.DONE, "pending-reboot": Exit.PENDING,
+    "refused": Exit.REFUSED, "unreachable": Exit.UNREACHABLE, "failed": Exit.FAILED,
+    "verify-failed": Exit.VERIFY_FAILED, "interrupted": Exit.INTERRUPTED, "not-started": Exit.PENDING,
     "postponed": Exit.PENDING,
-}
+}  # fmt: skip
 
 _FAILED = {"failed", "unreachable", "verify-failed"}
 
@@ -102,25 +95,19 @@ def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], al
 def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
     """Return the outcome of a host that apply worked on."""
     found = replace(
-        _outcome(plan, "done"),
-        changed=host.changed,
-        seconds=round(seconds, 1),
+        _outcome(plan, "done"), changed=host.changed, seconds=round(seconds, 1),
         phases={role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
         reboot_seconds=float(host.data.get("gpu_reboot", {}).get("elapsed") or 0),
-    )
+    )  # fmt: skip
     failure = host.failure
     if failure is not None:
         state: State = "unreachable" if failure.unreachable else "failed"
         return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
     told = convert(host.data.get("gpu_state", {}).get("gpu_result") or {}, _Told)
     return replace(
-        found,
-        state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
-        pending=told.reboot.reasons,
-        waits=told.waits,
-        packages=told.packages,
-        history_id=told.history_id or "",
-    )
+        found, state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
+        pending=told.reboot.reasons, waits=told.waits, packages=told.packages, history_id=told.history_id or "",
+    )  # fmt: skip
 
 
 def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:

@@ -35,13 +35,10 @@ def owner_of(session: Session, hosts: int) -> Owner:
     except (OSError, ValueError):
         machine = platform.node()
     return Owner(
-        controller=platform.node(),
-        user=user,
-        run=session.run.id,
+        controller=platform.node(), user=user, run=session.run.id,
         home=hashlib.sha256(f"{machine.strip()}:{home.resolve()}".encode()).hexdigest()[:16],
-        alive=tuple(live_runs(home)),
-        turns=-(-hosts // (session.reach.forks or _FEW_FORKS)),
-    )
+        alive=tuple(live_runs(home)), turns=-(-hosts // (session.reach.forks or _FEW_FORKS)),
+    )  # fmt: skip
 
 
 def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:

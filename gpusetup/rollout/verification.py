@@ -171,11 +171,9 @@ def _problem(done: PlaybookRun, name: str) -> str:
 def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:
     failed = report.verdict == "fail"
     return msgspec.structs.replace(
-        outcome,
-        state="verify-failed" if failed else outcome.state,
-        checks=tuple(report.results),
+        outcome, state="verify-failed" if failed else outcome.state, checks=tuple(report.results),
         verified=report.problem or report.verdict,
-    )
+    )  # fmt: skip
 
 
 def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:

@@ -176,13 +176,10 @@ class _Waves:
         """Write applied.json, after every wave: this machine may crash."""
         run = self.rollout.session.run
         applied = Applied(
-            ok=all(exit_of(outcome) is Exit.DONE for outcome in self.outcomes.values()),
-            run=run.id,
-            log=str(run.log),
+            ok=all(exit_of(outcome) is Exit.DONE for outcome in self.outcomes.values()), run=run.id, log=str(run.log),
             seconds={name: round(spent, 1) for name, spent in self.rollout.seconds.items()},
-            matrix=self.rollout.document().matrix,
-            hosts={name: self.outcomes[name] for name in self.rollout.plans},
-        )
+            matrix=self.rollout.document().matrix, hosts={name: self.outcomes[name] for name in self.rollout.plans},
+        )  # fmt: skip
         run.write("applied.json", applied)
         return applied
 
@@ -220,10 +217,7 @@ def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariab
     """Return the variables of a host's plan with those of this run: no second preflight, lists, reboot policy."""
     policy = rollout.reboot_policy(name)
     return replace(
-        variables,
-        gpu_preflight_enabled=False,
-        gpu_packages_fetched=rollout.fetched.get(name, ""),
-        gpu_state_id=rollout.session.run.id,
-        gpu_reboot_policy=policy,
+        variables, gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
+        gpu_state_id=rollout.session.run.id, gpu_reboot_policy=policy,
         gpu_reboot_local=rollout.local(name) and policy != "never",
-    )
+    )  # fmt: skip

@@ -40,11 +40,9 @@ def settings_of_hosts(
     for name, host in track.hosts.items():
         if host.problem:
             raise BadInputError(
-                "GS-315",
-                f"{name}: cannot read a variable: {host.problem}",
-                path=name,
+                "GS-315", f"{name}: cannot read a variable: {host.problem}", path=name,
                 hint=f"check it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
-            )
+            )  # fmt: skip
         variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
         own = read_level(variables, name, prefix=PREFIX)
         wanted = settings_for(own, file, line, wishes.requirements)

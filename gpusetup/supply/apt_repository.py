@@ -103,11 +103,9 @@ def file_name(item: Wanted) -> str:
 
 def _release(folder: Path, names: tuple[str, ...]) -> str:
     lines = [
-        "Origin: gpusetup",
-        "Label: gpusetup bundle",
-        f"Date: {dt.datetime.now(tz=dt.timezone.utc):%a, %d %b %Y %H:%M:%S +0000}",
-        "SHA256:",
-    ]
+        "Origin: gpusetup", "Label: gpusetup bundle",
+        f"Date: {dt.datetime.now(tz=dt.timezone.utc):%a, %d %b %Y %H:%M:%S +0000}", "SHA256:",
+    ]  # fmt: skip
     for name in names:
         raw = (folder / name).read_bytes()
         lines.append(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {name}")

@@ -26,12 +26,10 @@ def bill(components: Iterable[Mapping[str, Any]], about: Mapping[str, Any] | Non
     listed = {item["bom-ref"]: item for item in components}
     made: dict[str, Any] = {"tools": [{"name": "gpusetup", "version": __version__}]}
     document: dict[str, Any] = {
-        "bomFormat": "CycloneDX",
-        "specVersion": VERSION,
-        "version": 1,
+        "bomFormat": "CycloneDX", "specVersion": VERSION, "version": 1,
         "metadata": ({"timestamp": moment} if moment else {}) | made | ({"component": about} if about else {}),
         "components": [listed[reference] for reference in sorted(listed)],
-    }
+    }  # fmt: skip
     if about:
         document["dependencies"] = [{"ref": about["bom-ref"], "dependsOn": sorted(listed)}]
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

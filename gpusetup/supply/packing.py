@@ -301,11 +301,9 @@ def _from_base(first: Path, base: Since, manifest: Manifest, there: dict[str, Pa
         older = there.get(sha256)
         if older is None or not older.is_file() or digest_of(older) != sha256:
             raise BadInputError(
-                "GS-718",
-                f"{name} of the bundle that is here does not match its manifest",
-                path=str(older or path),
+                "GS-718", f"{name} of the bundle that is here does not match its manifest", path=str(older or path),
                 hint="carry the whole bundle over: gpusetup bundle pack DIR --out FILE, without --since",
-            )
+            )  # fmt: skip
         laid(older, path)
 
 

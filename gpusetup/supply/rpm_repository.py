@@ -152,11 +152,9 @@ def prove(paths: Iterable[Path], extras: Extras) -> None:
     bad = [line for line in done.out.splitlines() if not re.search(r": .*\bsignatures OK$", line)]
     if bad or done.code:
         raise UnreachableError(
-            "GS-791",
-            "packages are not signed by the vendor whose repository has them",
-            note=" | ".join(bad[:4]) or done.err.strip()[-300:],
-            context=", ".join(fingerprints_of(extras.keys)),
-        )
+            "GS-791", "packages are not signed by the vendor whose repository has them",
+            note=" | ".join(bad[:4]) or done.err.strip()[-300:], context=", ".join(fingerprints_of(extras.keys)),
+        )  # fmt: skip
 
 
 def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> list[Path]:

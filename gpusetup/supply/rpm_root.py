@@ -257,14 +257,11 @@ class RpmRoot(Root):
         configuration.write_text(_CONFIGURATION)
         platform = "f" if self.system.startswith("fedora") else "el"
         options = (
-            f"--config={configuration}",
-            f"--installroot={self.folder}/root",
-            f"--releasever={self.version}",
-            f"--forcearch={self.arch}",
-            f"--setopt=reposdir={self.definitions}",
+            f"--config={configuration}", f"--installroot={self.folder}/root", f"--releasever={self.version}",
+            f"--forcearch={self.arch}", f"--setopt=reposdir={self.definitions}",
             f"--setopt=cachedir={self.folder}/cache",
             f"--setopt=module_platform_id=platform:{platform}{self.version}",
-        )
+        )  # fmt: skip
         host = host_code("gpu_host.dnf").Dnf({}, options)
         host.architecture = lambda: self.arch
         return host

@@ -31,11 +31,9 @@ def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
         if word not in known or not mark:
             takes = ", ".join(f"{setting}=VALUE" for setting in known)
             raise BadInputError(
-                "GS-416",
-                f"the engine {name} does not take {option!r}",
-                path="--engine-option",
+                "GS-416", f"the engine {name} does not take {option!r}", path="--engine-option",
                 hint=f"it takes {takes}" if takes else "leave it out: it has no settings",
-            )
+            )  # fmt: skip
         told[known[word]] = value
     engine: Engine = kind(**told)
     return engine

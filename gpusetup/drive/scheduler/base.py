@@ -112,11 +112,9 @@ class Caller:
         if not done.ok:
             why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
             raise SchedulerError(
-                "GS-811",
-                f"{argv[0]}: {'it did not answer' if done.timed_out else why}",
-                context=" ".join(done.argv),
+                "GS-811", f"{argv[0]}: {'it did not answer' if done.timed_out else why}", context=" ".join(done.argv),
                 note="the node is unchanged",
-            )
+            )  # fmt: skip
         return done.out
 
 

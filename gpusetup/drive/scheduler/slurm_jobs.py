@@ -228,8 +228,6 @@ def _here() -> str:
 
 def _cannot(why: str, way_out: str) -> SchedulerError:
     return SchedulerError(
-        "GS-819",
-        f"its Slurm job cannot start: {why}",
-        note="the node is unchanged; the job was cancelled",
+        "GS-819", f"its Slurm job cannot start: {why}", note="the node is unchanged; the job was cancelled",
         hint=way_out,
-    )
+    )  # fmt: skip
