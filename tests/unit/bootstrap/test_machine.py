@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 
 import pytest
 
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin, pause_before
+from gpusetup.bootstrap.userdata import first_stage
 from gpusetup.model.status import FINAL, Problem, Status
 
 OK = Outcome("ok", verified="pass")
@@ -76,6 +78,10 @@ def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state: str) -> None:
         resumed = begin(before, now(boot))
         assert (resumed.state, resumed.reboots, resumed.attempts) == ("waiting", (), 1)
         assert drive(resumed, OK, OK, boot=boot).state == "done"
+
+
+def test_the_first_stage_has_the_same_final_states() -> None:
+    assert set(ast.literal_eval(first_stage().partition("\nFINAL = ")[2].partition("\n")[0])) == FINAL
 
 
 def test_a_person_may_try_again_after_a_failure() -> None:

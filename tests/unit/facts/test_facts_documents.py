@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.facts import probe
@@ -26,10 +27,6 @@ CUT = Slices(instances=(MigInstance(profile="1g.18gb", start=0),))
 
 def host(name="ubuntu24.04-h200x8-keep"):
     return captured(HOSTS / name / "root", matrix_lookup(matrix()))
-
-
-def replace(value, **changes):
-    return msgspec.structs.replace(value, **changes)
 
 
 def test_a_document_survives_the_file(tmp_path):

@@ -194,7 +194,6 @@ def test_what_removal_undoes(applied):
     assert removal_of(changed(applied, state=None)) is None
     more = {"runfile": {"path": "/x.run", "version": VERSION}, "alternatives": {"cuda": "auto"}, "streams": {"a": None}}
     removal = removal_of(changed(applied, state={**RECORD, "brought": {}, "moved": {}, "taken": {}, **more}))
-    assert removal is not None
     assert (removal.runfile, removal.alternatives, removal.streams) == (VERSION, ("cuda",), ("a",))
     assert "stays loaded" in pending_reboot(applied, removal)
     hosts = {"a": HostRemoval(state="planned", removal=removal)}
