@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Curve, Curves
+from gpusetup.verify.baseline import LESS_IS_BETTER
 from gpusetup.verify.decay import Series
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def pictures(series: Sequence[Series]) -> tuple[Curves, ...]:
         if not mine:
             continue
         # Of many parts, such as every pair of GPUs, those that changed for the worst.
-        mine.sort(key=lambda one: one.points[-1][1] / (one.points[0][1] or 1.0))
+        mine.sort(key=lambda one: one.points[-1][1] / (one.points[0][1] or 1.0), reverse=mine[0].unit in LESS_IS_BETTER)
         begin = min(one.points[0][0] for one in mine)
         lines = tuple(
             Curve(
