@@ -200,6 +200,9 @@ def put_in_force(release: MatrixRelease, home: Path) -> Path:
             written(release, new)
             new.chmod(0o755)
             new.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another import of this release was faster
+                raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
     link = home / f".{_CURRENT}.{os.getpid()}"

@@ -146,6 +146,12 @@ def test_so_many_releases_are_kept_and_the_one_in_force_always(home, capsys, mon
     assert (folder / "current").resolve().name.startswith(days[0])
 
 
+def test_two_imports_of_one_release_at_the_same_time_both_succeed(home, monkeypatch):
+    made, written = kept.release_of(Matrix()), kept.written
+    monkeypatch.setattr(kept, "written", lambda *given: [written(made, home / made.name), written(*given)])
+    assert kept.put_in_force(made, home) == home / made.name
+
+
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):
     path = release(home / "matrix.json")
     asked(capsys, "import", path, "--sha256", sha256(path))
