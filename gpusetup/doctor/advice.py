@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor import builds
-from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, sxid
+from gpusetup.doctor.catalogue import catalogue, cuda_errors, errors_by_name, errors_by_number, meaning, sxid
 from gpusetup.doctor.library_packages import soname_advice
 from gpusetup.doctor.package_advice import version_advice
 from gpusetup.doctor.scan import scan
@@ -44,11 +44,6 @@ def capability(text: str) -> str | None:
     return ".".join(filter(None, found.groups())) if found else None
 
 
-def cuda_error(number: int) -> CudaError | None:
-    """Return the CUDA error with this number."""
-    return next((error for error in cuda_errors() if error.number == number), None)
-
-
 def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
     """Return (cause, groups) for a text that is little more than a number: `802`, `Xid 79`, `11040`, `cuda>=12.8`."""
     text = text.strip().strip(".!\"'`")
@@ -62,7 +57,7 @@ def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
         return [("driver-too-old", {"driver_api": found["api"]})]
     if "needs" in found:
         return [("container-cuda-requirement", {"needs_cuda": found["needs"]})]
-    if "error" in found and (error := cuda_error(int(found["error"]))):
+    if "error" in found and (error := errors_by_number().get(int(found["error"]))):
         cause = error.cause if error.cause in catalogue() else "cuda-error"
         return [(cause, {"cuda_number": found["error"]})]
     return []
@@ -86,9 +81,9 @@ def _first(groups: Groups, name: str) -> str:
 def _cuda_names(_: str, groups: Groups) -> list[str]:
     error: CudaError | None = None
     if number := _first(groups, "cuda_number"):
-        error = cuda_error(int(number))
+        error = errors_by_number().get(int(number))
     elif name := _first(groups, "cuda_name"):
-        error = next((entry for entry in cuda_errors() if name in (entry.runtime, entry.driver)), None)
+        error = errors_by_name().get(name)
     elif text := _first(groups, "cuda_text"):
         error = next((entry for entry in cuda_errors() if entry.text and text.startswith(entry.text)), None)
     if error is None:

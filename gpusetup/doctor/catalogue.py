@@ -155,7 +155,8 @@ def errors_by_name() -> dict[str, CudaError]:
 
 
 @cache
-def _errors_by_number() -> dict[int, CudaError]:
+def errors_by_number() -> dict[int, CudaError]:
+    """Return CUDA's errors by their numbers."""
     return {error.number: error for error in cuda_errors()}
 
 
@@ -171,7 +172,7 @@ def _cuda(groups: Groups) -> str:
         if error is None:
             return "cuda-error" if name.startswith("CUDA_ERROR_") else ""
     if error is None and (number := groups.get("cuda_number") or groups.get("cuda_old_number")):
-        tables = [_errors_by_number(), _old_cuda_numbers()]
+        tables = [errors_by_number(), _old_cuda_numbers()]
         if "cuda_old_number" in groups:
             tables.reverse()
         error = tables[0].get(int(number)) or tables[1].get(int(number))

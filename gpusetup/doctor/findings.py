@@ -97,8 +97,6 @@ def finding_of(
 
 
 def _finding(match: Match) -> Finding:
-    import msgspec
-
     finding = finding_of(catalogue()[match.cause], match.evidence, match.groups)
     return msgspec.structs.replace(finding, line=match.line, count=match.times)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
-_WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
+WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 
 
 def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation]:
@@ -83,7 +83,7 @@ def _driver(space: Space, value: DriverValue, stands: Mapping[str, Relation]) ->
         version=value.version,
         branch=str(nv(value.version).major),
         module=value.module,
-        relation=max(stands.values(), key=_WEAKEST_LAST.index, default="native"),
+        relation=max(stands.values(), key=WEAKEST_LAST.index, default="native"),
         installed=value.version == space.request.driver or stays(space.request, value),
     )
 

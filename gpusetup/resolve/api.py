@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.errors import NoStackError, PolicyError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
-from gpusetup.resolve.answer import stack_of
+from gpusetup.resolve.answer import WEAKEST_LAST, stack_of
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.naming import last_before, published_versions
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import Relation
     from gpusetup.resolve.space import Space
-
-_WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 
 
 def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Resolution:
@@ -48,7 +45,7 @@ def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Ma
     cudas = tuple(other.stack.cuda for other in found if other.stack.cuda is not None)
     driver = main.stack.driver
     if driver is not None:
-        weakest = max((driver.relation, *(cuda.relation for cuda in cudas)), key=_WEAKEST_LAST.index)
+        weakest = max((driver.relation, *(cuda.relation for cuda in cudas)), key=WEAKEST_LAST.index)
         driver = replace(driver, relation=weakest)
     reasons = (reason for other in (main, *found) for reason in other.reasons if other is main or _of_cuda(reason))
     warnings = (text for other in (main, *found) for text in other.warnings)

@@ -24,7 +24,7 @@ from gpusetup.resolve.domains import (
     minor_of,
 )
 from gpusetup.resolve.hardware import add_hardware
-from gpusetup.resolve.packages import asked_packages, earlier
+from gpusetup.resolve.packages import add_packages, asked_packages, earlier, what_packages_need
 from gpusetup.resolve.policy import add_policy
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.runtimes import add_runtimes
@@ -87,8 +87,6 @@ def build(matrix: Matrix, request: Request) -> Space:
     add_runtimes(space)
     _wheels(space)
     if any(name in space.values for name in PACKAGES):
-        from gpusetup.resolve.packages import add_packages, asked_packages
-
         add_packages(space)
         if len(asked_packages(request)) > 1:
             add_release_window(space, build)
@@ -109,8 +107,6 @@ def _components(space: Space) -> list[str]:
         asked |= set(DEFAULT_COMPONENTS)
     packages = asked & set(PACKAGES)
     if packages:
-        from gpusetup.resolve.packages import what_packages_need
-
         asked |= what_packages_need(space.matrix, request, space.arch)
     if "cupy" in asked or (asked & {"cudnn", "nccl"} and not asked & set(FRAMEWORKS)):
         asked.add("cuda")
