@@ -102,9 +102,16 @@ def _finding(match: Match) -> Finding:
 
 
 def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
-    """Return findings, root causes first, without causes that another one explains."""
+    """Return findings, root causes first, without those that another one explains.
+
+    A cause explains the causes that it names, and every symptom whose lines are all its own.
+    """
     found = {match.cause: match for match in matches if match.cause in catalogue()}
     hidden = {name for cause in found for name in catalogue()[cause].hides}
+    roots = [set(match.evidence) for match in found.values() if catalogue()[match.cause].kind == "root"]
+    for match in found.values():
+        if catalogue()[match.cause].kind == "symptom" and any(lines.issuperset(match.evidence) for lines in roots):
+            hidden.add(match.cause)
     left = [match for match in found.values() if match.cause not in hidden] or list(found.values())
     left.sort(key=lambda match: (_WEIGHT[catalogue()[match.cause].kind], match.line))
     return tuple(_finding(match) for match in left)

@@ -68,6 +68,12 @@ def test_pytorchs_warning_is_known_without_its_beginning():
     assert "12.0 is Blackwell" in str(diagnose_text("sm_120 is not compatible with the current PyTorch installation"))
 
 
+def test_a_symptom_has_a_line_that_no_cause_has():
+    known = "CUDA error: no kernel image is available"
+    assert causes(known) == ["no-kernel-image"]
+    assert causes(f"{known}\nRuntimeError: CUDA error: some other text") == ["no-kernel-image", "cuda-error"]
+
+
 def test_the_root_hides_what_it_explains():
     text = "RuntimeError: No CUDA GPUs are available\nCUDA initialization: Error 802: system not yet initialized"
     assert causes(text)[0] == "fabric-not-ready"
