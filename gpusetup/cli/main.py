@@ -7,12 +7,16 @@ import argparse
 import errno
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli import streams
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words, load_command
 from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, likely_commands, listed, rare_options
-from gpusetup.errors import Exit, GpuSetupError, PreflightError
+from gpusetup.errors import BadInputError, Exit, GpuSetupError, PreflightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _EPILOG = (
     "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line,\n"
@@ -101,17 +105,27 @@ def _run(argv: list[str]) -> Exit:
     from gpusetup.cli.output import set_quiet
 
     set_quiet(arguments.quiet)
-    try:
+
+    def command() -> Exit:
         if facts := getattr(arguments, "facts", None):
             from gpusetup.cli.options import check_from
 
             check_from(*([facts] if isinstance(facts, str) else facts))
         return load_command(name).run(arguments)
-    except (GpuSetupError, OSError) as error:
-        about_lines = error if isinstance(error, GpuSetupError) else _disk_trouble(error)
-        if about_lines is None or arguments.debug:
+
+    return command() if arguments.debug else _explained(command, getattr(arguments, "format", "text"))
+
+
+def _explained(command: Callable[[], Exit], form: str = "text") -> Exit:
+    """Run a command; print a failure that can be explained, and return its exit code."""
+    try:
+        return command()
+    except GpuSetupError as error:
+        return _print_failure(error, form)
+    except OSError as error:
+        if (told := _file_trouble(error)) is None:
             raise
-        return _print_failure(about_lines, getattr(arguments, "format", "text"))
+        return _print_failure(told, form)
 
 
 def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
@@ -138,11 +152,16 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _disk_trouble(error: OSError) -> GpuSetupError | None:
-    """Return an explained error if the disk is full or read-only, else None: any write can meet that."""
+_UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+def _file_trouble(error: OSError) -> GpuSetupError | None:
+    """Return an explained error if the disk is full or read-only or a named file is unusable, else None."""
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    if where and error.errno in _UNUSABLE:
+        return BadInputError("GS-105", f"cannot use {where}: {error.strerror}", path=where)
     if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
         return None
-    where = str(error.filename or "")
     return PreflightError(
         "GS-414",
         f"cannot write files on this machine: {error.strerror}" + (f" ({where})" if where else ""),
@@ -170,10 +189,7 @@ def _versions(form: str) -> Exit:
     from gpusetup.cli.output import json_text
     from gpusetup.cli.start import about, about_lines
 
-    try:
-        found = about()
-    except GpuSetupError as error:
-        return _print_failure(error, form)
+    found = about()
     if form == "json":
         print(json_text(found), end="")
     else:
@@ -220,7 +236,7 @@ def _answered(argv: list[str]) -> int:
     in_full = _asked_in_full(argv)
     try:
         if in_full:
-            return _versions(in_full)
+            return _explained(lambda: _versions(in_full), in_full)
         if argv and argv[0].startswith("-"):
             top_parser().parse_args(argv)
             return Exit.DONE
@@ -228,7 +244,7 @@ def _answered(argv: list[str]) -> int:
             return _only_first(argv[0], argv[1:])
         if argv and argv[0] not in COMMANDS:
             return _unknown(argv[0])
-        return int(_run(argv) if argv else _greet())
+        return int(_run(argv) if argv else _explained(_greet))
     except KeyboardInterrupt:
         print("gpusetup: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

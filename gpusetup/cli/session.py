@@ -92,7 +92,11 @@ def _ask(prompt: str) -> str:
     if sys.stdin is None or sys.stdin.closed:
         raise BadInputError("GS-104", f"cannot ask for the {prompt.rstrip(': ')}", hint="run the command in a terminal")
     if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
+        try:
+            return sys.stdin.readline().rstrip("\n")
+        except UnicodeDecodeError as error:
+            told = f"the {prompt.rstrip(': ')} on standard input is not text in UTF-8"
+            raise BadInputError("GS-104", told, path="standard input") from error
     import getpass
 
     return getpass.getpass(prompt)

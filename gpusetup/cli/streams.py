@@ -103,8 +103,12 @@ def prepare() -> None:
         err = sys.stderr
         sys.stderr = _Stream(err.buffer, err.encoding, err.errors, line_buffering=True, write_through=err.write_through)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="gpusetup-plain")
+        elif stream.errors == "strict":  # a file name need not be UTF-8
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

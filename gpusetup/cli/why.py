@@ -94,12 +94,10 @@ def _is_chosen(chosen: Any, wish: Requirement) -> bool:
     from gpusetup.resolve.domains import matches
 
     variant = getattr(chosen, "variant", "")
-    return bool(matches(wish, [chosen.version])) and (not wish.variant or wish.variant == variant)
+    return bool(chosen.version and matches(wish, [chosen.version])) and (not wish.variant or wish.variant == variant)
 
 
 def _chosen_text(resolution: Resolution, component: str) -> str:
-    import textwrap
-
     chosen = resolution.stack.part(component)
     lines = [f"{component} {getattr(chosen, 'version', None) or chosen.requires}", ""]
     for reason in resolution.reasons:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from gpusetup.cli import main as front
 from gpusetup.cli.commands import load_command
+from gpusetup.cli.session import _ask
+from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +42,24 @@ def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(
     assert (error["reference"], error["path"]) == ("GS-414", "/var/lib/full/file")
     assert "the reason" in error["message"]
     assert "Traceback" not in told.err
+
+
+def test_a_file_that_cannot_be_used_is_named_and_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    breaks(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/root/facts.json"))
+    assert front.main(["facts"]) == 3
+    assert "cannot use /root/facts.json: Permission denied [GS-105]" in capsys.readouterr().err
+    assert front.main(["facts", "--root", "x" * 300]) == 3
+    assert front.main(["facts", "--debug"]) == 1
+
+
+def test_gpusetup_alone_explains_a_matrix_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path / "absent"))
+    assert front.main([]) == 3
+    assert "GPUSETUP_MATRIX names" in capsys.readouterr().err
 
 
 def test_another_failure_of_the_system_is_still_a_bug(
@@ -102,3 +123,15 @@ def test_a_reader_that_left_changes_no_exit_code(words: str, tmp_path: Path) -> 
     done = subprocess.run(argv, stdout=writing, stderr=writing, check=False, cwd=tmp_path, timeout=60)
     os.close(writing)
     assert done.returncode == UNREAD[words]
+
+
+def test_why_says_how_to_ask_for_what_it_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert front.main(["why", "torch=2.6.0", "--allow-builds", "--gpu", "h100"]) == 0
+    assert "--allow-builds" in capsys.readouterr().out
+    assert front.main(["why", "python=3.11", "--gpu", "h100"]) == 0
+
+
+def test_a_password_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
+    with pytest.raises(BadInputError, match="sudo password"):
+        _ask("sudo password: ")
