@@ -128,7 +128,7 @@ def _answer_text(how: Answer, applied: Applied) -> str:
         return applied_html(applied, datetime.now(timezone.utc))
     from gpusetup.cli.apply_text import applied_text
 
-    return output.painted(applied_text(applied), how.out)
+    return output.painted(applied_text(applied))
 
 
 def applying(

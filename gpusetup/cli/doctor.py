@@ -296,7 +296,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
 
         text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=hosts, failures=failures))
     else:
-        text = output.painted(diagnoses(hosts, failures), arguments.out)
+        text = output.painted(diagnoses(hosts, failures))
     output.write_answer(text, arguments.out)
     if arguments.bundle:
         _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], hosts[LOCAL_NAME])
@@ -456,7 +456,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     elif shown:
         said = outside_text(shown)
     elif found or clean:
-        said = CLEAN if clean else output.painted(messages(found), arguments.out)
+        said = CLEAN if clean else output.painted(messages(found))
     else:
         said = unknown
     output.write_answer(said, arguments.out)

@@ -144,5 +144,5 @@ def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recove
         document = DoctorHosts(ok=healthy, healthy=healthy, hosts=seen, failures=failures, recovered=found)
         text = output.json_text(document)
     else:
-        text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}", arguments.out)
+        text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}")
     output.write_answer(text, arguments.out)

@@ -21,6 +21,8 @@ _COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|pyt
 """Marks a line as a command to copy, which is never wrapped."""
 _GRAVE = re.compile(r"\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b", re.MULTILINE)
 """The words that `painted` colours."""
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+"""Belongs on a terminal, not in a file."""
 
 
 class _Nowhere(io.TextIOBase):
@@ -53,14 +55,20 @@ def json_text(document: object) -> str:
     """Return a document as indented JSON."""
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return msgspec.json.format(json_line(document), indent=2) + "\n"
 
 
 def json_line(document: object) -> str:
     """Return a document as one line of JSON, without a newline."""
     import msgspec
 
-    return msgspec.json.encode(document).decode()
+    try:
+        return msgspec.json.encode(document).decode()
+    except UnicodeEncodeError:  # a file name need not be UTF-8; a JSON document has to be
+        import json
+
+        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False)
+        return re.sub("[\ud800-\udfff]", lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: str, command: str) -> None:
@@ -93,7 +101,7 @@ def write_answer(text: str, out: str | None) -> None:
         return
     try:
         os.makedirs(os.path.dirname(out) or ".", exist_ok=True)  # noqa: PTH103, PTH120 - importing pathlib slows lookups
-        _write_whole(out, text)
+        _write_whole(out, _COLOUR.sub("", text))
     except OSError as error:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
@@ -104,13 +112,13 @@ def _write_whole(out: str, text: str) -> None:
     """Replace a file atomically: a full disk or Ctrl-C keeps the old one. Write pipes and devices directly."""
     from pathlib import Path
 
-    target = Path(out).resolve()
+    target = Path(os.path.realpath(out))
     if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
-        target.write_text(text, encoding="utf-8")
+        target.write_text(text, encoding="utf-8", errors="backslashreplace")
         return
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
         if target.exists():
             partial.chmod(target.stat().st_mode & 0o7777)
         partial.replace(target)
@@ -177,9 +185,9 @@ def coloured(stream: IO[str]) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
-def painted(text: str, out: str | None = None) -> str:
+def painted(text: str) -> str:
     """Return a text with its grave words coloured, if standard output shows colours."""
-    if out is not None or not coloured(sys.stdout):
+    if not coloured(sys.stdout):
         return text
     return _GRAVE.sub(lambda match: f"\x1b[{'33' if match[0] == 'WARN' else '1;31'}m{match[0]}\x1b[0m", text)
 

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
     else:
-        text = output.painted(plan_text(plan, rows, verbose=arguments.verbose), arguments.out)
+        text = output.painted(plan_text(plan, rows, verbose=arguments.verbose))
     output.write_answer(text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 
@@ -81,7 +81,7 @@ def load_plan(path: str) -> Plan:
         return msgspec.json.decode(Path(path).read_bytes(), type=Plan)
     except OSError as error:
         raise BadInputError("GS-412", f"cannot read the plan: {error.strerror}", path=path) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         text, where = wrong_field(error)
         raise BadInputError("GS-413", f"the plan cannot be used: {text}", path=f"{path}:{where}") from error
 

@@ -65,7 +65,7 @@ def file_of(host: str, environment: Mapping[str, str], *, here: bool) -> Path:
     """Return the path of a host's history; `here`: this machine verifies itself."""
     if here and os.geteuid() == 0 and not environment.get("GPUSETUP_STATE"):
         return MACHINE / "verifications.sqlite3"
-    return state_home(environment) / "verifications" / f"{quote(host, safe='')}.sqlite3"
+    return state_home(environment) / "verifications" / f"{quote(os.fsencode(host), safe='')}.sqlite3"
 
 
 def known(environment: Mapping[str, str]) -> tuple[str, ...]:

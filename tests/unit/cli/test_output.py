@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
+import json
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpusetup.cli import main as front
 from gpusetup.cli import output
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Terminal(io.StringIO):
@@ -70,7 +74,21 @@ def test_colour_is_as_the_environment_says(
     text = output.painted("gpu-a: FAILED part-way\n  refused  no room\n")
     assert ("\x1b[1;31mFAILED\x1b[0m" in text) is expected
     assert ("\x1b[1;31m  refused\x1b[0m" in text) is expected
-    assert "\x1b" not in output.painted("FAILED", out="file.txt"), os.environ
+
+
+def test_a_file_gets_no_colours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = output.table(("host", "state"), [("gpu-a", "done")])
+    assert "\x1b" in table
+    output.write_answer(output.painted("FAILED\n") + table, str(tmp_path / "answer.txt"))
+    assert "\x1b" not in (tmp_path / "answer.txt").read_text(encoding="utf-8")
+
+
+def test_a_file_name_that_is_not_utf8_is_in_every_answer(tmp_path: Path) -> None:
+    assert json.loads(output.json_text({"path": "/srv/\udcff"}).encode()) == {"path": "/srv/\\udcff"}
+    output.write_answer("/srv/\udcff", str(tmp_path / "answer.txt"))
+    assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == "/srv/\\udcff\n"
 
 
 def test_an_error_is_red_where_it_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
