@@ -22,6 +22,11 @@ class Exit(IntEnum):
     PENDING = 9
     INTERRUPTED = 130
 
+    @classmethod
+    def _missing_(cls, value: object) -> Exit:  # noqa: ARG003 - enum's
+        """Treat a code that only another release knows, in a document that it wrote, as a failure."""
+        return cls.FAILED
+
 
 _GRAVITY = (
     Exit.INTERRUPTED,
@@ -32,6 +37,7 @@ _GRAVITY = (
     Exit.REFUSED,
     Exit.NO_STACK,
     Exit.BAD_INPUT,
+    Exit.COMMAND_LINE,
     Exit.PENDING,
     Exit.DONE,
 )

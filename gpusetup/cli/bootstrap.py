@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if status.state == "pending-reboot" or (status.recheck is not None and status.recheck.differences):
         return Exit.PENDING
     if status.state == "failed" and status.last_error is not None:
-        return Exit(status.last_error.exit) if status.last_error.exit in set(Exit) else Exit.FAILED
+        return Exit(status.last_error.exit)
     return Exit.DONE
 
 
@@ -95,8 +95,7 @@ def exit_of(status: Status) -> Exit:
         return Exit.PENDING
     if status.state != "failed":
         return Exit.DONE
-    code = status.last_error.exit if status.last_error is not None else Exit.FAILED
-    return Exit(code) if code in set(Exit) else Exit.FAILED
+    return Exit(status.last_error.exit) if status.last_error is not None else Exit.FAILED
 
 
 def status_text(status: Status) -> str:
@@ -133,7 +132,7 @@ def _read(path: str) -> Status:
     except OSError as error:
         hint = "run it as root: sudo gpusetup cloud-init status" if isinstance(error, PermissionError) else ""
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
     if status.state == "sealed" and status.boot != boot_id():
         # The status of the sealed image: this copy of it has not started yet.

@@ -11,7 +11,7 @@ from gpusetup import errors
 from gpusetup.doctor import references
 from gpusetup.errors import BadInputError, Exit, GpuSetupError, NoStackError, gravest
 
-GRAVITY = [130, 1, 7, 8, 6, 5, 4, 3, 9, 0]
+GRAVITY = [130, 1, 7, 8, 6, 5, 4, 3, 2, 9, 0]
 """As the contract orders the exits of a fleet."""
 
 
@@ -21,8 +21,9 @@ def test_the_gravest_exit_of_a_fleet() -> None:
     assert gravest([]) is Exit.DONE
 
 
-def test_every_exit_but_the_command_lines_own_has_its_gravity() -> None:
-    assert {*GRAVITY, Exit.COMMAND_LINE} == set(Exit)
+def test_every_exit_has_its_gravity_and_a_code_of_another_release_is_a_failure() -> None:
+    assert {*GRAVITY} == set(Exit)
+    assert Exit(99) is Exit.FAILED
 
 
 @pytest.mark.parametrize(
