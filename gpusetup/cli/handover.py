@@ -66,7 +66,6 @@ _Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], Exit]
 
 
 def _awx(arguments: argparse.Namespace) -> _Written:
-
     if arguments.inventory or arguments.facts or arguments.lock:
         raise BadInputError(
             "GS-963", "handover awx takes neither hosts nor a lock: AWX has its own inventory", path="INVENTORY",
@@ -105,10 +104,12 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
 
 def _nodes(path: str) -> dict[str, str]:
     from gpusetup.bootstrap.userdata import first_stage
-    from gpusetup.cli.lock import load_lock
+    from gpusetup.cli.lock import read_whole
     from gpusetup.handover.kubernetes import node_files
+    from gpusetup.plan.lock import read_lock
 
-    return node_files(load_lock(path), Path(path).read_text(encoding="utf-8"), first_stage())
+    raw = read_whole(path)  # once: a pipe cannot be read again
+    return node_files(read_lock(raw, path), raw.decode(), first_stage())
 
 
 def _facts(arguments: argparse.Namespace) -> Facts:

@@ -103,11 +103,15 @@ def load_lock(path: str) -> Lock:
     """Read a lock from a file."""
     from gpusetup.plan.lock import read_lock
 
+    return read_lock(read_whole(path), path)
+
+
+def read_whole(path: str) -> bytes:
+    """Return the content of a lock's file."""
     try:
-        raw = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise BadInputError("GS-344", f"cannot read the lock: {error.strerror}", path=path) from error
-    return read_lock(raw, path)
 
 
 def _pip_text(lock: Lock) -> str:

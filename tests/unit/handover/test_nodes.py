@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import subprocess
+import threading
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nodes")
     lock = folder / "gpu.lock.json"
     assert main(["lock", "driver==580.*", "--gpu", "h100", "--os", "ubuntu24.04", "--out", str(lock)]) == 0
-    assert main(["export", "handover", "kubernetes", "--lock", str(lock), "--out", str(folder / "out")]) == 0
+    pipe = folder / "pipe"  # read once, as a shell's <(…) has to be
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_bytes(lock.read_bytes())).start()
+    assert main(["export", "handover", "kubernetes", "--lock", str(pipe), "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 
