@@ -92,9 +92,8 @@ def _failure(outcome: HostOutcome) -> list[str]:
     failure = outcome.failure
     reference = f" [{failure.reference}]" if failure.reference else ""
     lines = _wrap(f"at: {outcome.failed_at}")
-    message = (failure.message or "").splitlines()
-    for line in message[:12]:
-        lines += _wrap(line + (reference if line == message[-1] else ""))
+    for line in ("\n".join((failure.message or "").splitlines()[:12]) + reference).splitlines():
+        lines += _wrap(line)
     for text in (failure.context, failure.note):
         for line in (text or "").splitlines()[:12]:
             lines += _wrap(line)

@@ -179,3 +179,10 @@ def test_a_plan_tells_its_batches_equal_ones_together():
     assert '<td data-label="batch">batches 3 to 5</td>' in page
     assert "rack0, rack1, rack2, rack3" in page
     assert "In this order" not in plan_html(plan, datetime(2026, 1, 2, tzinfo=timezone.utc), {})
+
+
+def test_a_long_message_keeps_its_reference_once():
+    message = "\n".join(["the same line"] * 20)
+    failed = HostOutcome(state="failed", failed_at="x", failure=Trouble(message=message, reference="GS-601"))
+    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"gpu0": failed}))
+    assert text.count("[GS-601]") == 1
