@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.drive.rundir import state_home
     from gpusetup.model.fleet import Audit
 
+    if arguments.last < 1:
+        raise BadInputError("GS-942", f"--last must be 1 or more, not {arguments.last}", path="--last")
     home = Path(arguments.folder) if arguments.folder else state_home(os.environ)
     if arguments.folder and not (home / FILE).exists():
         raise BadInputError("GS-942", f"there is no audit log in {home}", path="DIR")

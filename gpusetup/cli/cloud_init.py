@@ -275,7 +275,7 @@ def _value(text: str) -> object:
         return text
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInputError("GS-727", f"{text!r} is not valid JSON: {error}", path="--set") from error
 
 

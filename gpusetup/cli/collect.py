@@ -194,7 +194,7 @@ def _check_store(arguments: argparse.Namespace) -> None:
     else:
         lacking = next((f"--{name.replace('_', '-')}" for name in needed if name not in given), "")
         lacking = lacking if arguments.leases else ""
-    if arguments.lease_out and Path(arguments.lease_out).resolve() == Path(arguments.lease_login or "").resolve():
+    if arguments.lease_out and os.path.realpath(arguments.lease_out) == os.path.realpath(arguments.lease_login or ""):
         raise BadInputError(
             "GS-984", "the host's login would overwrite the administrator's", path="--lease-out",
             hint="give another file with --lease-out",
@@ -306,8 +306,9 @@ def run_offer(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.cli.lock import load_lock
     from gpusetup.model.pull import OfferMade
-    from gpusetup.pull.offers import in_words, publish
+    from gpusetup.pull.offers import checked_name, in_words, publish
 
+    checked_name(arguments.kind, "CLASS")
     for option in ("wave", "days"):
         if getattr(arguments, option) < 0:
             raise BadInputError("GS-983", f"--{option} cannot be negative", path=f"--{option}")

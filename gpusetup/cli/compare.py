@@ -130,7 +130,7 @@ def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
         return msgspec.json.decode(Path(path).read_bytes(), type=VerifyReport).hosts
     except OSError as error:
         raise BadInputError("GS-952", f"cannot read {path}: {error.strerror}", path=path) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message, where = wrong_field(error)
         raise BadInputError(
             "GS-952", f"{path} is not a document of figures: {message}", path=f"{path}:{where}"

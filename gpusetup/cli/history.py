@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise BadInputError("GS-515", f"--runs must be 1 or more, not {arguments.runs}", path="--runs")
     host = arguments.host or LOCAL_NAME
     path = _file(arguments.host)
-    past, figures = runs(path, arguments.level or "", arguments.runs), series(path)
+    past, figures = runs(path, arguments.level or "", min(arguments.runs, 1 << 32)), series(path)
     service = events(path)[-arguments.runs :]
     fallen = [decay for one in figures if (decay := decay_of(one)) is not None]
     if arguments.format == "json":
@@ -136,8 +136,6 @@ def _json(
     host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], *,
     service: tuple[Event, ...],
 ) -> str:  # fmt: skip
-    import msgspec
-
     from gpusetup.health.history import iso
     from gpusetup.model.fleet import Verifications
 

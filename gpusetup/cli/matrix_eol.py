@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import Facts
 
 
+_CENTURY = 36_500
+"""Days; a date has no year above 9999."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
@@ -78,6 +82,7 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
     from gpusetup.model.documents import DriverEnd
     from gpusetup.resolve.domains import has_ended
 
+    soon = (today + dt.timedelta(days=max(-_CENTURY, min(within, _CENTURY)))).isoformat()
     hosts: dict[str, list[str]] = {}
     for name, host in facts.hosts.items():
         version = host.driver.version if host.driver else None
@@ -87,7 +92,6 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
         number = version.partition(".")[0]
         branch = next((item for item in known.driver.branches if str(item.branch) == number), None)
         until = branch.eol if branch is not None and branch.eol != "unknown" else ""
-        soon = (today + dt.timedelta(days=within)).isoformat()
         state: State = "unknown"
         if branch is not None and has_ended(branch, today.isoformat()):
             state = "ended"

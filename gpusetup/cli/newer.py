@@ -80,7 +80,7 @@ def _read(url: str, accept: str) -> Any:
 
     try:
         return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_TIMEOUT, accept=accept))
-    except DecodeError as error:
+    except (DecodeError, UnicodeError, RecursionError) as error:
         raise Unfetched(f"{without_logins(url)} did not answer in JSON") from error
     except Unfetched as error:
         status = without_logins(str(error)) if str(error)[:3].isdigit() else f"{urlsplit(url).hostname} did not answer"

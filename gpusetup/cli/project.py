@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import chain
 from pathlib import Path
@@ -113,7 +114,7 @@ class _Pins:
 
     def __init__(self, path: Path, arch: str, python: str | None, matrix: Matrix, without: set[str]) -> None:
         self.path, self.arch, self.python, self.matrix, self.without = path, arch, python, matrix, without
-        self.seen: set[tuple[Path, bool]] = set()
+        self.seen: set[tuple[str, bool]] = set()
         self.constraints: list[str] = []
         self.builds: set[str] = set()
 
@@ -185,8 +186,8 @@ class _Pins:
 
     def _lines(self, path: Path, *, narrows: bool = False) -> Iterator[str]:
         """Yield the requirements of a file and of the files that it includes."""
-        if (path.resolve(), narrows) not in self.seen:
-            self.seen.add((path.resolve(), narrows))
+        if (place := (os.path.realpath(path), narrows)) not in self.seen:
+            self.seen.add(place)
             yield from self._each(re.sub(r"\\\r?\n", " ", self._text(path)).splitlines(), path.parent)
 
     def _each(self, lines: Iterable[str], folder: Path) -> Iterator[str]:

@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             path="--evidence", hint="gpusetup verify --help has an example of both",
         )  # fmt: skip
     written, key = (Path(name.removesuffix(".pub")) for name in (arguments.observations or "", arguments.sign or ""))
-    if arguments.sign and written.resolve() == key.resolve():
+    if arguments.sign and os.path.realpath(written) == os.path.realpath(key):
         raise options.not_together("--observations", "--sign", "the observations would replace the key")
     if arguments.source and arguments.evidence:
         raise options.not_together("--from", "--evidence", "each names the observations to judge")
@@ -159,6 +160,7 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
     """Observe and judge; return the report, and the exit codes of unreachable and postponed hosts."""
     from gpusetup.report.verification import verification_report
 
+    lock = _lock(arguments.lock)  # a wrong one is an error before minutes of measuring
     started, clock = datetime.now(timezone.utc), time.monotonic()
     level, documents, problems, away = _observe(arguments)
     if arguments.observations:
@@ -176,7 +178,6 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
             name: newer_than(document, verify_quarantine.forgotten(arguments, name))
             for name, document in documents.items()
         }
-    lock = _lock(arguments.lock)
     wanted = {name: _wanted(arguments, lock, before and before.hosts.get(name), len(documents)) for name in documents}
     report = verification_report(
         documents,
@@ -221,10 +222,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         only = tuple(int(part) for part in parts)
     if arguments.python is not None and not Path(arguments.python).is_absolute():
         raise BadInputError("GS-507", f"--python takes an absolute path, not {arguments.python!r}", path="--python")
-    if not 0 <= arguments.budget < math.inf:
-        raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
-    if arguments.minutes <= 0:
-        raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
+    check_times(arguments)
     return Ask(
         level=arguments.level,
         python=arguments.python,
@@ -235,6 +233,14 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         budget=arguments.budget,
         longest=verify_quarantine.LOOK_SECONDS if arguments.quarantine else 0.0,
     )
+
+
+def check_times(arguments: argparse.Namespace) -> None:
+    """Refuse a --budget or --minutes that is no time."""
+    if not 0 <= arguments.budget < math.inf:
+        raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
+    if not 0 < arguments.minutes < math.inf:
+        raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
 
 
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
@@ -330,7 +336,7 @@ def _lock(path: str | None) -> Applied:
         found = json.loads(raw)
     except OSError as error:
         raise BadInputError("GS-510", f"cannot read the lock {path}: {error.strerror}", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError("GS-510", f"the lock {path} is not valid JSON: {error}", path=path, hint=_WRITE) from error
     schema = found.get("schema") if isinstance(found, dict) else None
     try:
@@ -404,5 +410,6 @@ def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
         partial.chmod(0o644)
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise BadInputError("GS-513", f"cannot write {target}: {error.strerror}", path="--textfile") from error

@@ -208,14 +208,14 @@ def _last(path: Path) -> tuple[int, str, bool]:
 def _line(text: bytes) -> AuditLine | None:
     try:
         return msgspec.json.decode(text, type=AuditLine)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 
 def _kept_head(home: Path) -> _Head | None:
     try:
         return msgspec.json.decode((home / _HEAD).read_bytes(), type=_Head)
-    except (OSError, msgspec.DecodeError, UnicodeError):
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

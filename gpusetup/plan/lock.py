@@ -53,7 +53,7 @@ def read_lock(raw: bytes, path: str) -> Lock:
                 path=f"{path}:$.schema",
             )
         lock = msgspec.convert(document, Lock)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         text, where = wrong_field(error)
         raise BadInputError("GS-341", f"the lock cannot be used: {text}", path=f"{path}:{where}") from error
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):

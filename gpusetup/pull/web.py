@@ -172,7 +172,7 @@ class Collector:
         body = await request.body()
         try:
             report = msgspec.json.decode(body, type=PullReport)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             text, place = wrong_field(error)
             raise _Refusal(
                 400, "GS-979", f"this is not a report: {text} at {place}", "gpusetup export schema pull-report"

@@ -31,8 +31,6 @@ def render(report: Report, name: str, *, watched: bool = False) -> str:
 
         return to_prometheus(report)
     if name == "json":
-        import msgspec
-
         return msgspec.json.format(msgspec.json.encode(to_document(report)), indent=2).decode() + "\n"
     from gpusetup.report.text import to_text
 

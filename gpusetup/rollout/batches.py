@@ -112,7 +112,7 @@ def _kept(run: Path) -> _Kept | None:
     """Return the rollout record of a run; None if it has none, or a damaged one."""
     try:
         return msgspec.json.decode((run / _FILE).read_bytes(), type=_Kept)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

@@ -46,7 +46,7 @@ def load(path: Path) -> Baseline:
         return Baseline()
     except OSError as error:
         raise BadInputError("GS-503", f"cannot read the baseline {path}: {error.strerror}", path=str(path)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInputError("GS-504", f"{path} is not a baseline: {error}", path=str(path)) from error
     if found.schema != SCHEMA:
         raise BadInputError("GS-504", f"{path} is not a baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))

@@ -75,6 +75,9 @@ FILES = {
     "file": b"",
     "none.json": b'{"hosts": {}}',
     "deep.json": b"[" * 100_000,
+    "hostless.json": b'{"schema": "gpusetup/facts/1", "hosts": {}}',
+    "failed.json": b'{"schema": "gpusetup/facts/1", "hosts": {}, "failures": {"a": '
+    b'{"reference": "GS-001", "message": "of another release", "exit": 99}}}',
     "host.ini": b"[gpus]\ngpu01\n",
 }
 ROWS = stored_rows("bad_input_rows.json")
