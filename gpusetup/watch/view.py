@@ -248,7 +248,7 @@ def _product(gpu: GpuNow) -> str:
 
 def _tile(row: Row) -> str:
     told = row.figures
-    if told is None or told.trouble.score > f.GRAVE or row.link.look is None:
+    if told is None or told.trouble.score >= f.GRAVE or row.link.look is None:
         note = told.note if told is not None else ""
         return _cut(f"{_cut(row.name, 16):16} {note}", _TILE).ljust(_TILE)
     heat = "" if told.temperature is None else f"{told.temperature}°"

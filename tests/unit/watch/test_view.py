@@ -49,7 +49,9 @@ def test_any_size_of_terminal_is_filled_and_never_left(link, width, height):
 
 def test_200_hosts_are_one_screen_side_by_side(link):
     hosts = [link(f"gpu-{number:03}", gpu(0), gpu(1, temperature=60 + number % 30)) for number in range(200)]
+    hosts[7] = link("gpu-007", gpu(0, throttle=("sw_thermal_slowdown",)))
     lines = text(View().lines(hosts, 200, 50, "12:00:00"))
+    assert lines[8].startswith("gpu-007          #0 slowed by heat ")
     picture = "\n".join(lines)
     assert all(host.host in picture for host in hosts)
     assert lines[1].startswith("gpu-000           90%  71%  60°  1200W ")
