@@ -285,12 +285,13 @@ def _missing(needs: tuple[str, ...], machine: Machine) -> Finding | None:
 def judge(machine: Machine) -> tuple[Result, ...]:
     """Return one result per check of the machine's level; a check that cannot read its observations fails alone."""
     levels = levels_up_to(machine.level)
-    return tuple(_result(check, machine) for check in checks() if check.level in levels and check.applies(machine))
+    results = (_result(check, machine) for check in checks() if check.level in levels)
+    return tuple(result for result in results if result is not None)
 
 
-def _result(check: Check, machine: Machine) -> Result:
+def _result(check: Check, machine: Machine) -> Result | None:
     try:
-        return check.run(machine)
+        return check.run(machine) if check.applies(machine) else None
     except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
         text = f"could not be evaluated: {type(error).__name__}: {error}"
         return Result(id=check.id, level=check.level, verdict="fail", text=text)
