@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _UNKNOWN = re.compile(
     r"^\[?(N/A|Not Supported|Unknown Error|Requested functionality has been deprecated|No data)\]?$", re.IGNORECASE
 )
+_BROKEN = re.compile(r"^\[?(GPU requires reset|GPU is lost)\]?$", re.IGNORECASE)
 _NUMBER = re.compile(r"^-?\d+(\.\d+)?")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -25,7 +26,7 @@ class SmiGpu:
         """Return the text at a path below the GPU."""
         found = self.element.find(path)
         value = (found.text or "").strip() if found is not None else ""
-        return None if not value or _UNKNOWN.match(value) else value
+        return None if not value or _UNKNOWN.match(value) or _BROKEN.match(value) else value
 
     def number(self, path: str) -> float | None:
         """Return the number at the beginning of the text at a path."""
@@ -36,6 +37,12 @@ class SmiGpu:
         """Return the texts of the elements below a path, by tag."""
         found = self.element.find(path)
         return {child.tag: (child.text or "").strip() for child in found} if found is not None else {}
+
+    @property
+    def broken(self) -> str:
+        """nvidia-smi's words in place of the figures of a GPU that does not work; empty if it works."""
+        texts = ((element.text or "").strip() for element in self.element.iter())
+        return next((found[1] for text in texts if (found := _BROKEN.match(text))), "")
 
     @property
     def name(self) -> str:

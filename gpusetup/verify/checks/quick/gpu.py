@@ -141,15 +141,17 @@ def _repairs(gpu: SmiGpu) -> Item:
 def gpu_recovery(machine: Machine) -> Finding:
     """No GPU needs a reset, a reboot or to be taken out of service.
 
-    Newer drivers say themselves what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are
-    unsupported here.
+    Newer drivers report what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are unsupported
+    here. `GPU requires reset` or `GPU is lost` in place of any figure fails with every driver.
 
     To do: `gpusetup doctor --apply` does what it says, after asking: reset, reboot, or drain the node.
     """
     items = []
     for gpu in machine.gpus:
         action = gpu.text("gpu_recovery_action")
-        if action is None:
+        if gpu.broken:
+            items.append(Item(gpu.label, "fail", f"nvidia-smi says: {gpu.broken}", gpu.broken, "None"))
+        elif action is None:
             items.append(Item(gpu.label, "unsupported", "this driver does not report it"))
         elif action == "None":
             items.append(Item(gpu.label, "pass", measured=action, expected="None"))
