@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 AMD = re.compile(
-    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b"
+    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
+    r"|\bgfx\d{3,4}\b"
 )
 """AMD's stack prints the same error texts as CUDA."""
 
