@@ -137,7 +137,7 @@ def _ptx(_: str, groups: Groups) -> list[str]:
     lines = []
     for name, text in (
         ("ptx", "The program's PTX {} comes from CUDA {}"),
-        ("ptx_max", "this driver compiles up to PTX {}, CUDA {}"),
+        ("ptx_max", "The driver or ptxas that reads it takes PTX up to {}, CUDA {}"),
     ):
         if (version := _first(groups, name)) and (cuda := builds.cuda_of_ptx(version)):
             lines.append(text.format(version, cuda) + ".")
