@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
 
 _TABLES = {
-    "driver": ("driver", "nvidia-driver", "r(?=[0-9])"),
-    "python": ("python",),
     "gpu": ("gpus", "gpu"),
     "os": ("os",),
     "vgpu": ("vgpu", "grid"),
@@ -42,6 +40,7 @@ _TABLES = {
 }
 """Tables that need no resolver → patterns of the words that name them."""
 _ALSO_REQUIREMENTS = ("driver", "python")
+"""Such tables that a requirement names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,21 +137,22 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _table(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return the table that the first word names, and its filter; both are empty if the resolver finds the rows."""
-    from gpusetup.resolve.requests import joined_words, parse_requirement
+    """Return the table that the words name, and its filter; both are empty if the resolver finds the rows."""
+    from gpusetup.resolve.requests import joined_words, parse_requirements
 
     words = joined_words(arguments.requirements)
     first = words[0].lower() if words else ""
     for name, spellings in _TABLES.items():
         head = next((word for word in spellings if re.fullmatch(rf"{word}(?![a-z-]).*", first)), "")
-        if not head or (name in _ALSO_REQUIREMENTS and len(words) > 1):
-            continue
-        said = " ".join(arguments.requirements)
-        arguments.requirements = []
-        if name in _ALSO_REQUIREMENTS:
-            return name, parse_requirement(words[0]).specifier
-        return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
-    return "", ""
+        if head:
+            said = " ".join(arguments.requirements)
+            arguments.requirements = []
+            return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
+    wishes = parse_requirements(words)
+    if len(wishes) != 1 or wishes[0].component not in _ALSO_REQUIREMENTS:
+        return "", ""
+    arguments.requirements = []
+    return wishes[0].component, wishes[0].specifier
 
 
 def _of_host(request: Request, arguments: argparse.Namespace) -> Request:

@@ -53,8 +53,8 @@ def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows: Any)
     newest = rows("driver")
     assert len({row["branch"] for row in newest}) == len(newest)
     branch = {item.branch: item for item in SHIPPED.driver.branches}[580]
-    for words in (("driver", "580.*"), ("driver==580.*",), ("driver", "580"), ("R580",)):
-        found = rows(*words)
+    for words in ("driver 580.*", "driver==580.*", "driver 580", "R580", "driver R580", "nvidia-driver-580"):
+        found = rows(*words.split())
         assert {row["branch"] for row in found} == {"R580"}
         assert found[0]["driver"] == branch.latest
         assert len(found) == sum(item.branch == 580 and item.platform == "linux" for item in SHIPPED.driver.versions)
