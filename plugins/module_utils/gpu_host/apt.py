@@ -6,7 +6,7 @@ import tempfile
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..gpu_probe.candidates import parse_policy
-from . import packages, process
+from . import files, packages, process
 from .failure import HostFailure
 from .manager import Log, MayGo, PackageManager, Tell
 from .packages import Installed, Plan, Wish
@@ -29,6 +29,7 @@ _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
 # An interrupted download is resumed; a mirror that is silent for a minute is given up.
 _PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60")
 _ONLY_SAY = ("--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1")
+_PREFERENCES = "/etc/apt/preferences"
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
 
 
@@ -324,11 +325,9 @@ def _pins(version: str) -> str:
     By itself apt takes the newest of each dependency and then finds that they do not fit together.
     """
     handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".pref")
-    with os.fdopen(handle, "w") as stream:
-        stream.write(f"Package: {_OF_A_DRIVER}\nPin: version /^{re.escape(version)}(-|$)/\nPin-Priority: 1001\n")
-        if os.path.exists("/etc/apt/preferences"):
-            with open("/etc/apt/preferences", encoding="utf-8") as own:
-                stream.write("\n" + own.read())
+    text = f"Package: {_OF_A_DRIVER}\nPin: version /^{re.escape(version)}(-|$)/\nPin-Priority: 1001\n\n"
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(text.encode() + (files.read_bytes(_PREFERENCES) or b""))
     return path
 
 

@@ -5,7 +5,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import holders
-from . import process
+from . import files, process
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
@@ -24,11 +24,10 @@ def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
     """Return the numbers of the GPUs' device files; None if the driver does not report them."""
     numbers = []
     for gpu in gpus:
-        try:
-            with open("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"])) as stream:
-                match = re.search(r"^Device Minor:\s*(\d+)", stream.read(), re.MULTILINE)
-        except OSError:
+        text = files.read_text("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"]))
+        if text is None:
             return None
+        match = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
         if match:
             numbers.append(match.group(1))
     return numbers
@@ -43,8 +42,8 @@ def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
         try:
             held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
             if any(pattern.match(path) for path in held):
-                with open(f"{proc}/{pid}/comm") as stream:
-                    found.append((int(pid), stream.read().strip()))
+                name = files.read_bytes(f"{proc}/{pid}/comm") or b""
+                found.append((int(pid), name.decode("utf-8", "replace").strip()))
         except OSError:
             continue
     return found

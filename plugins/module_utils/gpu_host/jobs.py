@@ -180,8 +180,8 @@ class Job:
                 files.write_json(self.progress_path, progress, lasting=False)
 
     def log(self, text: str) -> None:
-        with contextlib.suppress(OSError), open(self.log_path, "a") as stream:
-            stream.write(text.rstrip("\n") + "\n")
+        with contextlib.suppress(OSError), open(self.log_path, "ab") as stream:
+            stream.write((text.rstrip("\n") + "\n").encode("utf-8", "replace"))
 
     def _write(self) -> None:
         self.state["updated"] = time.time()
@@ -256,8 +256,7 @@ def alive(status: Status) -> bool:
 def _born(pid: Optional[int]) -> Optional[str]:
     """Return a process's start time in ticks, which makes its PID unique; None if it is gone."""
     try:
-        with open(f"/proc/{pid}/stat") as stream:
-            fields = stream.read().rsplit(")", 1)[1].split()
+        fields = (files.read_text(f"/proc/{pid}/stat") or "").rsplit(")", 1)[1].split()
         return None if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return None
@@ -273,7 +272,8 @@ def _redirect(log_path: str) -> None:
     os.dup2(source, 0)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
+    sys.stdin = os.fdopen(0)
+    sys.stdout, sys.stderr = (os.fdopen(handle, "w", 1, "utf-8", "backslashreplace") for handle in (1, 2))
     try:
         highest = os.sysconf("SC_OPEN_MAX")
     except ValueError:

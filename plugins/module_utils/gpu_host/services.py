@@ -4,7 +4,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge.names import ENABLED
-from . import process, systemd
+from . import files, process, systemd
 from .failure import HostFailure
 from .journal import State, Thing
 from .ledger import Ledger
@@ -22,8 +22,8 @@ def full_name(name: str) -> str:
 
 
 def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
-    """Return {unit: {"exists", "state", "enabled", "active", "failed", "result", "link"}} with one call."""
-    asked = "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,FragmentPath"
+    """Return {unit: {"exists", "state", "enabled", "active", "failed", "link"}} with one call."""
+    asked = "--property=Id,LoadState,UnitFileState,ActiveState,FragmentPath"
     _code, text, error = process.output(["systemctl", "show", asked, *units], env, 30)
     found = {}
     for block, unit in zip(re.split(r"\n\s*\n", text.strip()), units):
@@ -34,7 +34,6 @@ def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]
             "enabled": fields.get("UnitFileState") in ENABLED,
             "active": fields.get("ActiveState") in ("active", "activating", "reloading"),
             "failed": fields.get("ActiveState") == "failed",
-            "result": fields.get("Result", ""),
             "link": _wanted_link(fields.get("FragmentPath", ""), unit),
         }
     if len(found) != len(units):
@@ -45,8 +44,7 @@ def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]
 def _wanted_link(fragment: str, unit: str) -> str:
     """Return the link that enabling makes, by the unit's [Install] section; empty without one."""
     try:
-        with open(fragment) as stream:
-            match = re.search(r"^WantedBy=(\S+)", stream.read(), re.MULTILINE)
+        match = re.search(r"^WantedBy=(\S+)", files.read_text(fragment) or "", re.MULTILINE)
     except OSError:
         return ""
     return f"/etc/systemd/system/{match.group(1)}.wants/{unit}" if match else ""

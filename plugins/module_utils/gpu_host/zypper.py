@@ -170,8 +170,8 @@ class Zypper(Rpm):
         """Yield an environment in which zypper ignores locks."""
         handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
         try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(_without_locks())
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(_without_locks().encode("utf-8", "surrogateescape"))
             yield dict(self.env, ZYPP_CONF=path)
         finally:
             os.unlink(path)

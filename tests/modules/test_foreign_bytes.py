@@ -1,0 +1,43 @@
+"""Texts of others need not be UTF-8, and the host's locale need not know our letters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, services, zypper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+WORDS = ascii("für …")
+LATIN = "# für alle\n".encode("latin-1")
+
+
+def test_files_in_another_encoding_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "1/comm"
+    (tmp_path / "1/fd").mkdir(parents=True)
+    (tmp_path / "1/fd/3").symlink_to("/dev/nvidia0")
+    file.write_bytes(LATIN)
+    assert [pid for pid, _name in gpu_users._holders(["0"], str(tmp_path))] == [1]
+    file.write_bytes(LATIN + b"[main]\nWantedBy=x.target\n")
+    assert services._wanted_link(str(file), "a").endswith("x.target.wants/a")
+    monkeypatch.setattr(apt, "_PREFERENCES", str(file))
+    monkeypatch.setattr(zypper, "CONFIGURATION", [str(file)])
+    pins = apt.Apt(together="580")
+    with zypper.Zypper()._past_locks() as env, open(env["ZYPP_CONF"], "rb") as own, open(str(pins.pins), "rb") as text:
+        assert own.read().startswith(LATIN) and LATIN in text.read()  # noqa: PT018
+    pins.close()
+
+
+def test_a_log_takes_every_letter_in_a_locale_without_them(tmp_path: Path) -> None:
+    words = f"import {jobs.__name__} as jobs; jobs.Job({str(tmp_path)!r}, 'x', {{}})"
+    code = (
+        f"{words}.start_or_join(lambda job: (job.log({WORDS}), print({WORDS}), {{}})[2], 30)['state'] == 'done' or 1/0"
+    )
+    env: Any = dict(os.environ, LC_ALL="C", PYTHONUTF8="0", PYTHONPATH=os.pathsep.join(sys.path))
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
