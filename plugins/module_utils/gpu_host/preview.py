@@ -119,13 +119,13 @@ class Preview:
             self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
         asked = self.params["candidates"]
         host = self._repositories(answer, record) if todo or removals or asked else None
-        if host is not None and (wishes or removals):
+        if host is not None:
             try:
-                self._simulate(host, wishes, removals, installed, answer)
+                if wishes or removals:
+                    self._simulate(host, wishes, removals, installed, answer)
+                answer["candidates"] = offers.look(host, asked)
             finally:
                 host.close()
-        if host is not None and asked:
-            answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)
         preview_space.check(self, answer)
         self._python()
