@@ -171,13 +171,9 @@ PLAN = {
 class TestSpace:
     def test_each_need_is_where_it_arises(self) -> None:
         assert space.needs("apt", PLAN, [60 * _MB, 80 * _MB], 1, builds=True) == {
-            "/usr": 900 * _MB,
-            "/var/cache/apt/archives": 300 * _MB,
-            "/var/lib/apt/lists": 64 * _MB,
-            "/boot": (80 + 10 + 80 + 16) * _MB,
-            "/var/lib/dkms": 900 * _MB,
-            "/lib/modules": 150 * _MB,
-        }
+            "/usr": 900 * _MB, "/var/cache/apt/archives": 300 * _MB, "/var/lib/apt/lists": 64 * _MB,
+            "/boot": (80 + 10 + 80 + 16) * _MB, "/var/lib/dkms": 900 * _MB, "/lib/modules": 150 * _MB,
+        }  # fmt: skip
         small = space.needs("apt", PLAN, [7 * _MB], 0, builds=False)
         assert small["/boot"] == space.image_space(7 * _MB) == 15 * _MB, (
             "a small image may grow by more than its eighth"

@@ -219,15 +219,9 @@ class TestDefinitions:
 
     def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self) -> None:
         known = [
-            {
-                "file": "/etc/apt/sources.list",
-                "uri": "http://mirror/debian",
-                "suites": ["bookworm"],
-                "components": ["main"],
-                "signed_by": "/k.gpg",
-                "nvidia": False,
-            }
-        ]
+            {"file": "/etc/apt/sources.list", "uri": "http://mirror/debian", "suites": ["bookworm"], "components": ["main"],
+             "signed_by": "/k.gpg", "nvidia": False}
+        ]  # fmt: skip
         wanted = source(uris=[], like_suite="bookworm", suites=["bookworm"], components=["contrib", "non-free"])
         ((text, _mode),) = sources.render(wanted, None, sources.Layout("/"), known).values()
         assert "URIs: http://mirror/debian\n" in text
@@ -242,13 +236,9 @@ class TestDefinitions:
 
     def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self) -> None:
         entry = {
-            "file": "/etc/apt/sources.list.d/old.list",
-            "uri": "https://example.org/repo",
-            "suites": ["/"],
-            "components": [],
-            "signed_by": None,
-            "nvidia": True,
-        }
+            "file": "/etc/apt/sources.list.d/old.list", "uri": "https://example.org/repo", "suites": ["/"], "components": [],
+            "signed_by": None, "nvidia": True,
+        }  # fmt: skip
         assert sources.conflicts([source()], [entry], [], set()) == [entry]
         assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
 

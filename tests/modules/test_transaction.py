@@ -27,13 +27,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Site:
 
 def el(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str] | None = None, **more: Any) -> RpmHost:
     offered = {
-        "old-driver": ["0:9-1"],
-        "precious": ["0:1-1"],
-        "driver": ["0:1-1", "0:2-1"],
-        "cuda": ["0:12-1"],
-        "fabric": ["0:1-1"],
-        PLUGIN: ["0:4-1"],
-    }
+        "old-driver": ["0:9-1"], "precious": ["0:1-1"], "driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"],
+        "fabric": ["0:1-1"], PLUGIN: ["0:4-1"],
+    }  # fmt: skip
     host = RpmHost({"bash": "0:5-1"} if installed is None else installed, more.pop("offered", offered), **more)
     host.stand_in(monkeypatch)
     return host
