@@ -19,7 +19,7 @@ def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
     """Return the plan, where the host left its lists, and what the planner was asked."""
     asked: list[Any] = []
 
-    def third(draft: Draft, _facts: Any, answer: Any) -> HostPlan:
+    def third(draft: Draft, answer: Any) -> HostPlan:
         asked.append(answer)
         return draft.plan
 
