@@ -4,7 +4,7 @@ Needs a bundle that the machine can fetch, because gpusetup is not on PyPI:
   gpusetup bundle --controller-only --out gpusetup-bundle    then serve that folder
 
 examples:
-  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 > user-data \\
+  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 > user-data \
       --source https://files.example/gpu --manifest gpusetup-bundle/manifest.json
   gpusetup cloud-init … --format shell > user-data.sh    for clouds that take only a script
   gpusetup cloud-init … --join mine.yaml > user-data     beside your own user-data

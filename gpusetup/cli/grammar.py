@@ -72,7 +72,7 @@ def listed(names: Mapping[str, str]) -> str:
 
 
 def _filled(text: str) -> str:
-    """Wrap the paragraphs of a text to the terminal; leave indented lines unchanged."""
+    """Wrap the paragraphs of a text to the terminal, and break indented lines that are wider."""
     import shutil
     import textwrap
 
@@ -82,9 +82,23 @@ def _filled(text: str) -> str:
         if line and not line.startswith(" "):
             paragraph.append(line)
             continue
-        lines += [*textwrap.wrap(" ".join(paragraph), columns, break_on_hyphens=False), line]
+        lines += textwrap.wrap(" ".join(paragraph), columns, break_on_hyphens=False)
+        lines += [line] if len(line) <= columns + 2 else _broken(line, columns + 2)
         paragraph = []
     return "\n".join(lines).rstrip()
+
+
+def _broken(line: str, columns: int) -> list[str]:
+    """Return an example with its remark on another line, and its command wrapped as a shell reads it."""
+    command, remark = re.match(r"( *\S+(?: \S+)*)(.*)", line).groups()  # type: ignore[union-attr]
+    lines: list[str] = []
+    for part in re.split(r" (?=-|&& |> )", command):
+        if lines and len(lines[-1]) + len(part) + 3 > columns and lines[-1].strip():
+            lines[-1] += " \\"
+            lines.append(f"      {part}")
+        else:
+            lines[-1:] = [" ".join([*lines[-1:], part])]
+    return [*lines, *([f"      {remark.strip()}"] if remark.strip() else [])]
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
