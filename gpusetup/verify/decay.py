@@ -2,10 +2,10 @@
 
 A figure is a finding when all of this holds, over at least twelve runs of one set of GPUs:
 
-- the middle of the last five runs is 3 % or more below the middle of the first five;
-- that is four times what the figure flutters by from run to run, or more;
-- the order of the runs says so too (Mann-Kendall's test, z of 3.5: one in 4,000 series of mere noise);
-- it fell in the first half of the time and in the second one: a fall at one moment has another cause.
+- the median of the last five runs is 3 % or more below the median of the first five;
+- the fall is at least four times the figure's noise from run to run;
+- the order of the runs shows a trend (Mann-Kendall's test, z of 3.5: one in 4,000 series of mere noise);
+- it fell from the first third of the runs to the second and from that to the last: one step has another cause.
 """
 
 from __future__ import annotations

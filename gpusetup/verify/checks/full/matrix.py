@@ -1,8 +1,8 @@
 """Matrix rates, one check for each number format.
 
 Expected is multiprocessors x highest clock x operations per clock of the architecture x what cuBLAS usually reaches
-under the power limit. Eight whole columns of the result are compared with double precision. Short bursts with
-pauses: what minutes of it do is the matter of `--level stress`. Two passes; the better one counts.
+under the power limit. Eight whole columns of the result are compared with double precision. The load is
+short bursts with pauses; `--level stress` takes minutes. Two passes; the better one counts.
 
 To do: see gpu.power and gpu.throttle; compare with the GPU beside it.
 """

@@ -175,9 +175,9 @@ def nccl_hosts(machine: Machine) -> Finding:
     """NCCL over several hosts: all-reduce, all-gather and reduce-scatter through the network, results checked.
 
     Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host
-    hands NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that
-    the hosts find each other. Where a host has adapters with RDMA, the bandwidth is judged too, by the rates of their
-    ports: NCCL over sockets beside such adapters is a warning, and so is much less than the links carry. Over any other
+    hands NCCL's id to the others (they prove a token of this run), no MPI is needed. The check judges the results, and
+    whether the hosts find each other. Where a host has RDMA adapters, it judges the bandwidth by the rates of their
+    ports: NCCL over sockets is a warning there, and less than the links carry a warning or a fail. Over any other
     network the bandwidth is reported and compared with the baseline only.
 
     To do: NCCL_SOCKET_IFNAME names the network; open the ports between the hosts; see the other hosts' reports.

@@ -113,11 +113,11 @@ table(
 def p2p_access(machine: Machine) -> Finding:
     """GPUs that are linked reach each other's memory, and what is copied arrives unchanged.
 
-    `can access peer` for every pair, beside the topology. A pair with NVLink that has no access is a fail; a pair that
-    meets over PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is
-    always a fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
+    CUDA's `can access peer` of every pair, with the topology. A pair with NVLink but no access is a fail; a pair on
+    PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is always a
+    fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
 
-    To do: see pcie.peers, which reads both; in virtual machines they are the host's.
+    To do: see pcie.peers, which reads both; in virtual machines only the host can change them.
     """
     problem = _unmeasured(machine)
     if problem is not None:

@@ -1,7 +1,7 @@
 """Host link bandwidth, one check for each direction.
 
-Expected is the link's bandwidth (lanes and rate of the generation it can run at). The best node is judged; a node
-that is far slower than the best is shown, since it is usual between sockets. Two passes; the better one counts.
+Expected is the link's bandwidth (lanes and rate of the generation it can run at). The best node is judged;
+slower ones are only shown, since they are usual between sockets. Two passes; the better one counts.
 
 To do: see pcie.link; look at the IOMMU, at BIOS settings of the memory and at the slot.
 """

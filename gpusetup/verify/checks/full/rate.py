@@ -1,11 +1,11 @@
 """How fast a package's small operation is here.
 
 The operation of the check at level `smoke`, repeated for a while, two passes, the better one. There is no theory for
-it: the figure is compared with this host's own first good run (`--baseline FILE`). It holds Python's part too, so it
-flutters more than a bandwidth and is given more room.
+it: the figure is compared with this host's own first good run (`--baseline FILE`). It includes Python's part, so
+it varies more than a bandwidth and has wider limits.
 
-To do: look whether something else uses the processor or the GPU; compare the clocks (gpu.throttle, matrix.*). A
-release that was changed since then has its own good run: `--update-baseline`.
+To do: look whether something else uses the processor or the GPU; compare the clocks (gpu.throttle, matrix.*).
+After a change of the release, keep a new good run with `--update-baseline`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `ib_write_bw` against itself on the same adapter: what is measured is the adapter, its PCI Express link and the way to
 memory. Expected is what the port and the PCI Express link carry, the lesser of the two. Much less from GPU memory than
-from the host's is ACS, an IOMMU, or a GPU on another switch (see pcie.peers). A perftest that is built without CUDA
-measures the host's memory alone, which is said.
+from the host's is ACS, an IOMMU, or a GPU on another switch (see pcie.peers). A perftest without CUDA measures the
+host's memory alone: a warning.
 
 To do: `gpusetup_rdma` installs perftest; one with CUDA is built by `./configure CUDA_H_PATH=…/cuda.h && make`, with
 `--use_cuda=0 --use_cuda_dmabuf`.

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def driver_responds(machine: Machine) -> Finding:
     """nvidia-smi answers within its deadline.
 
-    The first thing that stops when a driver is broken, and the first that hangs: it runs under a deadline and is
-    killed. The answer is taken from XML and named fields, never from the banner, whose labels changed between releases.
+    nvidia-smi is the first program that fails or hangs with a broken driver; gpusetup kills it at a deadline. It reads
+    XML and named fields, never the banner, whose labels changed between releases.
 
     | what it says | what it means |
     |---|---|
@@ -35,7 +35,7 @@ def driver_responds(machine: Machine) -> Finding:
     | No devices were found | the module took no GPU: wrong flavour, unsupported GPU, or it fell off the bus |
     | Insufficient Permissions | this user may not open /dev/nvidia* |
 
-    To do: what the table says; `gpusetup doctor` looks further.
+    To do: follow the table; `gpusetup doctor` knows more causes.
     """
     answer = machine.command("smi")
     said = f"{answer.get('stdout', '')}\n{answer.get('stderr', '')}".strip()
@@ -119,8 +119,7 @@ def driver_flavour(machine: Machine) -> Finding:
     """The kernel module has the flavour (open or proprietary) that this GPU and the lock call for.
 
     Blackwell and Grace Hopper work with the open modules alone, GPUs before Turing with the proprietary ones alone.
-    With the wrong flavour the module loads and finds no device. What a GPU allows is read from the compatibility
-    matrix.
+    With the wrong flavour the module loads and finds no device. The compatibility matrix lists what a GPU allows.
 
     To do: install the other flavour of the same version.
     """
@@ -174,12 +173,12 @@ FELL_OFF = re.compile(r"NVRM: .*GPU.*(?:has )?fallen off the bus", re.IGNORECASE
 def kernel_xid(machine: Machine) -> Finding:
     """The kernel log of this boot holds no Xid that means trouble.
 
-    An Xid is how the driver reports an error of a GPU. Each number is looked up in a catalogue with its meaning and its
-    gravity: hardware and driver errors fail, errors that applications cause (31, 13, 43, 45) warn. A log that cannot be
-    read is a skip. What gpusetup settled by a reset of that GPU does not count.
+    An Xid is the driver's report of a GPU error. A catalogue has the meaning and the verdict of each number: hardware
+    and driver errors fail, errors that applications cause (31, 13, 43, 45) warn. A log that cannot be read is a skip.
+    Errors before gpusetup reset that GPU do not count.
 
-    To do: what the catalogue says; the numbers and their sources are in the table below. `gpusetup doctor --apply` does
-    what a reset or a reboot settles, after asking.
+    To do: follow the catalogue; the numbers and their sources are in the table below. `gpusetup doctor --apply` resets
+    the GPU or reboots the host where that helps, after asking.
     """
     log = machine.collected("kernel_log")
     if log.get("error") or log.get("source") is None:
@@ -210,9 +209,8 @@ def kernel_xid(machine: Machine) -> Finding:
 def driver_next_boot(machine: Machine) -> Finding:
     """The kernel that boots next has a module of the same driver.
 
-    A kernel update brings a kernel whose modules must be built by DKMS, or come prebuilt. Where that did not happen,
-    all is well until the next boot, and then the GPU is gone. The module file of that kernel is read, not what DKMS
-    says.
+    After a kernel update, DKMS must build the driver's modules for the new kernel, or a package must bring them.
+    Without them everything works until the next boot. gpusetup reads that kernel's module file, not DKMS's status.
 
     To do: `gpusetup apply` builds it, or chooses prebuilt modules again; by hand `dkms autoinstall -k KERNEL` with that
     kernel's headers installed.
@@ -240,11 +238,11 @@ def driver_next_boot(machine: Machine) -> Finding:
 
 @check("driver.security", "The driver has no known vulnerability", needs=("gpu",), seconds=took("facts"))
 def driver_security(machine: Machine) -> Finding:
-    """The loaded driver has no vulnerability of high severity that a newer release of its branch ends.
+    """The loaded driver has no vulnerability of high severity that a newer release of its branch fixes.
 
     NVIDIA's security bulletins are part of the matrix: `gpusetup matrix cve driver=VERSION` lists what a release has.
 
-    To do: `gpusetup apply --upgrade`; `gpusetup doctor CVE-…` tells what each one is.
+    To do: `gpusetup apply --upgrade`; `gpusetup doctor CVE-…` explains each one.
     """
     version = machine.module_version
     if version is None:
@@ -253,7 +251,7 @@ def driver_security(machine: Machine) -> Finding:
     found = vulnerable(known, "driver", version, floor(known))
     if found is None:
         return Finding("pass", f"none is known of {version} (bulletins read on {known.security.date})", version)
-    return Finding("warn", f"{version} has {found}; {found.fixed} ends them", version, found.fixed)
+    return Finding("warn", f"{version} has {found}; {found.fixed} fixes them", version, found.fixed)
 
 
 RIVALS = ("nouveau", "nova_core")
@@ -264,8 +262,8 @@ def nouveau_absent(machine: Machine) -> Finding:
     """nouveau is not loaded, and not in the initramfs that boots next.
 
     A blacklist in /etc is not enough: when the initramfs was built before it, nouveau takes the GPU in early boot and
-    the NVIDIA module finds it occupied. Looked at: loaded modules, the initramfs of the kernel that boots next, and the
-    blacklists in it, in modprobe.d and on the kernel's command line.
+    the NVIDIA module finds it occupied. The check reads the loaded modules, the initramfs of the kernel that boots
+    next, and the blacklists in it, in modprobe.d and on the kernel's command line.
 
     To do: `update-initramfs -u -k all` or `dracut --force --regenerate-all` after blacklisting, then reboot.
     """  # noqa: D403 - the module's name

@@ -22,8 +22,8 @@ def fabric_state(machine: Machine) -> Finding:
     """Where NVSwitches join the GPUs, the fabric is up: state Completed, status Success on every GPU.
 
     Without it nvidia-smi looks healthy and every CUDA program ends with error 802, `system not yet initialized`. The
-    status counts once the state is Completed. A virtual machine that was given GPUs without the switches shows no
-    state: its fabric is managed outside, which is said and not passed.
+    status counts once the state is Completed. A virtual machine with GPUs but without the switches shows no state: its
+    host manages the fabric, and the check is skipped.
 
     To do: `systemctl status nvidia-fabricmanager`; it must have the driver's exact version (see fabric.manager).
     """
@@ -62,8 +62,8 @@ def _joined(gpu: SmiGpu) -> Item:
 def fabric_manager(machine: Machine) -> Finding:
     """Fabric manager runs where NVSwitches are, and has the driver's exact version.
 
-    One patch release apart, it refuses to talk to the driver and the fabric stays down. On boards without NVSwitch the
-    service fails to start; that is as it should be and says nothing about the driver.
+    One patch release apart, it does not work with the driver, and the fabric stays down. On boards without NVSwitch the
+    service fails to start; that is normal.
 
     To do: install `nvidia-fabricmanager` of the driver's full version, hold both, `systemctl enable --now` it.
     """
@@ -105,9 +105,9 @@ _CHANNELS = "/dev/nvidia-caps-imex-channels/"
 def fabric_imex(machine: Machine) -> Finding:
     """Where NVLink reaches over several machines, IMEX is up on all of them, and programs have a channel.
 
-    `nvidia-imex-ctl -N -j` is asked: the domain must be UP, every machine READY and connected to every other, and of
-    the driver's exact version. A machine that is missing in one list of nodes is enough to keep the domain down.
-    Machines with NVLink of their own only have no IMEX, which is said and not passed.
+    In `nvidia-imex-ctl -N -j` the domain must be UP, every machine READY, connected to every other one, and of the
+    driver's exact version. One machine that is missing in one list of nodes keeps the domain down. Machines whose
+    NVLinks do not leave them have no IMEX: unsupported, not passed.
 
     To do: the same `gpusetup_imex` on every machine, then `gpusetup apply`; `journalctl -u nvidia-imex`; the ports
     50000 and 50005 between the machines.

@@ -1,8 +1,8 @@
-"""GPUDirect Storage reads files straight into GPU memory, by the way that was chosen: not in compatibility mode.
+"""GPUDirect Storage reads files directly into GPU memory in the chosen mode, not in compatibility mode.
 
 cuFile falls back to copying through the host's memory (compat) without an error, and every functional test passes with
-it. So the mode itself is judged, by what `gdscheck -p` of the toolkit says for NVMe: p2pdma or nvfs (`Supported` in
-older releases). Without gdscheck the parts are judged: the module, the options of what is loaded, cufile.json.
+it. So the check judges the mode that the toolkit's `gdscheck -p` prints for NVMe: p2pdma or nvfs (`Supported` in older
+releases). Without gdscheck it judges the parts: the module, the options of the loaded modules, cufile.json.
 
 To do: `gdscheck -p`; `gpusetup_gds` and `gpusetup apply`, which reboots for P2PDMA; docs/guides/rdma.md has what each
 needs.

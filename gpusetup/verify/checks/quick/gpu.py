@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @check("gpu.count", "Every GPU is present", needs=("expected",), seconds=took("smi", "facts"))
 def gpu_count(machine: Machine) -> Finding:
-    """Every GPU on the PCI bus is one that the driver took, of the kinds and number expected.
+    """The driver uses every GPU on the PCI bus, and there are as many as expected.
 
     PCI lists what is plugged in, nvidia-smi what the driver could start. A GPU that is on PCI and not in nvidia-smi
     fell off the bus, was refused by this driver branch or module flavour, or is held by another driver (vfio, nouveau).
-    With a number expected (`--gpus N`, the baseline of the host's own last good run, or what the cloud's machine type
-    has) a GPU that left PCI altogether is found as well. A lock, or what apply recorded here, expects one at least.
+    With an expected number (`--gpus N`, the host's baseline, or the cloud's machine type) a GPU that is missing from
+    PCI fails, too. A lock and the host's record expect at least one.
 
     To do: read the kernel log (`driver.log`, `kernel.xid`); power-cycle the machine; reseat or replace the GPU.
     """
@@ -176,8 +176,8 @@ def gpu_throttle(machine: Machine) -> Finding:
     """Nothing limits the clocks: no thermal slowdown, no power brake.
 
     Reasons that are active now: hardware slowdown, thermal slowdown and the power brake are a fail, since they mean
-    cooling or supply is broken; the software power cap is a warning on a GPU that is not loaded. Counters since boot
-    are shown. Idle clocks, application clocks and the display are no reasons to worry.
+    cooling or supply is broken; the software power cap is a warning on a GPU that is not loaded. Idle clocks,
+    application clocks and the display are normal.
 
     To do: look at fans, air flow, power cables and the server's own event log.
     """
@@ -270,8 +270,8 @@ def gpu_persistence(machine: Machine) -> Finding:
 def gpu_idle(machine: Machine) -> Finding:
     """Nobody else computes on the GPUs while they are measured.
 
-    A GPU in use is measured gently (little memory, few repetitions) and its figures are not judged; nobody's process is
-    stopped. Compute mode is looked at too: Prohibited keeps everybody out, Exclusive Process a second one.
+    A GPU in use is measured at low load (little memory, few repetitions) and its figures are not judged; no process is
+    stopped. Compute mode counts, too: Prohibited excludes all programs, Exclusive Process a second one.
 
     To do: wait, or verify the other GPUs with `--only`.
     """
@@ -300,13 +300,13 @@ def _named(process: dict[str, Any]) -> str:
 
 @check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), seconds=took("smi", "smi_list"))
 def gpu_mig(machine: Machine) -> Finding:
-    """MIG is as it was asked to be: off, or on with slices that exist; with `gpusetup_mig`, those that were applied.
+    """MIG is off, or on with slices; with `gpusetup_mig`, with the applied ones.
 
-    A GPU in MIG mode without a slice cannot be used at all; a mode change that waits for a reset surprises at the next
-    one. Slices have no peers and a part of the memory and of the multiprocessors: what is measured in one is told
-    without a verdict, for nobody publishes what a slice should reach.
+    A GPU in MIG mode without a slice cannot be used at all; a pending mode change takes effect at the next reset.
+    Slices have no peers, and a part of the memory and of the multiprocessors: their figures are shown without a
+    verdict, because nobody publishes what a slice should reach.
 
-    To do: `gpusetup apply` lays out what `gpusetup_mig` says, and `gpusetup drift` says what differs; by hand
+    To do: `gpusetup apply` creates the slices of `gpusetup_mig`, and `gpusetup drift` shows what differs; by hand
     `nvidia-smi mig -cgi … -C`, or switch MIG off and reset.
     """
     slices = {

@@ -1,13 +1,12 @@
-"""What exports the GPUs' figures answers, and says what nvidia-smi says.
+"""The exporter of the GPUs' figures answers, and agrees with nvidia-smi.
 
-Which exporter it is, and where it listens, is on the host's record (`gpusetup_monitoring`). It is asked on the host
-itself. One that asks for a password answers, and its figures cannot be compared. A textfile that nobody renews tells
-its last figures for ever: it must be younger than a minute. The set of GPUs and what does not change from one second
-to the next (memory, power limit) must be nvidia-smi's; temperature, clock and power must be of the same
-size, which tells of a wrong unit.
+The host's record names the exporter and its address (`gpusetup_monitoring`); the host itself reads it. Behind a
+password the figures cannot be compared. A textfile must be younger than a minute: one that nothing renews shows its
+last figures for ever. The set of GPUs, their memory and power limit must be nvidia-smi's; temperature, clock and power
+must be of the same size, which finds a wrong unit.
 
 To do: `systemctl status nvidia-dcgm nvidia-dcgm-exporter`, or `gpusetup-gpu-textfile.timer` and
-`prometheus-node-exporter`; `gpusetup doctor` looks at them; `gpusetup apply` sets them up again.
+`prometheus-node-exporter`; `gpusetup doctor` finds causes; `gpusetup apply` sets them up again.
 """
 
 from __future__ import annotations

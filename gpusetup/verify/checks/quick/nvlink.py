@@ -60,10 +60,10 @@ def links_up(machine: Machine) -> Finding:
 
 @check("nvlink.errors", "NVLink without errors", needs=("gpu", "smi"), seconds=took("nvlink_errors"))
 def links_without_errors(machine: Machine) -> Finding:
-    """NVLink's error counters stand still at zero.
+    """NVLink's error counters are low.
 
-    Replays are repaired on the wire and cost time; recoveries interrupt traffic. A few after boot are usual, many are a
-    link on its way out.
+    Replays are repaired on the wire and cost time; recoveries interrupt traffic. A few after boot are usual; many
+    mean that a link is failing.
 
     To do: watch whether they grow (`nvidia-smi nvlink -e`); reset; exchange cable, bridge or board.
     """

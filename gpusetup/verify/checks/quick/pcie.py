@@ -23,8 +23,7 @@ def pcie_link(machine: Machine) -> Finding:
 
     Width is judged now, since it does not change with load: a link at x8 in an x16 slot is a badly seated card or
     riser. Generation is judged by what the link can reach (GPU and slot together): idle GPUs save power at a lower one,
-    so the current generation is a warning on a GPU that is working and nothing on one that idles. Replay counters show
-    a bad link.
+    so a low current generation is a warning on a working GPU only. Replay counters show a bad link.
 
     To do: reseat the card, exchange the riser, look for a bifurcated slot in the firmware's settings.
     """
@@ -86,7 +85,7 @@ def _here(machine: Machine) -> bool:
     return bool(gpus and _near(machine)) or (len(gpus) > 1 and not linked)
 
 
-@check("pcie.peers", "GPUs and adapters reach each other straight", needs=("gpu",), applies=_here)
+@check("pcie.peers", "GPUs and adapters reach each other directly", needs=("gpu",), applies=_here)
 def pcie_peers(machine: Machine) -> Finding:
     """Nothing stands between GPUs and adapters on PCI Express: ACS, the IOMMU, a way below one switch.
 
@@ -95,8 +94,8 @@ def pcie_peers(machine: Machine) -> Finding:
     read from the machine: the bridges' configuration space, the type of the IOMMU group. A GPU whose nearest adapter is
     not below the same switch goes through the root, where other GPUs of the machine need not.
 
-    Looked at where there are adapters with RDMA, or GPUs that meet over PCI Express alone. In a virtual machine all of
-    it is its host's to set.
+    The check runs where there are RDMA adapters, or GPUs that only PCI Express joins. In a virtual machine only its
+    host can change these settings.
 
     To do: on bare metal `setpci -s BRIDGE ECAP_ACS+0x6.w=0000` for each bridge named, at every boot before programs
     start; boot with `iommu=pt` (or the IOMMU off in the firmware); put the adapter into a slot of the GPU's switch.

@@ -1,15 +1,15 @@
 """Adapters with RDMA: ports, the way to GPU memory, the limit of locked memory.
 
-`rdma.link`: a port that is down, or that no subnet manager has set up (INIT), carries nothing; one below the rate that
-it says it can have (ibportstate, ethtool), or below its sisters on cards of the same kind, has a bad cable, a wrong
-one, or a slower switch. PCI Express must carry what the port can.
+`rdma.link`: a port that is down, or that no subnet manager has set up (INIT), carries nothing. One below its own
+highest rate (ibportstate, ethtool), or below ports on cards of the same kind, has a bad or wrong cable, or a slower
+switch. PCI Express must carry as much as the port.
 
 `rdma.gpudirect`: by DMA-BUF (open kernel modules, kernel 5.12) or nvidia_peermem, adapters read GPU memory themselves;
-without either every byte goes through the host's memory. `rdma.modules`: what was asked for is loaded (IP over
-InfiniBand, GDRCopy, nvidia-fs). `rdma.memlock`: RDMA locks its buffers; with the usual limit of 8 MiB registering them
-fails.
+without either every byte goes through the host's memory. `rdma.modules`: the modules that the settings need are loaded
+(IP over InfiniBand, GDRCopy, nvidia-fs). `rdma.memlock`: RDMA locks its buffers; with the usual limit of 8 MiB
+registering them fails.
 
-What `gpusetup_rdma` asked for and is not so fails; on other machines it is a warning.
+On a host with `gpusetup_rdma` they fail; on other machines they warn.
 
 To do: `ibstat`, `ibdev2netdev`, `mlxlink`; opensm or the switch's subnet manager for INIT; `gpusetup_rdma`,
 `gpusetup_gpudirect` and `gpusetup apply` (docs/guides/rdma.md).

@@ -1,11 +1,11 @@
-"""A container sees every GPU: one is run in docker and in podman, where gpusetup configured them.
+"""A container sees every GPU, in docker and in podman where gpusetup configured them.
 
-Its image is made of this host's own files and nothing is fetched. It asks for the GPUs as a person does, by their CDI
-name; in docker, where that does not work, by NVIDIA's runtime. It looks for the devices and runs nvidia-smi. The image
-and the container are gone afterwards. containerd and CRI-O are not tried: their clients run in Kubernetes.
+gpusetup makes the image from this host's files, without a download, and runs it with the GPUs' CDI name; in docker, if
+that fails, with NVIDIA's runtime. The container lists the devices and runs nvidia-smi; image and container are removed
+afterwards. containerd and CRI-O are not tried: their clients run in Kubernetes.
 
-To do: restart a runtime that runs since before it was configured; describe the GPUs again with `systemctl restart
-nvidia-cdi-refresh.service`.
+To do: restart a runtime that was started before it was configured; write the CDI description again with `systemctl
+restart nvidia-cdi-refresh.service`.
 """
 
 from __future__ import annotations

@@ -55,11 +55,10 @@ def _opening(machine: Machine) -> float:
 def cuda_context(machine: Machine) -> Finding:
     """A CUDA context can be created on every GPU.
 
-    The moment at which a broken machine shows although nvidia-smi is content: error 802 without fabric manager, 999
-    without nvidia-uvm, 35 with a driver that is older than the runtime, 100 or 46 with a GPU that is away, 2 when its
-    memory is full.
+    Here a broken machine fails although nvidia-smi shows nothing: error 802 without fabric manager, 999 without
+    nvidia-uvm, 35 with a driver that is older than the runtime, 100 or 46 with a missing GPU, 2 with full memory.
 
-    To do: the text names the cause; `gpusetup doctor` knows the way out.
+    To do: the text names the cause; `gpusetup doctor` shows what to do.
     """
     items = []
     for key, worker in machine.workers.items():
@@ -211,9 +210,8 @@ def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
 def cudnn_library(machine: Machine) -> Finding:
     """The host's own cuDNN can be loaded and opens the GPU: what programs outside a Python environment use.
 
-    Judged when the loader finds a cuDNN, or when the record says that packages brought one. Its version must be the one
-    on record. One that loads and cannot open the GPU finds no usable GPU (see cuda.context), or its parts differ in
-    version.
+    Judged if the loader finds a cuDNN, or if the host's record has its packages; then its version must be the recorded
+    one. If it loads but cannot open the GPU, no GPU is usable (see cuda.context), or its parts differ in version.
 
     To do: install the packages again (`gpusetup apply`); remove copies of libcudnn from LD_LIBRARY_PATH and /usr/local.
     """

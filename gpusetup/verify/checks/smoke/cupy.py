@@ -64,7 +64,7 @@ def _equal(answer: dict[str, Any]) -> tuple[bool, str]:
 def cupy_kernel(machine: Machine) -> Finding:
     """The CuPy kernel smoke test: NVRTC compiles a RawKernel, every GPU runs it, every element equals NumPy's.
 
-    The kernel is compiled anew each time (caches are bypassed), over a size that fills no block exactly, into memory
+    The kernel is compiled each time (caches are bypassed), over a size that fills no block exactly, into memory
     that was poisoned before, without contraction of products and sums, so that the comparison is exact.
 
     To do: `smoke.py` of the role runs alone: `/opt/gpusetup/bin/python smoke.py`.
