@@ -226,6 +226,8 @@ class Packages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lock: Lock | None = None
     automatic_upgrades: AutomaticUpgrades
     sources: tuple[Source, ...] = ()
+    disabled: tuple[str, ...] = ()
+    """Ids of dnf and zypper repositories that are configured and switched off."""
     candidates: dict[str, Candidate] | None = None
 
 

@@ -61,6 +61,9 @@ def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         for suite in source.suites
         for component in source.components
     }
+    for name in packages.enable:
+        if name in facts.packages.disabled:
+            yield action("repository", name, f"enable {name}", "packages that the driver needs are in this repository")
     for source in packages.sources:
         uris, key = source.uris or (), source.key or UNPROVEN
         if like := source.like_suite:

@@ -73,7 +73,8 @@ class NvidiaRepository:
         system = context.facts.os
         if system.id in {"rocky", "almalinux", "centos", "ol"}:
             name = _BUILDERS.get(system.version_id.partition(".")[0])
-            if name and any(name in source.uri.lower() for source in context.facts.packages.sources):
+            packages = context.facts.packages
+            if name and (name in packages.disabled or any(name in source.suites for source in packages.sources)):
                 return replace(origins, enable=(*origins.enable, name))
         return origins
 

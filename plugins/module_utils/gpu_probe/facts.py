@@ -95,6 +95,7 @@ def collect(
             "lock": host.observe("package_lock", locks.holder),
             "automatic_upgrades": packages.automatic_upgrades(host),
             "sources": sources.collect(host),
+            "disabled": sources.disabled(host),
         },
     }
     document.update(more)

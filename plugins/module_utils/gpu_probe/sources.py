@@ -1,7 +1,7 @@
 """Read the host's package sources, without any credentials."""
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .host import LiveHost
 
@@ -20,10 +20,17 @@ def collect(host: LiveHost) -> List[Dict[str, Any]]:
             found += _list_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
         elif path.endswith(".sources"):
             found += _deb822_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
-    for folder in ("/etc/yum.repos.d/", "/etc/zypp/repos.d/"):
-        for name in host.names(folder, "*.repo"):
-            found += _repo_file(folder + name, host.read(folder + name, "packages.sources", keep=without_secrets) or "")
+    for path, identity, fields in _repositories(host):
+        if fields.get("enabled", "1").lower() not in _OFF:
+            uri = fields.get("baseurl") or fields.get("metalink") or fields.get("mirrorlist") or ""
+            signed = None if fields.get("gpgcheck", "1").lower() in _OFF else fields.get("gpgkey")
+            found.append(_source(path, uri.split()[0] if uri else "", [identity], [], signed))
     return found
+
+
+def disabled(host: LiveHost) -> List[str]:
+    """Return the ids of the dnf and zypper repositories that are configured and switched off."""
+    return [identity for _path, identity, fields in _repositories(host) if fields.get("enabled", "1").lower() in _OFF]
 
 
 def without_secrets(text: str) -> str:
@@ -81,13 +88,11 @@ def _deb822_file(path: str, text: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _repo_file(path: str, text: str) -> List[Dict[str, Any]]:
-    found = []
-    for match in re.finditer(r"^\[([^\]]+)\]\s*\n((?:(?!\[).*\n?)*)", text, re.MULTILINE):
-        fields = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", match.group(2), re.MULTILINE))
-        if fields.get("enabled", "1").lower() in _OFF:
-            continue
-        uri = fields.get("baseurl") or fields.get("metalink") or fields.get("mirrorlist") or ""
-        signed = None if fields.get("gpgcheck", "1").lower() in _OFF else fields.get("gpgkey")
-        found.append(_source(path, uri.split()[0] if uri else "", [match.group(1)], [], signed))
-    return found
+def _repositories(host: LiveHost) -> Iterator[Tuple[str, str, Dict[str, str]]]:
+    """Yield file, id and fields of each dnf or zypper repository."""
+    for folder in ("/etc/yum.repos.d/", "/etc/zypp/repos.d/"):
+        for name in host.names(folder, "*.repo"):
+            text = host.read(folder + name, "packages.sources", keep=without_secrets) or ""
+            for match in re.finditer(r"^\[([^\]]+)\]\s*\n((?:(?!\[).*\n?)*)", text, re.MULTILINE):
+                fields = re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", match.group(2), re.MULTILINE)
+                yield folder + name, match.group(1), dict(fields)

@@ -216,6 +216,7 @@ def test_sources_of_every_kind(machine):
         ("https://m/cuda/repos/rhel9", "https://m/key", True),
     ]
     assert told[0]["components"] == ["main", "contrib"]
+    assert sources.disabled(machine.host()) == ["off", "no"]
 
 
 def test_no_password_leaves_a_sources_file():

@@ -8,10 +8,11 @@ from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts_machine import CloudEvent
 from gpusetup.model.facts_software import Source
-from gpusetup.model.plan import Offer, Package, Preview, PreviewFinding
+from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.actions import _repositories
 from gpusetup.versions import nv
 from tests.unit.plan.conftest import preview
 
@@ -398,6 +399,10 @@ def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(pla
     assert "CDF6BA43.pub" in refusal.hint
     named = msgspec.structs.replace(DRIVER, source_fingerprints=("AB" * 20,), source_key="http://x/k.pub")
     assert planner.first(facts, named).stage == "offers"
+    off = msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, disabled=("crb",)))
+    assert planner.first(off, named).ask.gpu_repo_enable == ("crb",), "dkms needs what is in it"
+    (enable,) = _repositories(off, PackageSet(manager="dnf", enable=("crb",)))
+    assert enable.what == "enable crb"
 
 
 @pytest.mark.parametrize(
