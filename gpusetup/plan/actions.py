@@ -75,6 +75,19 @@ def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
             prints = key.fingerprints or ("by the digest of the package that has it",)
             why = f"the packages come from here; key {prints[0]}"
             yield action("repository", source.name, ", ".join(uris), why)
+    if (theirs := _replaced(facts, packages)) and (
+        missing(packages, facts.packages.installed) or removals(packages, facts.packages.installed)
+    ):
+        why = "gpusetup writes its own entry with this address and a verified key; two entries could clash"
+        yield action("repository", "replaced", f"disable the entries in {', '.join(theirs)}", why)
+
+
+def _replaced(facts: HostFacts, packages: PackageSet) -> list[str]:
+    """Return the host's own files with entries for an address that gpusetup's sources replace."""
+    prefixes, record = tuple(address.rstrip("/") for address in packages.replace), record_of(facts).files
+    found = {source.file for source in facts.packages.sources if source.uri.startswith(prefixes)}
+    ours = [f"/{source.name}." for source in packages.sources]
+    return sorted(path for path in found if path not in record and not any(name in path for name in ours))
 
 
 def _packages(host: Judged, wanted: Wanted, packages: PackageSet) -> Iterator[Action]:

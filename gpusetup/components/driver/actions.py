@@ -10,13 +10,13 @@ from msgspec import UNSET
 from gpusetup.components import judge
 from gpusetup.components.base import Component, Group, action
 from gpusetup.components.parsing import choice, path, wrong, yes
-from gpusetup.components.record import record_of
+from gpusetup.components.record import locks, record_of
 from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.components.base import Wanted
+    from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Action
@@ -37,6 +37,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         yield from _signing(host.probed, wanted)
         yield from _from_runfile(host.facts, wanted, host.probed)
         yield from _module(host.probed, driver, wanted.settings)
+        yield from _changed_options(host.facts, wanted.settings.driver_options)
     yield from _services(host.facts, wanted)
 
 
@@ -105,6 +106,20 @@ def _module(probed: dict[str, Any], choice: DriverChoice, settings: Settings) ->
         yield action("module", "load", f"nvidia {choice.version}", why, reboot=True)
     elif reasons:
         yield action("reboot", "", "reboot", "; ".join(reasons), reboot=True)
+
+
+def _changed_options(facts: HostFacts, options: DriverOptions) -> Iterator[Action]:
+    """Yield the action for module options that differ from those of the latest lock."""
+    lock = next(iter(locks(facts)), None)
+    if options != (lock.wanted.settings.driver_options if lock is not None and lock.wanted is not None else {}):
+        what = ", ".join(f"{name}={value}" for name, value in options.items()) or "none"
+        why = "set by gpusetup_driver_options; reboots only if the module cannot be loaded again now"
+        yield action("module", "options", f"options of nvidia: {what}", why, reboot=True)
+
+
+def _notes(_context: Context, wanted: Wanted) -> Iterator[str]:
+    if wanted.settings.driver_options and not wanted.manage_driver:
+        yield "gpusetup_driver_options has no effect: gpusetup did not install this driver"
 
 
 def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
@@ -189,6 +204,7 @@ DRIVER = Component(
             "this machine has NVSwitches; fabric manager must match the driver's version exactly", "gpu_fabric_packages"
         ),
     },
+    notes=_notes,
     first=_first,
     actions=_actions,
     variables=_variables,

@@ -81,6 +81,8 @@ def test_libraries_are_held_beside_a_driver_that_was_there(host: Any, planner: A
     facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=CUDA)
     plan = planner.second(facts, settings, nvidia_ubuntu).plan
     assert plan.lock.wanted.manage_driver is False
+    theirs = "disable the entries in /etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.sources"
+    assert [action.what for action in plan.actions if action.kind == "repository"] == [theirs]
     names = {package.name for package in plan.variables.gpu_cuda_packages}
     assert {name.partition("-")[0] for name in names} >= {"cuda", "libcudnn9", "libnccl2"}
     assert set(plan.holds) == names

@@ -290,6 +290,25 @@ def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner: Any
     assert (gone.id, gone.what.split()) == ("remove-unasked", sorted(there))
 
 
+def test_other_module_options_are_a_change(planner: Any, rebooted: Any, first: Any, nvidia_ubuntu: Any) -> None:
+    facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=first.lock))
+    settings = msgspec.structs.replace(DRIVER, driver_options={"NVreg_EnableGpuFirmware": 0})
+    plan = planner.second(facts, settings, nvidia_ubuntu).plan
+    assert [(item.id, item.what) for item in plan.actions] == [
+        ("module-options", "options of nvidia: NVreg_EnableGpuFirmware=0")
+    ]
+    facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=plan.lock))
+    assert planner.first(facts, settings).plan.state == "unchanged"
+    assert [item.what for item in planner.second(facts, DRIVER, nvidia_ubuntu).plan.actions] == [
+        "options of nvidia: none"
+    ]
+    theirs = planner.second(rebooted, settings, nvidia_ubuntu).plan
+    assert (theirs.state, len([text for text in theirs.warnings if "driver_options has no effect" in text])) == (
+        "unchanged",
+        1,
+    )
+
+
 def test_apply_mends_the_package_database_as_drift_says(planner: Any, rebooted: Any, first: Any) -> None:
     packages = msgspec.structs.replace(rebooted.packages, problems=("dpkg was interrupted",))
     facts = msgspec.structs.replace(rebooted, packages=packages)
