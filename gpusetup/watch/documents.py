@@ -113,6 +113,8 @@ class CsvFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._file)
+            if not isinstance(error, BlockingIOError):
+                raise BadInputError("GS-103", f"cannot lock {path}: {error.strerror}", path=path) from error
             raise BadInputError("GS-923", f"another `gpusetup watch` is writing to {path}", path=path) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             os.close(self._file)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from unittest.mock import Mock
 
 import jsonschema
 import msgspec
@@ -40,7 +41,7 @@ def test_what_a_power_cut_left_is_whole_again(tmp_path, cut):
     assert len(lines) == 2 + whole[:cut].count("\n", len(HEADER))
 
 
-def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path):
+def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "gpus.csv"
     path.write_text("timestamp, name\n1, H200\n")
     with pytest.raises(BadInputError, match="does not begin with the header"):
@@ -53,6 +54,9 @@ def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path):
         CsvFile(str(tmp_path / "no/such/folder.csv"))
     with pytest.raises(BadInputError, match="is not a file"):
         CsvFile("/dev/null")
+    monkeypatch.setattr("gpusetup.watch.documents.fcntl.flock", Mock(side_effect=OSError(37, "No locks available")))
+    with pytest.raises(BadInputError, match="cannot lock"):
+        CsvFile(other)
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
