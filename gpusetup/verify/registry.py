@@ -189,7 +189,8 @@ def from_items(
         return Finding("skip", nothing, figures=figures)
     verdict = worst([item.verdict for item in items])
     grave = [item for item in items if item.verdict == verdict]
-    text = well if verdict == "pass" else _join(grave)
+    missed = [item for item in items if item.verdict == "skip"]
+    text = "; ".join([well, *([_join(missed)] if missed else [])]) if verdict == "pass" else _join(grave)
     leading = grave[0]
     numbers = [
         item for item in grave if isinstance(item.measured, (int, float)) and isinstance(item.limit, (int, float))

@@ -38,7 +38,12 @@ def fabric_state(machine: Machine) -> Finding:
         if known is not None and known.nvswitch and len(machine.gpus) > 1:
             return Finding("skip", "no NVSwitch is visible here: another machine manages the fabric")
         return Finding("unsupported", "no NVSwitch fabric here")
-    return from_items([_joined(gpu) for gpu in stated], "Completed, Success on every GPU")
+    items = [_joined(gpu) for gpu in stated]
+    for gpu in machine.gpus:
+        known = product(gpu.device_id)
+        if gpu not in stated and known is not None and known.nvswitch:
+            items.append(Item(gpu.label, "warn", "reports no fabric state, unlike other GPUs here", None, "Completed"))
+    return from_items(items, "Completed, Success on every GPU")
 
 
 def _joined(gpu: SmiGpu) -> Item:

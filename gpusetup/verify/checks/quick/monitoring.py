@@ -72,6 +72,8 @@ def _textfile(found: dict[str, Any]) -> Finding | None:
 def compare(machine: Machine) -> Finding:
     """Compare the exported figures of each GPU with those of nvidia-smi."""
     found = machine.collected("exporter")
+    if found.get("status") == 200 and not found.get("lines"):
+        return Finding("fail", f"{found['kind']} answers, but exports no figure of a GPU", 0, len(machine.gpus))
     if not found.get("lines"):
         why = (
             "it asks for a password" if found.get("status") == 401 else "nothing is exported (see monitoring.exporter)"
