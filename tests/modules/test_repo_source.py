@@ -77,6 +77,7 @@ class TestFingerprints:
             b"hello",
             b"<html>404</html>",
             b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY BLOCK-----",
+            b"\x98\x00",
         ],
     )
     def test_what_is_no_key_is_refused(self, raw: bytes) -> None:

@@ -72,7 +72,7 @@ def fingerprints(raw: bytes) -> List[str]:
 
 
 def _fingerprint(body: bytes) -> str:
-    version = ord(body[:1])
+    version = ord(body[:1] or b"\0")
     if version == 4:
         return hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body).hexdigest().upper()  # noqa: S324 - as OpenPGP defines it
     if version in (5, 6):
