@@ -160,6 +160,11 @@ def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_pa
     assert link.readlink().name == "cuda-12"
     assert ledger.link(str(link), None)
     assert link.readlink().name == "cuda-11"
+    assert ledger.link(str(link), "cuda-12")
+    link.unlink()
+    link.write_text("theirs")
+    assert not ledger.link(str(link), None)
+    assert (link.read_text(), ledger.state["links"]) == ("theirs", {})
     with pytest.raises(HostFailure, match="it is not a symbolic link"):
         ledger.link(str(folder), "x")
 

@@ -27,6 +27,10 @@ class Link(Thing):
     def clear_up(self) -> None:
         files.sweep(self.name)
 
+    def back(self, now: Optional[str], first: Optional[str]) -> Optional[str]:
+        """Return the earlier target; None if somebody has put a file or folder in the link's place, which stays."""
+        return None if now is None and os.path.lexists(self.name) else first
+
     def aim(self, wanted: Optional[str]) -> str:
         return "lead to " + wanted if wanted else "go"
 
