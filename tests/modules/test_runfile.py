@@ -44,6 +44,7 @@ def test_what_is_wrong_with_a_file_is_said(file: Path, tmp_path: Path) -> None:
     assert f"holds {VERSION}, not 570.211.01" in refused(file, version="570.211.01")
     assert "this host is aarch64" in refused(file, machine="aarch64")
     assert "cannot be read" in refused(tmp_path / "NVIDIA-Linux-x86_64-1.run")
+    assert "cannot be read" in refused(tmp_path / "NVIDIA-Linux-x86_64-1.run", "ab" * 32)
     file.chmod(0o664)
     assert "others than root" in refused(file)
     other = tmp_path / "other.run"

@@ -66,7 +66,7 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
             path,
             hint=f"chown root:root {path}; chmod 0644 {path}",
         )
-    if sha256:
+    if sha256 and seen is not None:
         real = digest(path)
         if real != sha256.lower():
             raise HostFailure(
