@@ -82,6 +82,13 @@ def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path: Path) -> Non
     assert local_repository.sweep(str(tmp_path), []) == []
 
 
+def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[bool] = []
+    monkeypatch.setattr(local_repository.os, "sync", lambda: done.append(bool(list(tmp_path.rglob(".unpacked.json")))))
+    local_repository.usable(source(package(tmp_path)), str(tmp_path / "there"), False)
+    assert done == [False]
+
+
 def test_other_sources_stay_as_they_are(tmp_path: Path) -> None:
     plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
     assert local_repository.usable(plain, str(tmp_path), False) is plain

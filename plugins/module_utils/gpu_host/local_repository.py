@@ -43,6 +43,7 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
     mark = _mark(path, lists_only)
     if files.read_json(os.path.join(target, _MARK)) != mark:
         _unpack(path, target, lists_only)
+        os.sync()  # a power cut must not leave the mark without the files
         files.write_json(os.path.join(target, _MARK), mark)
     key = _key(target, path, installer)
     plain = {name: value for name, value in source.items() if name != "installer"}
