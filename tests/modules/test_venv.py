@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,15 @@ def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(
     monkeypatch.setattr(venv.installer, "write_lock", lambda *_words: full("pylock.toml"))
     assert finish(run_module, wanted, requirements=["frame==1.0"])[1]["gpu_failure"]["reference"] == "GS-472"
     assert list((tmp_path / "opt").iterdir()) == []
+
+
+def test_the_mark_is_written_once_the_packages_are_on_the_disk(
+    run_module: Any, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = partial(tmp_path.rglob, venv.environment.MARK)
+    monkeypatch.setattr(venv.os, "sync", lambda: (tmp_path / "synced").write_text(str(list(marks()))))
+    assert not finish(run_module, wanted, requirements=["frame==1.0"])[0]
+    assert ((tmp_path / "synced").read_text(), len(list(marks()))) == ("[]", 1)
 
 
 def test_a_python_that_answers_nonsense_is_said(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ class Environment:
             installer.write_lock(chosen, self.folder)
             shutil.rmtree(self.env["TMPDIR"])
             mark = {"packages": pins(self.request["requirements"]), "listing": environment.listing(self.folder)}
+            os.sync()  # a power cut must not leave the mark without the packages
             files.write_json(os.path.join(self.folder, environment.MARK), mark, 0o644)
         except (HostFailure, OSError):
             shutil.rmtree(self.folder, ignore_errors=True)
