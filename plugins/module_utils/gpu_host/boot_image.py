@@ -81,7 +81,7 @@ def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
 
 
 def _kernel_file(kernel: str) -> Optional[str]:
-    """Return a kernel's image from its package; the copy beside an initramfs would bring back that initramfs too."""
+    """Return a kernel's image from its package; the copy next to an initramfs would bring back that initramfs too."""
     places = (place.format(kernel) for place in boot_images.IMAGES)
     return next((place for place in places if os.path.isfile(place)), None)
 

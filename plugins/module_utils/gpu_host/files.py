@@ -119,7 +119,7 @@ def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
 
 
 def copy(path: str, place: str, content: Content) -> None:
-    """Write `content` to `place` with the mode, owner and extended attributes of `path`."""
+    """Write `content` to `place` with the mode, owner and extended attributes of the file at `path`."""
     seen = os.stat(path)
     _replace(place, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
     set_attributes(place, attributes(path))

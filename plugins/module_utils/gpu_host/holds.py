@@ -25,7 +25,7 @@ class Holds(Thing):
         return self.held
 
     def fits(self, now: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Return whether everything wanted is held, and nothing else of ours."""
+        """Return whether everything wanted is held, and none of our other packages."""
         return not set(wanted) - set(now) and not (self.ours - set(wanted)) & set(now)
 
     def make(self, wanted: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ class Ledger(Journal):
         self.saved: Dict[str, str] = {}
         """Files that somebody else edited since, each with the path of its copy."""
         self.left: List[str] = []
-        """Files with nothing of ours left in them: they stay unchanged."""
+        """Files in which nothing is ours any more: they stay unchanged."""
 
     # files
 

@@ -224,7 +224,7 @@ class Lifecycle:
         return {part: _digest(wish) for part, wish in self.request["wanted"].items()}
 
     def _python(self) -> Optional[Dict[str, Any]]:
-        """Return the environment of this apply; one that is no longer wanted stays on record for removal."""
+        """Return the environment of this apply; an unwanted earlier one stays on record for removal."""
         made: Optional[Dict[str, Any]] = self.request["python"]
         kept = self.ledger.state["expect"].get("python") or {}
         if made or not os.path.lexists(kept.get("path") or ""):
@@ -385,7 +385,7 @@ class Lifecycle:
         return followers.settle([*images, followers.LockedMemory(env)], self.check)
 
     def _still_ours(self) -> Dict[str, List[str]]:
-        """Return what of ours is still there: the record is deleted only if there is nothing."""
+        """Return what gpusetup left on the host: the record is deleted only if there is nothing."""
         state, host = self.ledger.state, self._manager()
         installed, held = host.installed(), host.held()
         ours = {

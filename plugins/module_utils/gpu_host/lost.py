@@ -1,5 +1,5 @@
-"""A record that is missing or damaged: it is reported and kept, never taken for an empty one; and how holds of ours are
-recognised without it.
+"""A record that is missing or damaged: it is reported and kept, never taken for an empty one. Which holds are ours
+without a record.
 """
 
 import os

@@ -31,7 +31,7 @@ class Machine:
         return self._kernels
 
     def wanted_kernels(self, given: Iterable[str]) -> List[str]:
-        """Return the relevant kernels: those given, else the one that boots next."""
+        """Return the relevant kernels: those given, else the next one to boot."""
         return list(given) or [self.kernels()["next"]]
 
     def module_on_disk(self, kernel: str) -> Optional[Dict[str, Any]]:

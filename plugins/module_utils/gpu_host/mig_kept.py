@@ -154,7 +154,7 @@ def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:
 
 def _of_manager(made: Mapping[str, Any], order: Sequence[str]) -> Dict[str, str]:
     """Return the files for NVIDIA's unit. It rewrites override.conf itself, with exactly these words, so the path of
-    our layouts is set in a file beside it.
+    our layouts is set in another file.
     """
     lines = ["# Written by gpusetup", "version: v1", "mig-configs:", "  gpusetup:"]
     for address, layout in sorted(made.items()):

@@ -238,7 +238,7 @@ def _program_of(unit: str, env: Dict[str, str]) -> str:
 def _web(wish: Asked) -> str:
     """Return the settings for TLS and passwords that every exporter of the Prometheus family reads.
 
-    The certificate and its key lie beside the file where the service reads it.
+    The certificate and its key are in the same folder when the service reads it.
     """
     lines = ["tls_server_config:", "  cert_file: tls.crt", "  key_file: tls.key", "basic_auth_users:"]
     lines += [f"  {user}: '{secret}'" for user, secret in sorted(_users(wish.passwords).items())]
@@ -266,7 +266,7 @@ def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[st
 
 
 def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, env: Dict[str, str]) -> bool:
-    """Set up this exporter and remove any other of ours; return whether anything changed."""
+    """Set up this exporter and remove our other ones; return whether anything changed."""
     check = ledger.check
     for failure in obstacles(wish, env):
         raise failure

@@ -1,9 +1,9 @@
 """The owner of this host: one apply or removal at a time, from its beginning to its record.
 
-The owner shows signs of life: each step writes one when it begins and more while it runs. Anybody else is refused and
-told who owns the host. A dead owner loses the host: at once to its own controller, which knows that the run is over, to
+The owner shows signs of life: each step writes one when it begins and more while it runs. Anybody else is refused, with
+the owner's name. A dead owner loses the host: at once to its own controller, which knows that the run is over, to
 others after some time without a sign of life. Each step carries the owner's token, so an owner that was wrongly
-declared dead cannot continue beside its successor.
+declared dead cannot continue together with its successor.
 """
 
 import contextlib

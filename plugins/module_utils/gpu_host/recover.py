@@ -1,6 +1,6 @@
 """Reset GPUs after an error, and record it; never while programs use them, nor one where all must be reset together.
 
-Resets are recorded in `recoveries.json` beside the record of applies: they settle errors that the kernel log still has.
+Resets are recorded in `recoveries.json` in the state folder: they settle errors that the kernel log still has.
 """
 
 import os

@@ -296,7 +296,7 @@ def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> Li
 def conflicts(
     sources: List[Source], known: List[Dict[str, Any]], replace: Iterable[str], signers: Set[str]
 ) -> List[Dict[str, Any]]:
-    """Return the host's own entries with an address of ours but another key: apt refuses both together."""
+    """Return the host's own entries with one of our addresses but another key: apt refuses both together."""
     found = []
     for entry in known:
         for source in sources:

@@ -18,7 +18,7 @@ _LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache", "zypper": "/var/cach
 def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:
     """Return {folder: bytes} that a transaction needs.
 
-    `images` are the sizes of the initramfs images that are rebuilt, each beside the old one; `kernels` is the number of
+    `images` are the sizes of the initramfs images that are rebuilt while the old ones stay; `kernels` is the number of
     new kernels, each with its own image.
     """
     found = {"/usr": max(0, plan["disk_bytes"]), _CACHES[manager]: plan["download_bytes"], "/boot": 0}
@@ -33,7 +33,7 @@ def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds:
 
 
 def image_space(size: int) -> int:
-    """Return the bytes needed to rebuild an initramfs beside the old one; the new one may be larger."""
+    """Return the bytes needed to rebuild an initramfs while the old one stays; the new one may be larger."""
     return size + max(size // 8, _GROWTH_MB * _MB)
 
 

@@ -20,13 +20,13 @@ _LIST = (
 
 
 def version_folder(path: str, request: Dict[str, Any]) -> str:
-    """Return the folder of the environment for these requirements, beside the link to it."""
+    """Return the folder of the environment for these requirements, next to the link to it."""
     key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
 
 
 def folders_of(path: str) -> List[str]:
-    """Return the folders of an environment, present and earlier; not those of another environment beside it."""
+    """Return the folders of an environment, present and earlier; not those of another one in the same place."""
     folder = os.path.dirname(path)
     mine = re.compile(r"\." + re.escape(os.path.basename(path)) + "-[0-9a-f]{12}")
     there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []

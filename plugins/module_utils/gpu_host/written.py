@@ -39,7 +39,7 @@ def _place_of(path: str, content: bytes) -> str:
 
 
 def put_aside(path: str, content: bytes) -> str:
-    """Copy an edited file, with its owner and permissions, beside itself; return where."""
+    """Copy an edited file, with its owner and permissions, next to itself; return where."""
     place = _place_of(path, content)
     files.copy(path, place, content)
     return place
