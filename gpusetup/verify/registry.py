@@ -221,7 +221,7 @@ def _gpu(machine: Machine) -> Finding | None:
     if machine.simulated:
         return Finding("skip", "the GPU is simulated")
     if machine.facts.get("error"):
-        return Finding("fail", f"not checked: the host probe failed: {machine.facts['error']}")
+        return Finding("fail", f"not checked: the host probe failed: {machine.facts['error']}", blame="host")
     if not machine.has_gpu:
         return Finding("skip", "no NVIDIA GPU on PCI")
     return None
@@ -299,8 +299,8 @@ def _result(check: Check, machine: Machine) -> Result | None:
 
 
 _FAMILIES: dict[str, Blame] = {
-    "cuda": "driver", "device": "driver", "driver": "driver", "fabric": "driver", "kernel": "driver",
-    "nouveau": "driver", "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
+    "cuda": "driver", "device": "driver", "driver": "driver", "fabric": "driver", "nouveau": "driver",
+    "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
     "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
 }  # fmt: skip
 """Whose fault a failure is, by the family of its check; `gpu` for all other families."""

@@ -2,7 +2,8 @@
 
 A row of faults.json names the capture (`on`), how to break it (`smi`: figures of nvidia-smi's XML by GPU; `nvml`: its answer, exit code and
 error instead of XML; `lost`: GPUs that it no longer lists; `set`, `replace`, `append`, `remove`: by path in the document), what was `wanted` of the
-host, and what follows: all `changes` of verdicts, or `verdicts` of some checks; what their texts `say`; `figures`: measured and expected.
+host, and what follows: all `changes` of verdicts, or `verdicts` of some checks; what their texts `say`; whom they
+`blame`; `figures`: measured and expected.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def test_a_fault_changes_the_verdicts_that_it_should(row: dict[str, Any]) -> Non
     for name, texts in row.get("say", {}).items():
         for text in texts:
             assert text in found[name].text
+    for name, blame in row.get("blame", {}).items():
+        assert found[name].blame == blame
     for name, figures in row.get("figures", {}).items():
         assert [found[name].measured, found[name].expected] == figures
 

@@ -166,6 +166,8 @@ def driver_log(machine: Machine) -> Finding:
 
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)")
+_BY_PROGRAMS = (43, 45)
+"""Xids that programs cause, although NVIDIA's catalogue does not ask to restart one."""
 FELL_OFF = re.compile(r"NVRM: .*GPU.*(?:has )?fallen off the bus", re.IGNORECASE)
 
 
@@ -197,9 +199,9 @@ def kernel_xid(machine: Machine) -> Finding:
         known, recovery = meaning(number), of_xid(number)
         often = f", {times} times" if times > 1 else ""
         needs = f"; it needs {recovery.text}" if recovery.steps else ""
-        items.append(
-            Item(address or "PCI", known.verdict, f"Xid {number}{often}: {known.text}; {known.action}{needs}", number)
-        )
+        text = f"Xid {number}{often}: {known.text}; {known.action}{needs}"
+        job = known.verdict == "warn" and (known.bucket == "RESTART_APP" or number in _BY_PROGRAMS)
+        items.append(Item(address or "PCI", known.verdict, text, number, blame="job" if job else ""))
     if not items:
         return Finding("pass", f"none since boot ({log['source']})", 0, 0)
     return from_items(items, "none that indicates a problem")
