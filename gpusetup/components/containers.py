@@ -106,7 +106,7 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
         raise PreflightError(
             "GS-336",
             f"gpusetup_containers needs container toolkit {toolkit.version}, and the newest one here is {newest}",
-            note="older ones configure some runtimes at places that these do not read",
+            note="older versions write settings to files that some runtimes do not read",
         )
     return Brought(packages=tuple(Package(name=name) for name in names))
 
@@ -123,7 +123,7 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
     update = f"{_UPDATE[wanted.packages.manager]} {' '.join(toolkit.packages)}"
     found = sorted({there[name] for name in toolkit.packages if name in there})
     if len(found) > 1:
-        yield f"the container toolkit's packages are of several versions, {', '.join(found)}: {update}"
+        yield f"the container toolkit's packages have different versions ({', '.join(found)}): {update}"
     elif found and nv(versions.upstream(found[0]) or "0") < nv(toolkit.version):
         yield f"container toolkit {found[0]} is older than {toolkit.version}: {update}"
 
@@ -140,7 +140,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     facts, asked = host.facts, wanted.settings.containers
     gone = _unwanted_runtimes(facts, wanted.settings)
     if gone:
-        why = "gpusetup_containers names them no more"
+        why = "gpusetup_containers no longer names them"
         yield action("container", "given-up", f"settings of {', '.join(gone)} as before", why)
     lacking = [name for name in asked if name not in facts.containers.configured]
     if lacking:

@@ -124,7 +124,7 @@ def _layouts(
         return (), ()
     if facts.vgpu_guest:
         raise PreflightError(
-            "GS-371", "gpusetup_mig: this host has vGPUs, whose MIG layout is that of the machine which lends them",
+            "GS-371", "gpusetup_mig: this host has vGPUs, whose MIG layout belongs to the vGPU host",
             hint="unset gpusetup_mig here, and cut the GPU on its own host",
         )  # fmt: skip
     wishes = {wish.gpu: wish for wish in settings.mig}
@@ -209,7 +209,7 @@ def _layout(number: int, gpu: Gpu, wish: MigWish, product: MigProduct | None) ->
     own = gpu.slices is not None and bool(gpu.slices.profiles)
     if why is not None and (own or (product is not None and product.confidence == "vendor")):
         raise PreflightError(
-            "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) cannot be cut so: {why[0]}",
+            "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) cannot be cut like that: {why[0]}",
             note="according to its own table of profiles" if own else "according to NVIDIA's table of its product",
             hint=why[1],
         )  # fmt: skip

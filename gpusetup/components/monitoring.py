@@ -82,7 +82,7 @@ def _by_class(context: Context, stack: Stack, matrix: Matrix) -> tuple[ExporterK
     if facts.vgpu_guest:
         return "textfile", "a vGPU lacks values that DCGM reads from a whole GPU"
     if others:
-        return "textfile", f"DCGM is made for data-centre GPUs, and {', '.join(sorted(others))} is none"
+        return "textfile", f"DCGM is made for data-centre GPUs, not for {', '.join(sorted(others))}"
     older = matrix.monitoring.dcgm.older in facts.packages.installed
     if not older and context.offers.known and _pair(context, _cuda_major(context, stack, matrix), matrix) is None:
         return "textfile", "no repository here has a DCGM with its exporter"

@@ -191,9 +191,7 @@ def source(value: Any, label: str) -> str:
     file = text.endswith(".run") or (text.startswith("/") and text.endswith((".deb", ".rpm")))
     if file and file_source(text) is None:
         if "-vgpu-" in text:
-            raise wrong(
-                label, value, "the path of a guest driver (…-grid.run): this one is for the machine that lends vGPUs"
-            )
+            raise wrong(label, value, "the path of a guest driver (…-grid.run): this one is for a vGPU host")
         if "nvidia-linux-grid-" in text:
             raise wrong(label, value, "the path of the guest driver's .run file, published with this package")
         wanted = (

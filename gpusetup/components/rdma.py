@@ -126,7 +126,7 @@ def memory_way(
 
 def _impossible(asked: str, why: str, instead: str) -> PreflightError:
     more = f"use gpusetup_gpudirect={instead}" if instead else "the guide has what each way needs: docs/guides/rdma.md"
-    return PreflightError("GS-382", f"gpusetup_gpudirect={asked} cannot be here: {why}", hint=more)
+    return PreflightError("GS-382", f"gpusetup_gpudirect={asked} is not possible here: {why}", hint=more)
 
 
 def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs: bool, table: RdmaFile) -> StorageWay:
@@ -139,7 +139,7 @@ def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs
     if asked in {"auto", "p2pdma"} and not lacking:
         return StorageWay("p2pdma", f"P2PDMA: kernel {facts.kernel.next}, driver and GPUs have it; no module is needed")
     if asked == "p2pdma":
-        raise _no_storage(f"P2PDMA cannot be here: {lacking}", "" if closed else "gpusetup_gds=nvidia-fs")
+        raise _no_storage(f"P2PDMA is not possible here: {lacking}", "" if closed else "gpusetup_gds=nvidia-fs")
     if closed:
         both = f"{closed}; no P2PDMA, as {lacking}" if asked == "auto" else closed
         raise _no_storage(both, "" if lacking else "gpusetup_gds=p2pdma")
@@ -190,7 +190,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     allowed = facts.storage is not None and facts.storage.use_pci_p2pdma
     if p2pdma and not allowed:
         yield Action(
-            id="file-cufile", kind="file", what="cuFile may use PCI peer-to-peer DMA", why="it does not by itself"
+            id="file-cufile", kind="file", what="cuFile may use PCI peer-to-peer DMA", why="by default it may not"
         )
     waiting = judge.gpudirect.of_storage(host.probed["storage"]) if p2pdma else []
     if judge.gpudirect.OPTIONS in paths or waiting:
@@ -251,7 +251,7 @@ def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> 
     _refuse_halves(context)
     if settings.gdrcopy and (without := having_none(facts, table)):
         raise PreflightError(
-            "GS-382", f"gpusetup_gdrcopy cannot be here: {', '.join(without)} has no GPUDirect",
+            "GS-382", f"gpusetup_gdrcopy is not possible here: {', '.join(without)} has no GPUDirect",
             hint="unset gpusetup_gdrcopy on this host",
         )  # fmt: skip
     driver = driver_of(facts, stack)

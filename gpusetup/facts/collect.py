@@ -115,7 +115,7 @@ def read_facts(path: Path) -> Facts:
         raise BadInputError("GS-306", text, path=f"{path}:{where}") from error
     for name in (*facts.hosts, *facts.failures):
         if problem := check_host_name(name):
-            text = f"the facts in {path} are of no host: {name!r}"
+            text = f"the facts in {path} contain an invalid host name: {name!r}"
             raise BadInputError("GS-306", text, path=f"{path}:$.hosts", note=problem)
     return facts
 

@@ -141,7 +141,7 @@ def maintenance_refusal(facts: HostFacts) -> Refusal:
         reference="GS-359",
         message="the cloud announces " + "; ".join(map(str, facts.virtualisation.events)),
         note="it could cut the installation; nothing was changed",
-        hint="run this command again when the maintenance is over; or now, all the same: add --despite-maintenance",
+        hint="run this command again when the maintenance is over; or change the host now: add --despite-maintenance",
     )
 
 
@@ -313,8 +313,8 @@ def _old_dkms(facts: HostFacts, offers: Offers) -> Iterator[Refusal]:
 def _unknown_signer(signer: str) -> Refusal:
     return Refusal(
         reference="GS-351",
-        message=f"Secure Boot is on, and the prebuilt modules are signed by {signer}, whose key the firmware does not "
-        "trust as it is delivered",
+        message=f"Secure Boot is on, and the prebuilt modules are signed by {signer}, whose key firmware does not "
+        "trust by default",
         note="the kernel would reject them after the reboot (Loading of module with unavailable key is rejected)",
         hint="use gpusetup_module=dkms with gpusetup_secure_boot=enroll: DKMS signs with a key that you enrol once",
     )

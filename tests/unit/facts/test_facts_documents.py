@@ -75,7 +75,7 @@ def test_a_name_that_would_be_something_else_in_a_command_or_a_path(tmp_path, na
         {"hosts": {}, "failures": {name: Failure(reference="GS-401", message="-", exit=7)}},
     ):
         (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(**part)))
-        with pytest.raises(BadInputError, match="are of no host"):
+        with pytest.raises(BadInputError, match="contain an invalid host name"):
             read_facts(tmp_path / "facts.json")
 
 
@@ -273,7 +273,7 @@ def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
     text = " ".join(describe(Facts(hosts={"x": cut})).split())
     assert (
         "unit nvidia-persistenced.service is to be enabled, begun at 20260101T000000Z and not finished; gpusetup apply finishes it,"
-        " gpusetup remove takes it back" in text
+        " gpusetup remove undoes it" in text
     )
     finished = replace(whole, state=replace(state, open={}))
     assert list(group({"cut": cut, "finished": finished}).values()) == [("cut",), ("finished",)]

@@ -95,7 +95,7 @@ def test_every_address_is_a_file_that_a_source_may_be() -> None:
     [
         ("ibm", "a cloud (azure, google, aws, alibaba)"),
         ("https://site.example/driver.run", "its path on the host, or its address"),
-        ("https://site.example/NVIDIA-Linux-x86_64-580.105.06-vgpu-kvm.run", "the machine that lends vGPUs"),
+        ("https://site.example/NVIDIA-Linux-x86_64-580.105.06-vgpu-kvm.run", "a vGPU host"),
         ("/root/nvidia-linux-grid-580_580.178.04_amd64.deb", "guest driver's .run file"),
     ],
 )

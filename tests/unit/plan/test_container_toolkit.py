@@ -86,7 +86,7 @@ def test_a_toolkit_that_is_too_old_is_said(host, planner, nvidia_ubuntu):
 def test_packages_of_several_versions_are_said(host, planner, nvidia_ubuntu):
     installed = dict.fromkeys(TOOLKIT.packages, "1.20.1-1") | {"libnvidia-container1": "1.17.8-1"}
     plan = planner.second(_bare(host, installed=installed), _settings(), _offered(nvidia_ubuntu)).plan
-    assert any("several versions, 1.17.8-1, 1.20.1-1: apt-get" in text for text in plan.warnings)
+    assert any("different versions (1.17.8-1, 1.20.1-1): apt-get" in text for text in plan.warnings)
 
 
 def test_a_runtime_that_is_not_there_is_refused_before_anything_is_touched(host, planner, nvidia_ubuntu):

@@ -100,7 +100,7 @@ def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
 @pytest.mark.parametrize(
     ("level", "said"),
     [
-        ({"source": run("580.159.01", "-vgpu-kvm")}, "lends vGPUs"),
+        ({"source": run("580.159.01", "-vgpu-kvm")}, "for a vGPU host"),
         ({"vgpu_host": "R580"}, "19 or 19.4"),
         ({"vgpu_host": 580}, "19 or 19.4"),
     ],

@@ -84,7 +84,7 @@ def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan: An
     assert (variables.gpu_monitoring_exporter, variables.gpu_monitoring_listen) == ("textfile", "127.0.0.1:9100")
     assert variables.gpu_monitoring_folder == "/var/lib/prometheus/node-exporter"
     (why,) = [action.why for action in found.actions if action.id == "monitoring-exporter"]
-    assert "4090 is none" in why
+    assert "not for GeForce RTX 4090" in why
 
 
 def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda(
