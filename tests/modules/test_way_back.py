@@ -328,6 +328,22 @@ def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypa
     assert way_back.kept_bytes(way, "/var/lib/gpusetup/way-back") == 1000
 
 
+def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, host = tmp_path / "bundle", apt.Apt()
+    bundle.mkdir()
+    (bundle / "a_1_all.deb").write_bytes(b"x")
+    monkeypatch.setattr(way_back.sources, "folders", lambda: [str(bundle)])
+    monkeypatch.setattr(way_back, "changeable", lambda _path: "")
+    way_back.shelve(host, {"a": "1"}, str(tmp_path))
+    shutil.rmtree(bundle)
+    with monkeypatch.context() as patch:
+        patch.setattr(way_back.os, "rename", lambda *_paths: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            way_back.shelve(host, {"a": "1"}, str(tmp_path))
+    way_back.shelve(host, {"a": "1"}, str(tmp_path))
+    assert (tmp_path / "packages/a_1_all.deb").exists()
+
+
 def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x")

@@ -136,6 +136,8 @@ def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None
     there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
     shelf = _shelf(state_dir)
     new = shelf + ".new"
+    if os.path.isdir(new) and not os.path.isdir(shelf):  # an interrupted call was about to rename it
+        os.rename(new, shelf)
     forget(new)
     os.makedirs(new, 0o700)
     for wish in (packages.listed(*item) for item in installed.items()):
