@@ -1,1 +1,1 @@
-"""Benchmarks: ratios and figures to read, not tests with a clock."""
+"""Benchmarks: figures and ratios to read. Their times are not tests."""

@@ -1,6 +1,6 @@
-"""`python -m bench [NAME …]`: every module of this folder with a `main()`, or those that are named.
+"""`python -m bench [NAME …]`: run all modules of this folder with a `main()`, or the named ones.
 
-With --record what they found is kept in bench/results, from which the documentation is made.
+--record writes the results to bench/results, from which the documentation is made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def found() -> dict[str, str]:
-    """Return the benchmarks: name → the first line of what they say about themselves."""
+    """Return the benchmarks: name → first line of the docstring."""
     told = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def found() -> dict[str, str]:
 
 
 def run(names: list[str]) -> int:
-    """Run benchmarks one after the other; the exit code says whether every bound was kept."""
+    """Run benchmarks one after the other; return 0 if every bound was kept."""
     known = found()
     if "--list" in names:
         width = max(map(len, known))
@@ -54,7 +54,7 @@ def run(names: list[str]) -> int:
 
 
 def _told(name: str, about: str, found: Found | int | None, *, keep: bool) -> int:
-    """Print what a benchmark returned, and keep it; one that prints for itself returns its exit code."""
+    """Print and record the result of a benchmark; one that prints itself returns its exit code."""
     if not isinstance(found, Found):
         if keep:
             print(f"{name} left nothing to record")

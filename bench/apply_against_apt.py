@@ -40,7 +40,7 @@ def main() -> int:
 
 
 class Measured(NamedTuple):
-    """One side of a round. What dpkg itself took differs by a tenth from run to run: so noisy is the machine."""
+    """One side of a round. The time of dpkg alone varies by a tenth between runs, which shows the noise."""
 
     seconds: float
     dpkg: float
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
 
 
 def one_round(number: int, packages: tuple[str, ...]) -> tuple[Measured, Measured, tuple[str, ...]]:
-    """Apply to one fresh host and install the same on another; the sides take turns at going first."""
+    """Apply to one new host and install the same packages on another; the two alternate in going first."""
     names = [f"bench{os.getpid()}-{number}-{word}" for word in ("ours", "bare")]
     ours, bare = fleet.up(
         [HostSpec(name=name, flavour="debian12-bare", machine="t4", network="mirror") for name in names]
@@ -66,7 +66,7 @@ def one_round(number: int, packages: tuple[str, ...]) -> tuple[Measured, Measure
 
 
 def applied(host: Host) -> tuple[Measured, tuple[str, ...]]:
-    """Apply; return also what came, each package with its version."""
+    """Apply; return the times and the installed packages with their versions."""
     options = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.ini"
@@ -99,7 +99,7 @@ def installed(host: Host, packages: tuple[str, ...]) -> Measured:
 
 
 def dpkg_seconds(host: Host) -> float:
-    """Return how long dpkg worked by its own log: a difference here is the machine's own."""
+    """Return the time of dpkg by its own log; differences here are noise of the machine."""
     lines = host.ssh("cat", "/var/log/dpkg.log").stdout.splitlines()
     first, last = (datetime.fromisoformat(" ".join(line.split()[:2])) for line in (lines[0], lines[-1]))
     return (last - first).total_seconds()

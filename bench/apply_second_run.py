@@ -52,7 +52,7 @@ def inventory(folder: Path, hosts: list[Host], repositories: build.Repositories)
 
 
 def operations(answer: Answer, host: Host, events: list[dict[str, Any]]) -> int:
-    """Count a host's remote operations; polls of a long step and what happens while it reboots are not counted."""
+    """Return the number of a host's remote operations, without polls of long steps and reboots."""
     mine = [event for event in events if event.get("host") == host.name]
     polls = sum(1 for event in mine if event["event"] in {"poll", "retry"})
     begun = [event["time"] for event in mine if event["event"] == "begin" and event["name"] == "Reboot"]
@@ -69,7 +69,7 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def ping(folder: Path, path: Path, connections: Path) -> None:
-    """`ansible -m ping` of the same hosts, with the settings that gpusetup gives Ansible."""
+    """Run `ansible -m ping` on the same hosts, with the settings that gpusetup gives Ansible."""
     outside = {"PATH": os.environ["PATH"], "HOME": str(folder), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(connections)}
     env = ansible_environment(
         outside, collections=collections_path(), package=REPOSITORY / "gpusetup", events=folder / "ping.jsonl"
@@ -79,7 +79,7 @@ def ping(folder: Path, path: Path, connections: Path) -> None:
 
 
 def measured(work: Callable[[], object]) -> tuple[float, float]:
-    """Return the wall time of some work, and the processor time of the processes that it ran here."""
+    """Return the wall time of `work` and the CPU time of the processes that it started here."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     work()
     wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -132,7 +132,7 @@ def _keep(runs: list[Answer], work: Callable[[], Answer]) -> None:
 
 
 def _second(folder: Path, path: Path, number: int, bound: float) -> bool:
-    """Every run opens its connections anew."""
+    """Measure second applies; each run opens new connections."""
     runs: list[Answer] = []
     walls, processors, pings = [], [], []
     for turn in range(RUNS):

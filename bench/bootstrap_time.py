@@ -24,7 +24,7 @@ RATIO = 1.25
 
 
 def main() -> int:
-    """Measure both, print the ratio; the bound is judged with real packages."""
+    """Measure both and print the ratio; the bound applies to real packages only."""
     why = "needs root" if os.geteuid() else machine.why_not()
     if why:
         print(f"skipped: {why}")
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tuple[float, float, dict[str, float]]:
-    """Return seconds from power-on to done, from the decision to reboot to the state after it, and in each state."""
+    """Return the seconds from power-on to done, of the reboot, and in each state."""
     wish = ("driver==535.*", *WISH[1:]) if real else WISH  # what Debian 12 has
     source = ["--set", "gpusetup_source=distro"] if real else []
     text = user_data(serve_bundle(), repositories, *source, wish=wish)
@@ -83,7 +83,7 @@ def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tu
 
 
 def installed(host: Host, sources: str, wanted: dict[str, str]) -> float:
-    """Return seconds of apt-get update and install of the same versions from the same sources."""
+    """Return the seconds of apt-get update and install, with the same versions from the same sources."""
     host.ssh("sh", "-c", "base64 -d | tar -C / -x", text=sources)
     began = time.monotonic()
     host.ssh("apt-get", "update", "-qq", timeout=600)

@@ -1,9 +1,9 @@
-"""What a collector carries while it is attacked: 5,000 hosts that report once a minute, then as fast as they can.
+"""What a collector handles under attack: 5,000 hosts that report once a minute, then as fast as they can.
 
-Ten processes report, each report over a connection of its own and from an address of its own. Beside them 2,000
-connections say nothing, or a byte now and then, and begin anew when they are closed; bodies that are too large and
-wrong tokens come. All of it is on this machine's loopback, which server, hosts and attackers share, and ends
-after three minutes at the latest. GPUSETUP_BENCH_HOSTS is another number of hosts.
+Ten processes send reports, each over a new connection from its own address. Meanwhile 2,000 connections send nothing
+or a few bytes and reconnect when they are closed; others send wrong tokens and bodies that are too large. Server, hosts
+and attackers share this machine's loopback. It ends after three minutes at the latest. GPUSETUP_BENCH_HOSTS changes
+the number of hosts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _serve(pipe: Any, folder: str) -> None:
 
 
 def _post(site: _Site, context: ssl.SSLContext, host: int, number: int) -> bool:
-    """Report; tell whether the collector took it."""
+    """Send a report; return whether the collector accepted it."""
     told = {"schema": "gpusetup/pull-report/1", "time": "2026-11-23T10:00:00Z", "kind": "h100", "state": "done"}
     told |= {"lock": "a" * 64, "wanted": "a" * 64, "stack": "driver 580.105.08, cuda 13.0.2, torch 2.9.1+cu130"}
     connection = http.client.HTTPSConnection(
@@ -131,7 +131,7 @@ async def _once(site: _Site, header: str) -> None:
 
 
 async def _hold(site: _Site, number: int) -> None:
-    """Say nothing, or half a hello, or a byte every two seconds; when that is over, again, after a pause."""
+    """Hold connections that send nothing, half a TLS hello, or a byte every two seconds; reconnect after a pause."""
     source = f"127.3.0.{1 + number % 40}"
     while True:
         await asyncio.sleep(random.uniform(0, 5))
@@ -175,14 +175,14 @@ def _prepared(folder: str) -> None:
     argv += ["-keyout", f"{folder}/site.key", "-out", f"{folder}/site.pem"]
     subprocess.run(argv, check=True, stderr=subprocess.DEVNULL)
     make_token(Path(folder) / FILE, "eve", "reader")
-    # 5,000 tokens in one transaction; closed, for SQLite may not be carried into a process that is forked.
+    # All tokens in one transaction; closed, since a SQLite connection must not cross a fork.
     with contextlib.closing(sqlite3.connect(f"{folder}/{FILE}")) as database, database:
         rows = [(f"gpu{one}", "host", hashlib.sha256(_token(one).encode()).digest(), "") for one in range(HOSTS)]
         database.executemany("INSERT INTO credentials(name, role, digest, made) VALUES(?, ?, ?, ?)", rows)
 
 
 def _watched(results: Any, health: Callable[[], float]) -> tuple[dict[str, list[Any]], list[float]]:
-    """Return what all processes said, and how long /healthz took meanwhile."""
+    """Return the results of all processes, and the times of /healthz meanwhile."""
     told: dict[str, list[Any]] = {"steady": [], "peak": []}
     waits: list[float] = []
     until = time.monotonic() + LONGEST

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SIZE = 50 * 1024 * 1024
 BOUND = 3.0
 WORST = "other errors only"
-"""Nothing but messages, no two of one shape: each has to be judged by itself. No log looks so; shown, not bounded."""
+"""Only messages, each of a different shape, so that each must be diagnosed. Not realistic: shown, without a bound."""
 END = "CUDA error: an illegal memory access was encountered\n"
-# {0} counts up to 977, {1} is another word on every line.
+# {0} counts up to 977, {1} is a different word on every line.
 LINES = {
     "all the same": "node1:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM, torch\n",
     "nccl": "node{0}:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM, torch {0}\n",
@@ -46,7 +46,7 @@ LINES = {
 
 
 def log(line: str) -> bytes:
-    """Write a log of 50 MB out of one kind of line, as different as the line asks for."""
+    """Write a log of 50 MB from one line template."""
     if "{1}" not in line:
         text = "".join(line.format(10 + number % 977) for number in range(5000))
         return "".join(itertools.repeat(text, SIZE // len(text) + 1))[:SIZE].encode()
@@ -69,7 +69,7 @@ def kinds() -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> Found:
-    """Measure each kind; what was found in it is said as it comes."""
+    """Measure each kind and print what the doctor found."""
     diagnose_text("warm")
     rows = []
     for name, body in kinds():

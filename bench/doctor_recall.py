@@ -34,7 +34,7 @@ HALVES = (
 
 
 def measure(entries: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
-    """Count, and describe what went wrong."""
+    """Return the counts, and descriptions of the wrong answers."""
     counts = dict.fromkeys(("messages", "first", "named", "wrong", "nothing", "harmless", "false_alarm", "told"), 0)
     misses = []
     for entry in entries:
@@ -64,7 +64,7 @@ def measure(entries: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
 
 
 def told(counts: dict[str, int]) -> None:
-    """Print the measure of one set."""
+    """Print the scores of one set."""
     messages, harmless = counts["messages"], counts["harmless"]
     wrong = counts["wrong"] + counts["false_alarm"]
     right = counts["named"] + harmless - counts["false_alarm"]
@@ -77,7 +77,7 @@ def told(counts: dict[str, int]) -> None:
 
 
 def main() -> None:
-    """Print the measure."""
+    """Print the scores of all sets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path)
     parser.add_argument("--misses", action="store_true")

@@ -1,8 +1,8 @@
-"""What a fleet costs the controller: simulated hosts, next to a bare ping of the same ones; a model for 10,000.
+"""What a fleet costs the controller: simulated hosts, against a bare ping of the same ones; a model for 10,000.
 
-Simulated are ssh (no network, no cryptography) and the hosts (answers from files instead of modules, so nothing is
-installed); see `tests/simulated_fleet.py`. Ansible, what it packs and sends, and gpusetup are real. Processor time is
-judged, not wall time: it holds on a busy machine too.
+ssh (no network, no cryptography) and the hosts (answers from files instead of modules) are simulated, see
+`tests/simulated_fleet.py`. Ansible, its payloads and gpusetup are real. The bounds are on CPU time, which is valid on a
+busy machine too.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tests.simulated_fleet import SimulatedFleet
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOSTS = (100, 300, 1000)
-"""Others by GPUSETUP_BENCH_HOSTS=100,3000; only some of the runs by GPUSETUP_BENCH_RUNS=facts,second."""
+"""GPUSETUP_BENCH_HOSTS=100,3000 sets other numbers, GPUSETUP_BENCH_RUNS=facts,second selects runs."""
 KINDS = ("ubuntu24.04-h200-keep",)
 BOUNDS = {"facts": 1.5, "second": 1.5}
-"""Times the processor time of a bare ping: each is one operation per host, as the ping is."""
+"""Multiples of the CPU time of a bare ping, which is one operation per host too."""
 MEMORY = 1 << 30
-"""Bytes of the controller's processes together."""
+"""Bytes, of all of the controller's processes."""
 
 
 class Measured:
-    """Processor time, wall time and memory of a command and of all that it starts."""
+    """CPU time, wall time and memory of a command with all its children."""
 
     def __init__(self, argv: list[str], environment: dict[str, str]) -> None:
         before, started = os.times(), time.monotonic()
@@ -52,7 +52,7 @@ class Measured:
         self.processor = after.children_user - before.children_user + after.children_system - before.children_system
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Take the most that the process and its children had, what they share counted once."""
+        """Record the largest memory of the process and its children; shared pages count once."""
         while process.poll() is None:
             self.memory = max(self.memory, sum(_share(pid) for pid in _family(process.pid)))
             time.sleep(2.0)
@@ -76,10 +76,10 @@ def _family(root: int) -> list[int]:
 
 
 def commands(fleet: SimulatedFleet) -> dict[str, list[str]]:
-    """Return what is measured, by name, in this order.
+    """Return the commands to measure, by name, in order.
 
-    `second` finds by the facts alone that every host is as wanted (its driver is there and stays), as most second runs
-    do; `in place` has to ask the hosts' repositories and record before it finds the same.
+    `second` knows from the facts alone that no host needs a change, as most second runs do; `in place` also has to ask
+    the hosts' repositories.
     """
     gpusetup, inventory = [sys.executable, "-m", "gpusetup"], str(fleet.inventory)
     return {
@@ -94,7 +94,7 @@ def commands(fleet: SimulatedFleet) -> dict[str, list[str]]:
 
 
 def measure(folder: Path, number: int) -> dict[str, Measured]:
-    """Run everything over so many hosts."""
+    """Run all commands over `number` hosts."""
     fleet = SimulatedFleet(folder / f"fleet-{number}", number, kinds=KINDS)
     state = folder / f"state-{number}"
     environment = dict(os.environ) | {"GPUSETUP_STATE": str(state), "HOME": str(folder)}
@@ -149,7 +149,7 @@ def main() -> Found:
 
 
 def model(results: dict[int, dict[str, Measured]], hosts: int = 10_000) -> dict[str, float]:
-    """Return the processor time of so many hosts in seconds: a start, and what each host costs, of the two largest."""
+    """Return the estimated CPU seconds for `hosts` hosts, by a line through the two largest measurements."""
     sizes = sorted(results)[-2:]
     if len(sizes) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""What a benchmark found: figures, the same of a plain tool in the same run, bounds; a table, a picture, a record.
+"""Results of benchmarks: figures, those of a plain tool in the same run, bounds; as a table, a picture and a record.
 
 `python -m bench --record NAME` writes `bench/results/NAME.json`; `python -m tools.pictures` makes
 docs/reference/benchmarks.md and its pictures of these.
@@ -34,16 +34,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: float
     unit: str
     plain: float | None = None
-    """What the plain tool took in the same run."""
+    """The plain tool's figure in the same run."""
     bound: float | None = None
     of: Literal["value", "ratio"] = "value"
-    """What the bound is about."""
+    """Whether the bound is on the value or on the ratio."""
     least: bool = False
-    """The bound is the least that it has to be."""
+    """Whether the bound is a minimum."""
 
     @property
     def ratio(self) -> float | None:
-        """How many times the plain tool's."""
+        """The value as a multiple of the plain tool's."""
         return self.value / self.plain if self.plain else None
 
     @property
@@ -55,13 +55,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kept(self) -> bool | None:
-        """Whether the bound was kept; None without one."""
+        """Whether the bound was kept; None without a bound."""
         if self.limit is None:
             return None
         return self.value >= self.limit if self.least else self.value <= self.limit
 
     def told(self) -> str:
-        """Return the figure in words."""
+        """Return the figure as text."""
         times = f", {self.ratio:.3g} times" if self.ratio is not None else ""
         return f"{_short(self.value)} {self.unit}{times}"
 
@@ -70,10 +70,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a benchmark returns."""
 
     plain: str = ""
-    """The plain tool that stands beside."""
+    """The plain tool for comparison."""
     rows: tuple[Row, ...]
     faults: tuple[str, ...] = ()
-    """What was wrong apart from bounds."""
+    """Faults other than missed bounds."""
 
     @property
     def missed(self) -> bool:
@@ -81,7 +81,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found once, where and when."""
+    """One recorded result, with place and time."""
 
     name: str
     about: str
@@ -91,7 +91,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine() -> str:
-    """Say what this machine is and how busy."""
+    """Return this machine's description and load."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "processor")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -100,13 +100,13 @@ def machine() -> str:
 
 
 def records() -> list[Record]:
-    """Return what is recorded of all benchmarks; the comparison with peers has a form and a page of its own."""
+    """Return all records except the comparison with peers, which has its own form and page."""
     files = (path for path in sorted(RESULTS.glob("*.json")) if path.stem != "peers")
     return [msgspec.json.decode(path.read_bytes(), type=Record) for path in files]
 
 
 def table(found: Found) -> str:
-    """Return the rows as Markdown; columns that nothing stands in are left out."""
+    """Return the rows as a Markdown table without empty columns."""
     columns: dict[str, list[str]] = {
         "what": [row.what for row in found.rows],
         "measured": [f"{_short(row.value)} {row.unit}" for row in found.rows],
@@ -133,7 +133,7 @@ def _short(value: float) -> str:
 
 
 def picture(found: Found) -> str:
-    """Return bars, those of one unit on one scale; the plain tool's below, and the bound as a line."""
+    """Return a bar chart with one scale per unit: the plain tool's bar below, the bound as a line."""
     limits = [row.limit for row in found.rows]
     scales = [_scale(row.unit, found) for row in found.rows]
     parts, y = [], 10
@@ -161,7 +161,7 @@ def picture(found: Found) -> str:
 
 
 def _scale(unit: str, found: Found) -> float:
-    """Return what the whole width means; what has no bound may go beyond it where others have one."""
+    """Return the value of the full width; bars without a bound may exceed it if others have one."""
     rows = [row for row in found.rows if row.unit == unit]
     bounded = [row for row in rows if row.limit is not None] or rows
     near = [row.limit for row in bounded if row.limit is not None and row.limit <= 20 * row.value]
@@ -175,7 +175,7 @@ def _bar(y: float, share: float, kind: str) -> str:
 
 
 def framed(parts: list[str], height: int, label: str) -> str:
-    """Return a picture for light and dark pages, on a ground of its own."""
+    """Return a picture with its own background, for light and dark pages."""
     ground = element("rect", width=_WIDTH, height=height, rx=8, class_="back")
     return element(
         "svg", "".join([element("style", _STYLE), ground, *parts]), xmlns="http://www.w3.org/2000/svg",

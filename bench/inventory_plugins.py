@@ -34,7 +34,7 @@ print(json.dumps(told | {"mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrs
 
 
 def main() -> int:
-    """Measure each plugin that is here; return 1 when one does not hand on what it read."""
+    """Measure each installed plugin; return 1 if one does not pass on what it read."""
     missed = 0
     for file in sorted(_FILES.glob("*.yml")):
         with tempfile.TemporaryDirectory() as scratch, clouds(Path(scratch), _HOSTS, page=1000) as cloud:

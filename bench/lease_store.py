@@ -36,7 +36,7 @@ def _keys(number: int) -> Iterator[str]:
 
 
 def _rate(address: str) -> float:
-    """Return the leases that were taken and given back in a second."""
+    """Return the leases taken and given back per second."""
     budget, end = Budget(leases=address, at_a_time=100_000, failures=100_000), time.monotonic() + SECONDS
     done = [0] * ASKING
 
@@ -56,7 +56,7 @@ def _rate(address: str) -> float:
 
 
 def main() -> Found:
-    """Measure with ever more keys in the store."""
+    """Measure with a growing number of keys in the store."""
     if shutil.which("etcd") is None:
         return Found(rows=(), faults=("etcd is not installed (Debian: apt-get install etcd-server)",))
     address, rows = f"http://127.0.0.1:{_free()}", []

@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def once(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[float, float]:
-    """Return a run's processor time and its duration."""
+    """Return the CPU time and the duration of a run."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=environment)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

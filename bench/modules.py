@@ -1,7 +1,7 @@
-"""What an Ansible module costs a host beyond an empty one: what its task sends, and the processor's time to import it.
+"""What an Ansible module costs a host beyond an empty one: the size of its task, and the CPU time to import it.
 
-A module whose code the host keeps sends what finds that code, and is compiled once. What a host is sent at its first
-task, and what one that can keep nothing is sent, is told by itself. The runs are interleaved and the fastest counts.
+If the host keeps the code, a task sends only a loader and the code is compiled once. The first task of a host, and
+hosts that cannot keep code, are measured separately. The runs are interleaved and the fastest counts.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def modules() -> dict[str, str]:
 
 
 def archives(folder: Path) -> dict[str, Path]:
-    """Write into a folder the archive that Ansible makes of each module, and of an empty one; return where they are.
+    """Write Ansible's archive of each module and of an empty one into a folder; return the paths.
 
-    It is done in a process of its own: Ansible finds collections by a loader that rules the whole of it.
+    This runs in a separate process, since Ansible's collection loader changes the whole process.
     """
     subprocess.run([sys.executable, "-m", "bench.modules", str(folder)], check=True, cwd=Path(__file__).parents[1])
     return {name: folder / f"{name}.zip" for name in ("empty", *modules())}
 
 
 def _archive(name: str, text: str) -> bytes:
-    """Return the archive of a module and all that it refers to, compressed as Ansible does by default."""
+    """Return the archive of a module with its imports, compressed as Ansible does by default."""
     full, data = _full_name(name), text.encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
@@ -79,7 +79,7 @@ def _archive(name: str, text: str) -> bytes:
 
 
 def keeps_code(name: str) -> bool:
-    """Say whether a task of this name runs from code that the host keeps."""
+    """Return whether a task of this name runs from code that the host keeps."""
     routed = yaml.safe_load((content_path() / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
     action = content_path() / f"plugins/action/{name}.py"
     text = action.read_text() if action.exists() else ""
@@ -87,12 +87,12 @@ def keeps_code(name: str) -> bool:
 
 
 def sent(packed: dict[str, Path], name: str) -> float:
-    """Return the KiB that a task sends, beyond an empty module's."""
+    """Return the KiB of a task beyond those of an empty module."""
     return float(packed[SENT if keeps_code(name) else name].stat().st_size - packed["empty"].stat().st_size) / 1024
 
 
 def seconds(packed: dict[str, Path], name: str, code: Path | None = None) -> float:
-    """Import a module in a new process, out of its archive or from kept code, and return the processor's time."""
+    """Return the CPU time to import a module in a new process, from its archive or from kept code."""
     archive, *more = (packed[SENT], str(code), name) if code else (packed[name],)
     argv = [sys.executable, "-I", "-c", _LOOK, str(archive), _full_name(SENT if code else name), *more]
     return float(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)

@@ -53,11 +53,11 @@ _METER = Meter()
 
 
 class _Done(NamedTuple):
-    """A run, as whoever made it tells it."""
+    """The result of one run."""
 
     code: int
     calls: list[float]
-    """When each operation began."""
+    """Start time of each operation."""
     events: list[dict[str, Any]]
     said: str
 
@@ -98,7 +98,7 @@ def ours(folder: Path, host: Host, repositories: Repositories, reboots: Sequence
 def theirs(  # noqa: PLR0917 - one call, and the line says who is who
     folder: Path, host: Host, repositories: Repositories, peers: Path, python: str, play: Path, reboots: Sequence[bool]
 ) -> list[Run]:
-    """Bring it with a playbook of others; the package source is set up before, which gpusetup does itself."""
+    """Install it with another project's playbook, after setting up the package source, as gpusetup does itself."""
     _source(host, repositories)
     counted = {}
     for program in ("ssh", "sftp", "scp"):
@@ -138,7 +138,7 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
 
 
 def _python(peers: Path) -> str:
-    """Return the Python whose Ansible DeepOps asks for, else that of this checkout."""
+    """Return the Python with the Ansible that DeepOps needs, else that of this checkout."""
     told = peers / "venv/bin/python"
     return str(told) if told.exists() else sys.executable
 
@@ -149,7 +149,7 @@ def _ansible(python: str) -> str:
 
 
 def _version(part: Path) -> str:
-    """Return which one it is: what ansible-galaxy or git wrote down, or whoever put it there."""
+    """Return the version: from ansible-galaxy, from git, or from the file VERSION."""
     if (part / "VERSION").exists():
         return (part / "VERSION").read_text().strip()
     if (installed := part / "meta/.galaxy_install_info").exists():
@@ -232,7 +232,7 @@ def main() -> int:
 
 
 def _on_hosts(scratch: str, letter: str, work: Callable[[Path, Host, Sequence[bool]], list[Run]]) -> tuple[Run, ...]:
-    """Do it on two hosts of one kind: twice with reboots on one, and on the other first without the reboot."""
+    """Run on two equal hosts: twice with reboots on one, and on the other first without the reboot."""
     runs: list[Run] = []
     for number, reboots in enumerate(((True, True), (False, True))):
         name = f"peer{os.getpid()}-{letter}{number}"

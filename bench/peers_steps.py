@@ -1,4 +1,4 @@
-"""Where the seconds of a run go: its tasks on the host with their operations, and all that lies between them."""
+"""Where the time of a run goes: its tasks on the host with their operations, and the time between them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OVER = {"ok", "changed", "skipped", "failed", "ignored", "unreachable"}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A task, as often as it was done."""
+    """A task, with the sum of all its executions."""
 
     name: str
     times: int
     seconds: float
     operations: int
     controller: float = 0.0
-    """Processor seconds of the controller."""
+    """CPU seconds of the controller."""
     host: float = 0.0
-    """Processor seconds of the host."""
+    """CPU seconds of the host."""
 
     def add(self, seconds: float, operations: int, used: Used) -> Step:
-        """Return it with one more time that it was done."""
+        """Return the step with one more execution."""
         return Step(
             name=self.name,
             times=self.times + 1,
@@ -48,9 +48,9 @@ def steps(
     ended: float,
     used: Callable[[float], Used] = lambda _: Used(),
 ) -> tuple[Step, ...]:
-    """Return the tasks that spoke to the host in the order in which they came first; what else there is comes last.
+    """Return the tasks with remote operations, in the order of their first start; the rest of the time comes last.
 
-    `used` tells how many processor seconds had been used at a moment.
+    `used` returns the CPU seconds used up to a moment.
     """
     found: dict[str, Step] = {}
     since: dict[str, float] = {}
@@ -75,7 +75,7 @@ def _none(name: str) -> Step:
 
 
 def table(found: Sequence[Step]) -> str:
-    """Return them as Markdown."""
+    """Return the steps as a Markdown table."""
     rows = [
         f"| {step.name}{f' ({step.times} times)' if step.times > 1 else ''} | {step.seconds:.1f} | {step.operations} "
         f"| {step.controller:.1f} | {step.host:.1f} |"

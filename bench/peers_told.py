@@ -1,7 +1,6 @@
-"""What `./dev bench peers` found, as a record, a table, a picture and the page that is made of them.
+"""Results of `./dev bench peers` as a record, a table, a picture and a page.
 
-The record that the documentation shows is `bench/results/peers.json`; `python -m tools.pictures` makes page and
-picture of it.
+The documentation shows the record `bench/results/peers.json`; `python -m tools.pictures` makes page and picture.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ if TYPE_CHECKING:
 
 RECORD = Path(__file__).resolve().parent / "results/peers.json"
 RUNS = ("first run", "second run", "first run, its reboot lost", "the run after that")
-"""The first two on one host, the others on a second one of the same kind."""
+"""The first two run on one host, the others on an equal second host."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run over one host."""
+    """One run on one host."""
 
     seconds: float
     operations: int
     """Starts of ssh, sftp and scp."""
     processor: float = 0.0
-    """Processor seconds of controller and host."""
+    """CPU seconds of controller and host."""
     code: int = 0
     rebooted: bool = False
     last: str = ""
-    """The last words of a run that failed."""
+    """The end of the output of a failed run."""
     steps: tuple[Step, ...] = ()
-    """Where its seconds went."""
+    """Its steps."""
 
     @property
     def cost(self) -> float:
-        """What it cost: seconds of a processor, which other work on the machine does not change; else of the clock."""
+        """The cost: CPU seconds, which do not depend on other load, else wall seconds."""
         return self.processor or self.seconds
 
     def told(self) -> str:
@@ -52,16 +51,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose work it is, at which version, run by which Ansible."""
+    """A project, its version and its Ansible."""
 
     name: str
     version: str
     ansible: str
     runs: tuple[Run, ...] = ()
-    """As RUNS has them; none where it was not there."""
+    """In the order of RUNS; empty if the project was not available."""
 
     def lost_reboot(self) -> str:
-        """Say what became of the reboot that did not happen."""
+        """Return what happened after the lost reboot, as text."""
         if not self.runs:
             return ""
         before, after = self.runs[2:4]
@@ -73,7 +72,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole comparison."""
+    """One comparison of all projects."""
 
     date: str
     driver: str
@@ -86,7 +85,7 @@ def recorded() -> Record:
 
 
 def table(record: Record) -> str:
-    """Return it as Markdown."""
+    """Return the comparison as a Markdown table."""
     lines = ["| who | " + " | ".join(RUNS) + " | the lost reboot |", "|---|" + "---|" * (len(RUNS) + 1)]
     for who in record.contenders:
         cells = [run.told() for run in who.runs] or ["was not there", *[""] * (len(RUNS) - 1)]
@@ -95,7 +94,7 @@ def table(record: Record) -> str:
 
 
 def picture(record: Record) -> str:
-    """Return what the runs cost as bars; what failed is pale."""
+    """Return the costs of the runs as a bar chart; failed runs are pale."""
     longest = max((run.cost for who in record.contenders for run in who.runs), default=1.0) or 1.0
     parts, y = [], 8
     for who in record.contenders:
@@ -125,7 +124,7 @@ def page(record: Record) -> str:
 
 
 def _steps(record: Record) -> str:
-    """Return where the seconds of the first run went, of gpusetup and of the role that DeepOps calls too."""
+    """Return the steps of the first run, of gpusetup and of NVIDIA's role."""
     told = [
         f"{who.name}:\n\n{steps_table(who.runs[0].steps)}"
         for who in record.contenders[:2]

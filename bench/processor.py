@@ -1,7 +1,7 @@
-"""Processor seconds of a command and of the lab hosts that it works on: on a shared machine they say more than a clock.
+"""CPU seconds of a command and of its lab hosts: on a shared machine they are more reliable than wall time.
 
-Two control groups of the kernel count them: whatever this process starts before a command (lab hosts) stays in one, and
-what it starts during the command (ssh, Ansible, processes that outlive it) in the other.
+Two control groups count them: processes that were started before the command (lab hosts) are in one, those started
+during the command (ssh, Ansible, processes that outlive it) in the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOPS = (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup"))
 
 
 class Used(NamedTuple):
-    """Processor seconds."""
+    """CPU seconds."""
 
     controller: float = 0.0
     hosts: float = 0.0
@@ -34,7 +34,7 @@ class Used(NamedTuple):
 
 
 class Meter:
-    """Counts once it has begun; where the kernel has no such groups, everything stays at zero."""
+    """Counts CPU seconds between `begin` and `end`; always zero without control groups."""
 
     def __init__(self) -> None:
         self._groups: tuple[Path, ...] = ()
@@ -54,7 +54,7 @@ class Meter:
                 return
 
     def end(self) -> None:
-        """Leave the groups, and no trace of them once what they counted has ended."""
+        """Leave the groups and remove them, if their processes have ended."""
         for group in self._groups:
             _enter(group.parent)
             with suppress(OSError):
@@ -63,7 +63,7 @@ class Meter:
 
     @contextmanager
     def command(self) -> Iterator[None]:
-        """Count what is started meanwhile as the command's, and look often enough to tell its steps apart."""
+        """Count processes started during the block as the command's; sample often enough to separate its steps."""
         if not self._groups:
             yield
             return
@@ -88,7 +88,7 @@ class Meter:
             self._look()
 
     def at(self, moment: float) -> Used:
-        """Return what had been used at a moment of the last command."""
+        """Return the CPU seconds used up to a moment of the last command."""
         place = bisect_right(self._moments, moment)
         return self._used[max(0, place - 1)] if self._used else Used()
 

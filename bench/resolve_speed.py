@@ -28,7 +28,7 @@ SYSTEMS = (None, "ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "a
 
 
 def random_requests(matrix: Matrix, count: int, seed: int = 20261120) -> list[Request]:
-    """Return requests as people could make them; the seed makes every run the same."""
+    """Return random but plausible requests; the seed is fixed."""
     dice = random.Random(seed)
     ids = [pci_id for gpu in matrix.gpus.gpus for pci_id in gpu.ids]
     drivers = [item.version for item in matrix.driver.versions if item.platform == "linux" and item.branch >= 470]
@@ -51,7 +51,7 @@ def random_requests(matrix: Matrix, count: int, seed: int = 20261120) -> list[Re
 
 
 def timed(request: Request, matrix: Matrix) -> tuple[float, bool]:
-    """Return how long an answer takes in milliseconds, and whether it is a stack."""
+    """Return the milliseconds of an answer, and whether it is a stack."""
     began = time.process_time()
     try:
         resolve(request, matrix)
@@ -61,7 +61,7 @@ def timed(request: Request, matrix: Matrix) -> tuple[float, bool]:
 
 
 def fleet(matrix: Matrix) -> float:
-    """Return how long a fleet takes: hosts grouped into classes, one resolve per class."""
+    """Return the time for a fleet: hosts grouped into classes, one resolve per class."""
     kinds = random_requests(matrix, CLASSES, seed=7)
     hosts = [kinds[number % CLASSES] for number in range(HOSTS)]
     began = time.process_time()
@@ -80,7 +80,7 @@ def main() -> Found:
         pass
     resolve(Request(), matrix)
     rounds = [[timed(request, matrix) for request in random_requests(matrix, REQUESTS)] for _ in range(3)]
-    # The same requests three times: the first round also works relations out, the fastest of a request is undisturbed.
+    # Three rounds: the first one also fills caches; the fastest time of each request counts.
     first = [run[0] for run in rounds[0]]
     best = [min(runs)[0] for runs in zip(*rounds, strict=True)]
     fitting = [ms for ms, (_, fits) in zip(best, rounds[0], strict=True) if fits]

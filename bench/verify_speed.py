@@ -30,11 +30,11 @@ CAPTURE = Path(__file__).resolve().parents[1] / "tests/fixtures/observations/h20
 EIGHT = CAPTURE.with_name("h200-x8-quick.json")
 QUICK_BOUND = 3.0
 CPU_BOUND = 1.0
-"""Seconds of processor time that a timer, a prolog or Slurm's health program may cost each time."""
+"""CPU seconds allowed per run of a timer, a prolog or Slurm's health program."""
 
 
 def median(work: Callable[[], object], times: int = 5) -> float:
-    """Seconds, the median of some runs."""
+    """Return the median seconds of several runs."""
     found = []
     for _ in range(times):
         started = time.perf_counter()
@@ -44,7 +44,7 @@ def median(work: Callable[[], object], times: int = 5) -> float:
 
 
 def look_cpu() -> float:
-    """Processor seconds of a look at eight GPUs as a timer takes it, nvidia-smi a stand-in; the median of five."""
+    """Return the median CPU seconds of five timer runs on eight GPUs, with a stand-in for nvidia-smi."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         stand_in(Path(folder), folder, EIGHT)

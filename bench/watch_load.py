@@ -24,7 +24,7 @@ _GPU = {
     "processes": [{"pid": 4711, "kind": "C", "memory": 85899345920, "utilization": 90, "user": "anna", "command": "python train.py", "container": None}],
 }  # fmt: skip
 BOUND = 5.0
-"""Percent of a core for each host."""
+"""Percent of a core per host."""
 _AGENT = """
 read -r program
 while :; do
@@ -35,7 +35,7 @@ done
 
 
 def measured(hosts: int, seconds: float) -> dict[str, float]:
-    """Return the controller's share of a core for so many hosts, in all and for each."""
+    """Return the controller's share of a core for this many hosts, in all and per host."""
     line = json.dumps({"watch": 1, "time": time.time(), "source": "nvml", "driver": "580.159.04", "gpus": [{"index": index, **_GPU} for index in range(8)]})  # fmt: skip
     routes = [Route(f"gpu-{number:03}", ("/bin/sh", "-c", _AGENT, line)) for number in range(hosts)]
     view, looks = View(), 0
@@ -68,7 +68,7 @@ def _used() -> float:
 
 
 def main() -> Found:
-    """Measure twenty hosts, and two hundred."""
+    """Measure with 20 and with 200 hosts."""
     rows = []
     for hosts in (20, 200):
         found = measured(hosts, 15.0)

@@ -30,7 +30,7 @@ _COUNTERS = """\\
 
 
 def written() -> str:
-    """Return the file as it should be: where DCGM renamed a counter, `old|new`."""
+    """Return the expected content of the file; a counter that DCGM renamed is `old|new`."""
     lines = [_both(*pair) for pair in zip(counters(renamed=False), counters(renamed=True), strict=True)]
     return _HEAD + "\n".join(lines) + '\n"""\n'
 

@@ -1,7 +1,7 @@
-"""Build the documentation: what is written by hand, and the pages that the program writes about itself.
+"""Build the documentation: hand-written pages, and pages generated from the program.
 
-./dev docs [FOLDER]     FOLDER is build/docs when none is named; it is made anew
-./dev docs --llms       writes docs/llms.txt anew: what language models read first, each page with its first sentence
+./dev docs [FOLDER]     rebuilds FOLDER, by default build/docs
+./dev docs --llms       rewrites docs/llms.txt, the list of pages for language models, each with its first sentence
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def llms() -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """Return a page's first sentence that is no heading, code, table, list or picture; links are their words."""
+    """Return a page's first sentence outside headings, code, tables, lists and pictures, with links as plain text."""
     prose = re.sub(r"```.*?```|<[^>]*>", "", text, flags=re.DOTALL)
     found = (part for part in re.split(r"\n\s*\n", prose) if re.match(r"\s*[A-Za-z`\"*]", part))
     words = " ".join(re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", next(found, "")).split())
@@ -52,7 +52,7 @@ def _first_sentence(text: str) -> str:
 
 
 def build(folder: Path) -> None:
-    """Write everything into a folder."""
+    """Build everything into a folder."""
     shutil.copytree(ROOT / "docs", folder)
     for place, pages in GENERATED.items():
         (folder / place).mkdir(parents=True)

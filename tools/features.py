@@ -1,7 +1,7 @@
-"""Write on the page of features where each row was seen, from what its tests run on: `python -m tools.features`.
+"""Write the column of tested systems on the page of features: `python -m tools.features`.
 
-tools/features.json has of each row the tests on hosts: those in which every package is the vendor's or the
-distribution's own, and those with stand-ins. A row without an entry has no test that needs a host.
+tools/features.json lists the tests of each row that need hosts: those with the vendor's or the distribution's own
+packages, and those with stand-ins. A row without an entry has no such test.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SYSTEMS = {
     "rocky9-dnf5-like": "Fedora",
     "leap15-like": "SUSE 15",
 }
-"""Flavours of the lab's hosts, as the page calls them."""
+"""The page's names of the lab's host flavours."""
 GPUS = {"h100": "an H100", "h200": "an H200"}
-"""Machines whose observations are kept; the lab's hosts only simulate them."""
+"""Machines with recorded observations, which lab hosts only simulate."""
 DEFAULT = "debian12"
-"""What a host of the lab, or a virtual machine, is unless its test says otherwise."""
+"""The default system of a lab host or a virtual machine."""
 
 
 def systems(files: list[str]) -> str:
-    """Return what the tests run on; a file that is gone is an error."""
+    """Return the systems that the tests run on; raise if a test file is missing."""
     found = set[str]()
     for name in files:
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def systems(files: list[str]) -> str:
 
 
 def page(text: str, evidence: dict[str, dict[str, list[str]]]) -> str:
-    """Return the page with the column of systems written anew."""
+    """Return the page with a new column of systems."""
     lines, left = [], set(evidence)
     for line in text.splitlines():
         cells = [cell.strip() for cell in line[1:].removesuffix("|").split(" |")]

@@ -1,7 +1,7 @@
-"""How large the project is, against limits that may only fall: `python -m tools.house [--lower]`.
+"""Compare the size of the project with limits that may only fall: `python -m tools.house [--lower]`.
 
-tools/house.json has of each figure the limit, and the goal that it is to fall to. Exit 9 when a figure is above
-both. `--lower` makes today's figures the limits where they are lower.
+tools/house.json has a limit and a goal for each figure. Exit 9 if a figure is above both. `--lower` lowers the limits
+to today's figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DONE, PENDING = 0, 9
 
 
 def tracked(*places: str) -> list[Path]:
-    """Return the files that git knows in these places and that are there."""
+    """Return the existing files in these places that git tracks."""
     listed = subprocess.run(["git", "ls-files", "--", *places], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
 
@@ -30,7 +30,7 @@ def lines(paths: list[Path]) -> int:
 
 
 def is_python(path: Path) -> bool:
-    """Whether a file is Python, by its name or, for a program without a suffix, by its first line."""
+    """Return whether a file is Python, by its suffix or its first line."""
     if path.suffix == ".py":
         return True
     with path.open("rb") as file:
@@ -38,7 +38,7 @@ def is_python(path: Path) -> bool:
 
 
 def figures() -> dict[str, int]:
-    """Return what counts, each by the name that its limit has."""
+    """Return the figures by the names of their limits."""
     program = [path for path in tracked("gpusetup", "plugins") if path.suffix == ".py"]
     shipped = [path for path in tracked("gpusetup", "plugins", "roles", "playbooks") if is_python(path)]
     pages = [path for path in tracked("docs", "README.md", "CONTRIBUTING.md") if path.suffix == ".md"]
@@ -55,7 +55,7 @@ def figures() -> dict[str, int]:
 
 
 def main(argv: list[str] | None = None, limits: Path = LIMITS) -> int:
-    """Print each figure with its limit; write lower limits where asked to."""
+    """Print each figure with its limit; with --lower write lower limits."""
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=__doc__.partition("\n")[0])
     parser.add_argument("--lower", action="store_true", help="make today's figures the limits where they are lower")
     arguments = parser.parse_args(argv)

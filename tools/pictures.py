@@ -1,8 +1,7 @@
-"""The pictures of README and CONTRIBUTING, and the comparison with others: `python -m tools.pictures` draws them anew.
+"""Draw the pictures of README and CONTRIBUTING, and the benchmarks: `python -m tools.pictures`.
 
-`docs/session.svg` is what the commands in it print; `docs/house.svg` is the packages in the order of their imports,
-`docs/peers.svg`, `docs/benchmarks` and the pages with them are what `./dev bench` recorded.
-A test says when one is stale.
+`docs/session.svg` shows the output of its commands, `docs/house.svg` the packages in the order of their imports;
+`docs/peers.svg`, `docs/benchmarks` and their pages show the records of `./dev bench`. A test fails if one is stale.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SESSION = (
     ["doctor", "Failed to initialize NVML: Driver/library version mismatch"],
 )
 LINES = 60
-"""More is no still picture."""
+"""The longest output that fits a picture."""
 _COMMON = "text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; }"
 _HOUSE = """text { font: 13px system-ui, sans-serif; fill: #1f2328; } .name { font-weight: 600; font-size: 14px; }
 .soft { fill: #59636e; } rect { fill: #f6f8fa; stroke: #d1d9e0; }
@@ -35,7 +34,7 @@ rect { fill: #151b23; stroke: #3d444d; } }"""
 
 
 def session() -> str:
-    """Return a terminal with what the commands print today."""
+    """Return a picture of a terminal with the commands' current output."""
     from gpusetup.cli.main import main
 
     told: list[tuple[str, str]] = []
@@ -61,7 +60,7 @@ def session() -> str:
 
 
 def house() -> str:
-    """Return the packages, those that may import others to the right of them."""
+    """Return a picture of the packages; each may import those above it."""
     from tests.architecture.test_layers import LAYERS
 
     parts, y, width = [element("style", _HOUSE)], 12, 880
@@ -87,7 +86,7 @@ OUTSIDE = {
     "docs/": "guides, concepts, reference, decisions; the site is made of them",
     "tools/, bench/": "what writes generated pages, pictures and packages; benchmarks that print ratios",
 }
-"""Folders beside the package, which no docstring describes."""
+"""Folders next to the package, which have no docstring."""
 
 
 def _room(parts: list[str], y: int, width: int, name: str, what: str) -> int:
@@ -113,12 +112,12 @@ def _svg(parts: list[str], width: int, height: int, label: str) -> str:
 
 
 def peers() -> str:
-    """Return the bars of the recorded comparison."""
+    """Return the bar chart of the recorded comparison."""
     return peers_told.picture(peers_told.recorded()) + "\n"
 
 
 def peers_page() -> str:
-    """Return the page around them."""
+    """Return the page with the bar chart."""
     return peers_told.page(peers_told.recorded())
 
 

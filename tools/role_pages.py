@@ -20,7 +20,7 @@ _BESIDE = (
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of each role's page by its place."""
+    """Return the text of each role's page by its path."""
     found = sorted(ROLES.glob("*/meta/argument_specs.yml"))
     return {path.parents[1] / "README.md": page(path.parents[1].name, _spec(path)) for path in found}
 

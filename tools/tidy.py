@@ -1,4 +1,4 @@
-"""Print the files of the matrix the one way everybody prints them: `python -m tools.tidy [NAME …]`."""
+"""Format the files of the matrix canonically: `python -m tools.tidy [NAME …]`."""
 
 from __future__ import annotations
 

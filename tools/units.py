@@ -1,6 +1,6 @@
-"""The page about systemd's units: of each the figure of `systemd-analyze security`, what it runs, why it is not less.
+"""The page of systemd units: each with its `systemd-analyze security` exposure, what it runs, and why it needs that.
 
-`python -m tools.units` measures the figures anew; a test compares them.
+`python -m tools.units` measures the exposures; a test compares them.
 """
 
 # ruff: noqa: SLF001 - the text of a unit is private to the module that writes it
@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = Path(__file__).with_suffix(".json")
 TOLD = json.loads(PLACE.read_text(encoding="utf-8"))
 EMPTY = ("credentials", "groups", "requires", "after", "environment", "codes", "tls")
-"""Parts of a template that a plain machine has not."""
+"""Parts of templates that a plain machine lacks."""
 
 
 def texts() -> dict[str, str]:
-    """Return the template of every service that gpusetup writes, by its name."""
+    """Return the template of every service that gpusetup installs, by name."""
     desktops, monitoring, judge = (
         host_code(name) for name in ("gpu_host.desktop_texts", "gpu_host.monitoring", "gpu_judge.names")
     )
@@ -46,19 +46,19 @@ def texts() -> dict[str, str]:
 
 
 def _text(place: str) -> str:
-    """Return a unit that is a file of its own."""
+    """Return a unit from its own file."""
     return (ROOT / "gpusetup" / place).read_text(encoding="utf-8")
 
 
 def _constant(place: str, name: str) -> str:
-    """Return a text of a module that only Ansible can import."""
+    """Return a string constant of a module that only Ansible can import."""
     found = re.search(rf'^{name} = """(.*?)"""', (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert found is not None, place
     return found[1]
 
 
 def filled(template: str) -> str:
-    """Return a unit with something for each of its blanks."""
+    """Return a unit template with a value for each placeholder."""
     programs = dict.fromkeys(("command", "program", "python", "tool", "launcher", "websockify"), "/usr/bin/true")
     values = defaultdict(
         lambda: "/srv",
@@ -70,7 +70,7 @@ def filled(template: str) -> str:
 
 
 def exposure(name: str, template: str) -> float:
-    """Return what systemd thinks of a unit: 0 is safest, 10 is open."""
+    """Return the exposure of a unit by systemd-analyze: 0 is best, 10 is worst."""
     with tempfile.TemporaryDirectory() as folder:
         unit = Path(folder) / name
         unit.write_text(filled(template), encoding="utf-8")

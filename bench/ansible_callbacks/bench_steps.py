@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002, SLF001 - the methods are named and explained by Ansible, and so is what they are given
-"""Inside the Ansible of others: write down when each task of a host began and ended, as gpusetup's own events do."""
+"""Ansible callback for other projects: record when each task of a host began and ended, like gpusetup's events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible.plugins.callback import CallbackBase
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
-    """The adapter; BENCH_STEPS names the file."""
+    """The callback; BENCH_STEPS names its output file."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"

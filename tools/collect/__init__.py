@@ -1,1 +1,1 @@
-"""What refreshes the matrix from package indexes."""
+"""Refresh the matrix's Python packages from package indexes."""

@@ -34,7 +34,7 @@ TORCH = "torch"
 
 
 def main(argv: list[str] | None = None, data: Path = DATA) -> int:
-    """Read, print the differences, write them where asked to."""
+    """Compare with the index and print the differences; with --write change the files."""
     parser = argparse.ArgumentParser(prog="python -m tools.collect", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these packages; without any: all")
     parser.add_argument("--write", action="store_true", help="change the files")
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None, data: Path = DATA) -> int:
 
 
 def _names(asked: list[str]) -> tuple[list[str], list[str]]:
-    """Return the packages that are meant, and a sentence for each that is none of ours."""
+    """Return the packages by name, and an error for each unknown one."""
     names, wrong = list[str](), list[str]()
     for word in asked:
         try:
@@ -102,7 +102,7 @@ def _names(asked: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _named_anywhere(data: Path) -> set[str]:
-    """Return what matters to a GPU stack: each package that has rows, and each that some row asks for."""
+    """Return every package that has rows or that a row requires."""
     found = set(PACKAGES)
     for path in sorted(data.glob("*.json")):
         for item in json.loads(path.read_text(encoding="utf-8"))["releases"]:
@@ -126,7 +126,7 @@ def _tell(name: str, findings: Findings) -> None:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     beside = path.with_name(f".{path.name}.new")
     try:
         beside.write_bytes(text)

@@ -1,4 +1,4 @@
-"""Rows of packages out of YAML files of gathered ones, instead of an index."""
+"""Read package rows from YAML files instead of an index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-
 
 
 def gathered(name: str, folder: Path) -> dict[str, Any]:
-    """Return a package's file from YAML files of rows."""
+    """Return a package's file, built from YAML files of rows."""
     about = PACKAGES[name]
     if "table" not in about:
         raise Fault("its rows are read from the index only")
@@ -31,7 +31,7 @@ def gathered(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _compilers(name: str, folder: Path) -> dict[str, list[str]]:
-    """Return the compiler wheels above its toolkit that the resolver took for a release of it and nothing else."""
+    """Return, by release, the compiler wheels newer than the toolkit that a resolver chose for the package alone."""
     path = folder / "solves.yaml"
     if not path.exists():
         return {}

@@ -1,9 +1,9 @@
-"""The resolver's own search, compiled for a browser: values, masks, groups and ranks, and no rule a second time.
+"""Compile the resolver's search for a browser: values, masks, groups and ranks, without a second copy of its rules.
 
-The resolver builds a space for every question (gpusetup/resolve/space.py): constraints of one component and of two, and
-an order of criteria. A constraint depends on no other component than those that it speaks of. So one space is built
-with everything in it, every driver too, and one for each GPU and each system; what these add is kept beside, equal
-additions once. A question is a part of that: tools/explorer/web/lookup.js puts it together and searches.
+The resolver builds a space for every question (gpusetup/resolve/space.py): constraints on one and on two components,
+and ordered criteria. A constraint depends only on its components. So this module builds one space with everything,
+including all drivers, and one for each GPU and system, and stores their additions, equal ones once. A question is a
+subset: tools/explorer/web/lookup.js assembles it and searches.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 WISHES = ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
-"""What can be asked for, in the order in which preferences look at it (COMPONENTS)."""
+"""Components that can be requested, in the order of preferences (COMPONENTS)."""
 _OF_THE_DRIVER = {"repository-offers", "installed-driver-stays"}
-"""What only says which drivers are in question: the page says it by the values themselves."""
+"""Rules that only limit the drivers: the page does it with the values."""
 NO_LIMIT_WHEN_GIVEN = {"jetson-driver-elsewhere"}
-"""Rules that leave exactly the driver that was given."""
+"""Rules that leave only the given driver."""
 
 
 def drivers(matrix: Matrix) -> list[str]:
-    """Return every driver that a person may have, the newest first."""
+    """Return every driver that can be installed, newest first."""
     known = {item.version for item in matrix.driver.versions if item.platform == "linux"}
     oldest = min(item.branch for item in matrix.driver.branches)
     return sorted((version for version in known if nv(version).major >= oldest), key=nv, reverse=True)
 
 
 class Gpus:
-    """What people call GPUs, and which of them the rules cannot tell apart."""
+    """Names of GPUs, and the kinds of GPUs that the rules treat alike."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.names: dict[str, int] = {}
-        """Name → kind: the products, and each part of their names that means products of one kind alone."""
+        """Name → kind: products, and parts of names that stand for one kind only."""
         self.kinds: list[tuple[str, str | None]] = []
-        """A name of the kind, and the CPU that it exists beside alone."""
+        """A name of the kind, and the only CPU that it is built with."""
         numbers: dict[Hashable, int] = {}
         for name in dict.fromkeys(name for gpu in matrix.gpus.gpus for name in (gpu.name, *_spoken(gpu.name))):
             try:
@@ -70,7 +70,7 @@ class Gpus:
 
 
 def _spoken(name: str) -> Iterator[str]:
-    """Yield the parts of a name that people use for it: h100, rtx 4090, gtx 1080 ti."""
+    """Yield the short forms of a name: h100, rtx 4090, gtx 1080 ti."""
     words = re.findall(r"[a-z0-9]+", name.lower())
     for start, first in enumerate(words):
         for length in (1, 2, 3):
@@ -80,17 +80,17 @@ def _spoken(name: str) -> Iterator[str]:
 
 
 def sets() -> list[tuple[str, ...]]:
-    """Return everything that can be asked for together."""
+    """Return all sets of components that can be requested together."""
     return [some for length in range(1, len(WISHES) + 1) for some in combinations(WISHES, length)]
 
 
 def releases(space: Space, component: str) -> list[str]:
-    """Return the releases of a component, the newest first."""
+    """Return the releases of a component, newest first."""
     return sorted({value.version for value in space.values[component]}, key=parsed, reverse=True)
 
 
 def series(space: Space, component: str) -> dict[str, list[str]]:
-    """Return the series of a component, the newest first, with the releases that the resolver counts to each."""
+    """Return the series of a component, newest first, with their releases."""
     known = releases(space, component)
     numbers = [parsed(version).release for version in known]
     beginnings = {number[:length] for number in numbers for length in range(1, len(number))}
@@ -100,12 +100,12 @@ def series(space: Space, component: str) -> dict[str, list[str]]:
 
 
 def drivers_of(space: Space) -> tuple[DriverValue, ...]:
-    """Return the drivers of a space, which holds values of every kind."""
+    """Return the driver values of a space."""
     return cast("tuple[DriverValue, ...]", tuple(space.values["driver"]))
 
 
 class Compiled:
-    """Everything about one CPU."""
+    """All data for one CPU."""
 
     def __init__(self, matrix: Matrix, arch: str) -> None:
         self.matrix, self.arch = matrix, arch
@@ -122,12 +122,12 @@ class Compiled:
 
     @cached_property
     def newest_driver(self) -> Any:
-        """The newest driver of all."""
+        """The newest driver."""
         return max(drivers_of(self.base), key=lambda item: item.number)
 
     def space(self, *, wishes: Mapping[str, str] | None = None, gpu: str = "", system: str | None = None,
               driver: str | None = None, every_driver: bool = True) -> Space:  # fmt: skip
-        """Return the resolver's own space for a question; wishes: component → ``2.6.0``, ``2.6.*`` or nothing."""
+        """Return the resolver's space for a question; wishes: component → ``2.6.0``, ``2.6.*`` or an empty string."""
         asked = wishes if wishes is not None else dict.fromkeys(WISHES, "")
         requirements = tuple(
             Requirement(component=name, specifier=f"=={asked[name]}" if asked[name] else "")
@@ -140,7 +140,7 @@ class Compiled:
         return build(self.matrix, request)
 
     def document(self, gpus: Gpus) -> dict[str, Any]:
-        """Return everything that the page needs for this CPU."""
+        """Return all data that the page needs for this CPU."""
         space = self.base
         systems = [item.id for item in self.matrix.os.systems if self.arch in item.arches]
         self._places = self._placed([name for name, _cpu in gpus.kinds], systems)
@@ -160,9 +160,9 @@ class Compiled:
         }
 
     def _set(self, some: tuple[str, ...]) -> list[list[int]]:
-        """Return what is in question when these are asked for, and the criteria by which one is chosen.
+        """Return the components of a question, and the criteria of the choice.
 
-        The last list is there for CUDA: who names one wants the driver that it was made with, by another order.
+        The last list is for a named CUDA, which uses another order: it prefers the driver that it was built with.
         """
         names = list(self.base.values)
         free = self.space(wishes=dict.fromkeys(some, ""))
@@ -177,7 +177,7 @@ class Compiled:
         return [places[_name(item)] for item in criteria(space)]
 
     def _placed(self, gpus: Sequence[str], systems: Sequence[str]) -> dict[tuple[Any, ...], int]:
-        """Return the place of each constraint in the order in which the resolver adds them: conflicts depend on it."""
+        """Return the index of each constraint in the resolver's order, on which conflicts depend."""
         asked = [{"gpu": name, "system": systems[0]} for name in gpus]
         asked += [{"gpu": gpus[0], "system": system} for system in systems]
         before: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
@@ -188,7 +188,7 @@ class Compiled:
         return {key: place for place, key in enumerate(TopologicalSorter(before).static_order())}
 
     def _addition(self, **question: Any) -> int:
-        """Return the number of what a GPU or a system adds; those that add the same have the same number."""
+        """Return the number of a GPU's or system's additions; equal additions have the same number."""
         space = self.space(**question)
         free = self._new(space)
         given = self._new(self.space(**question, driver=self._all[0].version))
@@ -215,7 +215,7 @@ class Compiled:
         return {key: item for key, item in found.items() if key not in self._here}
 
     def _other_ranks(self, space: Space) -> dict[str, list[int]]:
-        """Return the criteria that rank otherwise here, by their place."""
+        """Return the criteria with other ranks here, by index."""
         found = {}
         there = {_name(item): item for item in criteria(space)}
         if list(there) != [_name(item) for item in self._order]:
@@ -262,12 +262,12 @@ class Compiled:
         }  # fmt: skip
 
     def _told(self, item: Unary | Pair) -> dict[str, int]:
-        """Return what a conflict is made by: the place of a constraint, and whether it speaks of something given."""
+        """Return the source of a conflict: the index of a constraint, and whether it concerns a given value."""
         return {"place": self._places[item.rule, item.scope], **({"given": 1} if item.subject is not None else {})}
 
 
 def _ranks(item: Ranked, values: Sequence[Value]) -> list[int]:
-    """Return the place of each value's rank among all ranks."""
+    """Return the rank of each value as an index into the sorted ranks."""
     given = [item.rank(value) for value in values]
     ordered: list[Any] = []
     for rank in sorted(given):

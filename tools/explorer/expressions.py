@@ -1,6 +1,6 @@
-"""Python's regular expressions as JavaScript's (flag u): the same matches, written otherwise.
+"""Translate Python's regular expressions to JavaScript's (flag u), with the same matches.
 
-An expression is read by Python's own parser and written anew. What JavaScript cannot say fails here, not in a browser.
+Python's own parser reads the expression. What JavaScript does not support fails here, not in a browser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 
 
 def script(expression: str | re.Pattern[str], *, whole: bool = False) -> str:
-    """Return the expression for JavaScript; `whole`: it must match a text from its beginning to its end."""
+    """Return the expression for JavaScript; `whole`: it must match the whole text."""
     compiled = re.compile(expression)
     names = {number: name for name, number in compiled.groupindex.items()}
     # What was compiled with flags has them in the parser's own state, whatever its text says.

@@ -1,4 +1,4 @@
-"""The explorer as a folder of files: no server, nothing from elsewhere, the same under any path."""
+"""Write the explorer as static files that need no server and no other site, under any path."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(folder: Path) -> None:
     for each in compiled:
         _script(folder / f"problems/{each.arch}.js", f'EXPLORER.problems["{each.arch}"]', problems[each.arch])
         _script(folder / f"reasons/{each.arch}.js", f'EXPLORER.reasons["{each.arch}"]', about_reasons(each, gpus))
-    # The style is in the page: what is fetched first is what delays the first view.
+    # The style is inline, so that it does not delay the first view.
     style = "".join(path.read_text(encoding="utf-8") for path in (_STYLE, _WEB / "explorer.css"))
     html = (_WEB / "index.html").read_text(encoding="utf-8")
     stamp = f"Matrix of {matrix.date} · {len(about['products'])} GPUs, {len(about['drivers'])} drivers"
@@ -48,7 +48,7 @@ def write(folder: Path) -> None:
 def documents(
     matrix: Matrix, gpus: Gpus, compiled: Sequence[Compiled]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return what the page knows from its start, and the problem of each CPU."""
+    """Return the data that the page loads at its start, and the data of each CPU."""
     one = compiled[0]
     problems = {each.arch: each.document(gpus) | {"told": about_problem(each, gpus)} for each in compiled}
     rules = {"requested", "installed-driver-stays"}

@@ -1,4 +1,4 @@
-"""What pip is told, in parts that a page puts together: the pins of each value, and the limits of their compilers."""
+"""The parts of pip commands that the page assembles: the pins of each value, and the limits of compilers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def about_install(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
-    """Return the words of pip's line: options, pins, what comes beside CuPy without a framework, and limits."""
+    """Return the parts of pip's command: options, pins, packages for CuPy without a framework, and limits."""
     values = compiled.base.values
     lines = {name: [_lines(compiled, **{name: value}) for value in values[name]] for name in (*FRAMEWORKS, "cupy")}
     return {
@@ -44,7 +44,7 @@ def about_install(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
 
 
 def _pins(name: str, lines: tuple[str, ...]) -> Iterable[str]:
-    """Return what is pinned of a value; the toolkit's wheels, which follow CuPy's, come by another way."""
+    """Return the pins of a value, without the toolkit's wheels, which depend on CuPy."""
     return lines[:1] if name == "cupy" else (line for line in lines if line[0] != "-")
 
 
@@ -71,7 +71,7 @@ def _lines(compiled: Compiled, **chosen: Value) -> tuple[str, ...]:
 
 
 def _toolkit(compiled: Compiled) -> dict[str, Any]:
-    """Return the toolkit's wheels for each CUDA, beside a CuPy that has an extra for them and one that has not."""
+    """Return the toolkit's wheels for each CUDA, for a CuPy with an extra for them and for one without."""
     values: Any = compiled.base.values
     kinds = {value.release.ctk_extra: value for value in values["cupy"]}
     return {
@@ -89,7 +89,7 @@ def _library(compiled: Compiled, name: str, value: Value, major: str) -> str:
 
 
 def _kept(compiled: Compiled, gpus: Gpus, name: str) -> list[list[str]]:
-    """Return for each kind of GPU what keeps a framework's libraries within it, for each value of the framework."""
+    """Return for each kind of GPU the limits on a framework's libraries, for each value of the framework."""
     found = []
     for kind, _cpu in gpus.kinds:
         space = compiled.space(gpu=kind)
@@ -99,9 +99,9 @@ def _kept(compiled: Compiled, gpus: Gpus, name: str) -> list[list[str]]:
 
 
 def _limits(compiled: Compiled) -> dict[str, Any]:
-    """Return `package<version` for each kind of driver branch, torch, JAX and toolkit, one text for all alike.
+    """Return `package<version` for each kind of driver branch, torch, JAX and toolkit, equal texts once.
 
-    A kind is what the limits look at: the CUDA of a value and what it pins; values of other CUDA majors are one kind.
+    A kind is what the limits depend on: the CUDA of a value and its pins; values of other CUDA majors are one kind.
     """
     space = compiled.base
     kinds: dict[str, dict[Hashable, Value | None]] = {name: {"": None} for name in ("driver", "torch", "jax", "cuda")}
@@ -136,7 +136,7 @@ def _kind(compiled: Compiled, name: str, value: Any) -> Hashable:
 
 
 def _none(compiled: Compiled) -> str:
-    """Return what is said where nothing of the stack is a Python package."""
+    """Return the text for a stack without Python packages."""
     matrix, space = compiled.matrix, compiled.base
     stack = _stack(compiled, cuda=space.values["cuda"][-1])
     stamp = MatrixStamp(date=matrix.date, digest=matrix.digest)

@@ -1,7 +1,7 @@
-"""The doctor's catalogue for a browser: its patterns, tables and words as data, equal in all to what the program reads.
+"""The doctor's catalogue for a browser: the program's patterns, tables and texts as data.
 
-tools/explorer/web/doctor.js is the generic part, a scan for texts and expressions around them. python -m
-tests.site.messages compares its answers with the program's.
+tools/explorer/web/doctor.js scans for texts and for the expressions around them. python -m tests.site.messages compares
+its answers with the program's.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Cause, Outside, Pattern
 
 _SXIDS = range(10000, 100000)
-"""Numbers of NVSwitch errors have five digits."""
+"""NVSwitch errors have five digits."""
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
 
 
 def messages() -> dict[str, Any]:
-    """Return everything that the page needs to answer a message."""
+    """Return all data that the page needs to explain a message."""
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
@@ -76,7 +76,7 @@ def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:
 
 
 def _means() -> dict[str, Any]:
-    """Return the tables behind the names and numbers of errors, as gpusetup.doctor.catalogue reads them."""
+    """Return the tables of error names and numbers, as gpusetup.doctor.catalogue reads them."""
     errors = cuda_errors()
     numbers = range(1000)
     families = statuses().families
@@ -102,10 +102,10 @@ def _means() -> dict[str, Any]:
 
 
 def _told() -> list[list[Any]]:
-    """Return what the numbers in a message mean, in the doctor's words and order.
+    """Return the meanings of numbers in a message, in the doctor's words and order.
 
-    Each is a list of the causes that are told so (empty: all), the groups of the expression, the first that is there
-    counts; what of it is looked up (empty: all of it); and the lines for each.
+    Each has the causes that it applies to (empty: all), the groups of the expression, of which the first match counts,
+    the part to look up (empty: all of it), and the lines for each value.
     """
     capabilities = [f"{major}.{minor}" for major in range(1, 20) for minor in range(10)]
     minors = [f"{major}.{minor}" for major in range(1, 20) for minor in range(20)]
@@ -134,7 +134,7 @@ def _told() -> list[list[Any]]:
 
 
 def _lines(cause: str, groups: list[str], values: Iterable[str], *, own: bool = False, form: str = "") -> list[Any]:
-    """Return the lines for each value; a dictionary's values are how the doctor meets its keys."""
+    """Return the lines for each value; a dictionary maps each value to its spelling in messages."""
     meets = values if isinstance(values, dict) else {value: value for value in values}
     lines = {value: list(details(cause, {groups[0]: text})) for value, text in meets.items()}
     kept = {value: said for value, said in lines.items() if said and "is not in the vendor's list" not in said[0]}

@@ -1,7 +1,7 @@
-"""What a conflict is told by: each rule's sentence about a GPU or a system, and what sentences say of single values.
+"""The sentences that explain conflicts: each rule's about a GPU or a system, and the parts about single values.
 
-tools/explorer/web/reasons.js puts them together as gpusetup/resolve/sentences.py does; python -m tests.site.proof
-compares the two for every refusal at random.
+tools/explorer/web/reasons.js assembles them as gpusetup/resolve/sentences.py does; python -m tests.site.proof compares
+the two for random refusals.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CODE = {"torch": "torch-needs-code-for-gpu"}
 
 
 def about_reasons(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
-    """Return the sentences of one CPU; `{}` stands for the name of what is spoken of, a GPU's or a build's."""
+    """Return the sentences for one CPU; `{}` stands for the name of a GPU or a build."""
     space = compiled.base
     values: Any = space.values
     systems = [item.id for item in compiled.matrix.os.systems if compiled.arch in item.arches]
@@ -49,7 +49,7 @@ def _cudnn_of(space: Space, value: Any) -> str:
 
 
 def _said(space: Space) -> dict[str, str]:
-    """Return what each constraint of one component says, and each pair that speaks of something given."""
+    """Return the sentences of constraints on one component, and of pairs with a given value."""
     members = [item for item in space.constraints if isinstance(item, Unary) or item.subject is not None]
     return {
         f"{item.rule}:{item.scope[-1]}": conflict(space, [item])[0]["text"] for item in members if item.origin == "rule"
@@ -70,7 +70,7 @@ def _stays(compiled: Compiled, version: str) -> str:
 
 
 def _floors(compiled: Compiled) -> dict[str, str]:
-    """Return the driver that each CUDA needs, in the words of the rule."""
+    """Return the driver that each CUDA needs, as in the rule's sentence."""
     space, found = compiled.base, {}
     for name in ("cuda", *FRAMEWORKS):
         (rule,) = (item for item in space.constraints if item.rule == "driver-runs-cuda" and item.scope[-1] == name)
@@ -81,7 +81,7 @@ def _floors(compiled: Compiled) -> dict[str, str]:
 
 
 def _code(compiled: Compiled, gpus: Gpus, name: str) -> list[str]:
-    """Return what GPUs each build has code for."""
+    """Return the GPUs that each build has code for."""
     space = compiled.space(gpu=gpus.kinds[0][0])
     rule = next(
         item

@@ -1,4 +1,4 @@
-"""What the page says about values, in the resolver's own words: reasons, rules with their sources, Pythons."""
+"""The page's texts about values, from the resolver: reasons, rules with their sources, Pythons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PYTHON_PACKAGES = (*FRAMEWORKS, "cupy")
 
 
 def about_rules(matrix: Matrix, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return what each rule says and the document behind it."""
+    """Return each rule's text and source document."""
     plain = {"requested": "it was asked for", "installed-driver-stays": "the driver stays"}
     return {
         name: [rule_text(matrix, name) or plain.get(name, name.replace("-", " ")), rule_source(matrix, name)]
@@ -39,7 +39,7 @@ def about_rules(matrix: Matrix, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def about_names(matrix: Matrix, gpus: Gpus) -> dict[str, Any]:
-    """Return how wishes and GPUs are called, and what the command line answers for alone."""
+    """Return the names of requests and GPUs, and what only the command line can answer."""
     labels = {name: find_gpu(matrix, name).label for name in gpus.names}
     return {
         "inferred": dict(_inferred(matrix, gpus)),
@@ -63,7 +63,7 @@ def _inferred(matrix: Matrix, gpus: Gpus) -> Iterator[tuple[str, str]]:
 
 
 def about_kinds(compiled: Compiled, gpus: Gpus) -> list[dict[str, str]]:
-    """Return for each kind of GPU what it is, and what it says of drivers and their modules."""
+    """Return for each kind of GPU its description, and the texts about drivers and kernel modules."""
     told = []
     for name, cpu in gpus.kinds:
         (gpu,) = compiled.space(gpu=name).gpus
@@ -74,7 +74,7 @@ def about_kinds(compiled: Compiled, gpus: Gpus) -> list[dict[str, str]]:
 
 
 def about_problem(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
-    """Return what is said of the values on one CPU."""
+    """Return the texts about the values on one CPU."""
     space = compiled.base
     return {
         "shown": {name: _shown(compiled, name) for name in WISHES},
@@ -89,7 +89,7 @@ def about_problem(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
 
 
 def _never(compiled: Compiled, name: str) -> list[Value]:
-    """Return the values that no answer has: without a wheel for this CPU, or taken back."""
+    """Return the values that no answer contains: withdrawn, or without a wheel for this CPU."""
     allowed = -1
     for item in compiled.base.constraints:
         if isinstance(item, Unary) and item.scope == (name,):
@@ -98,7 +98,7 @@ def _never(compiled: Compiled, name: str) -> list[Value]:
 
 
 def _shown(compiled: Compiled, name: str) -> list[str]:
-    """Return what stands beside each version; cuDNN's depends on what it lies beside."""
+    """Return the text next to each version; cuDNN's depends on the other components."""
     values = compiled.base.values[name]
     never = [*values] if name in ("cuda", "cudnn") else _never(compiled, name)
     return ["" if value in never else _particulars(compiled, name, value) for value in values]
@@ -126,7 +126,7 @@ def _typed(component: str, value: Any) -> str:
 
 
 def _pythons(compiled: Compiled) -> dict[str, Any]:
-    """Return the Pythons that each value has wheels for, as a number, and the words for all that they can share."""
+    """Return the Pythons of each value's wheels as a bit mask, and the text for each combination."""
     tags = python_tags(compiled.arch)
     offered = {
         name: [{tag for tag in tags(value) if not tag.endswith("t")} for value in values]
@@ -149,7 +149,7 @@ def _pythons(compiled: Compiled) -> dict[str, Any]:
 
 
 def _drivers(compiled: Compiled) -> dict[str, str]:
-    """Return what is said of each branch."""
+    """Return the texts about each branch."""
     told: dict[str, str] = {}
     space = compiled.space(wishes={"cuda": ""})
     for value in drivers_of(space):
@@ -161,7 +161,7 @@ def _drivers(compiled: Compiled) -> dict[str, str]:
 
 
 def _relations(compiled: Compiled, name: str) -> dict[str, Any]:
-    """Return how each value stands on each driver: rows of letters, equal rows once."""
+    """Return how each value works with each driver: rows of letters, equal rows once."""
     space = compiled.base
     rows: dict[str, int] = {}
     of_driver = []

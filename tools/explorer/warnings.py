@@ -1,6 +1,6 @@
-"""What to keep in mind about a stack, in the resolver's own words: each warning by the values that it speaks of.
+"""The resolver's warnings about a stack, by the values that they concern.
 
-What is said of a Python that holds releases back needs a search of its own, and stays with the command line.
+The warning about a Python that holds releases back needs another search: only the command line gives it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPOKEN_OF = (*FRAMEWORKS, "cudnn", "nccl")
 
 
 def about_warnings(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
-    """Return the warnings of one CPU; `{}` stands for the GPU's name."""
+    """Return the warnings for one CPU; `{}` stands for the GPU's name."""
     texts: dict[str, int] = {}
     rows: dict[str, int] = {}
     kept: list[Any] = []
@@ -54,7 +54,7 @@ def about_warnings(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
 
 
 def _said(compiled: Compiled, space: Space, chosen: dict[str, Any]) -> Iterator[str]:
-    """Yield what is said of values alone: beside the newest driver, which nothing is said of."""
+    """Yield the warnings about single values, with the newest driver, which has none."""
     driver = {"driver": compiled.newest_driver}
     about_gpu = warnings_about(space, driver)
     for text in warnings_about(space, driver | chosen):
@@ -63,7 +63,7 @@ def _said(compiled: Compiled, space: Space, chosen: dict[str, Any]) -> Iterator[
 
 
 def _ended(compiled: Compiled) -> dict[str, list[str]]:
-    """Return for each branch that has ended what is said where its driver was given, and where it was chosen."""
+    """Return for each ended branch the warnings for a given driver and for a chosen one."""
     found = {}
     free = compiled.space(wishes={"cuda": ""}, every_driver=False)
     for value in {item.branch.branch: item for item in drivers_of(compiled.base)}.values():
@@ -76,7 +76,7 @@ def _ended(compiled: Compiled) -> dict[str, list[str]]:
 
 
 def _vulnerable(compiled: Compiled) -> Iterator[tuple[int, str]]:
-    """Yield the places of drivers with a known vulnerability, with what is said of each."""
+    """Yield the indices of drivers with a known vulnerability, with their warnings."""
     for place, value in enumerate(drivers_of(compiled.base)):
         for text in warnings_about(compiled.base, {"driver": value}):
             if " ends what is known of R" in text:
@@ -84,7 +84,7 @@ def _vulnerable(compiled: Compiled) -> Iterator[tuple[int, str]]:
 
 
 def _minor(space: Space) -> str:
-    """Return what is said of a CUDA that runs by minor-version compatibility; `{}` and `{branch}` stand for the two."""
+    """Return the warning about a CUDA under minor-version compatibility; `{}` and `{branch}` are placeholders."""
     cudas: Any = space.values["cuda"]
     for driver in drivers_of(space):
         for cuda in cudas:
@@ -97,7 +97,7 @@ def _minor(space: Space) -> str:
 
 
 def _untested(compiled: Compiled) -> str:
-    """Return what is said of a CuPy beside a CUDA that it was not tested with."""
+    """Return the warning about a CuPy with a CUDA that it was not tested with."""
     values: Any = compiled.base.values
     cupy = values["cupy"][-1]
     cuda = next(item for item in values["cuda"] if item.release.minor not in cupy.release.cuda)
@@ -107,7 +107,7 @@ def _untested(compiled: Compiled) -> str:
 
 
 def _systems(compiled: Compiled) -> Iterator[tuple[str, str]]:
-    """Yield the systems whose Python nobody published, with what is said of them."""
+    """Yield the systems whose Python is not published, with their warnings."""
     for item in compiled.matrix.os.systems:
         if item.python == "unknown" and compiled.arch in item.arches:
             space = compiled.space(wishes={"torch": ""}, system=item.id)

@@ -1,1 +1,1 @@
-"""Newer rows for the matrix, out of what vendors and indexes publish for programs; nothing is put in force here."""
+"""Find newer rows for the matrix in what vendors and indexes publish for programs; they are only candidates."""

@@ -1,9 +1,9 @@
-"""Add newer versions to the matrix from what publishers write for programs: `python -m tools.refresh [SOURCE …]`.
+"""Add newer versions to the matrix from publishers' machine-readable sources: `python -m tools.refresh [SOURCE …]`.
 
 Prints the new records and the answers that they change; `--write` changes the files of gpusetup/matrix/data. New rows
-are candidates: each names its source and says that a program alone has read it. They must keep the lints and the laws
-of answers. What no document tells, such as the GPUs of a new minor release, is left to people. A source that fails
-costs only itself.
+are candidates: each names its source and that only a program has read it. They must pass the lints and the laws of
+answers. People add what no source has, such as the GPUs of a new minor release. A failed source does not stop the
+others.
 Exit: 0 nothing is new, or it was written; 3 no such source, or a row that cannot be; 6 a source could not be read;
 9 something is new and was not written.
 """
@@ -38,7 +38,7 @@ DONE, BAD_INPUT, UNREACHABLE, PENDING = 0, 3, 6, 9
 
 
 def main(argv: list[str] | None = None, data: Path = DATA) -> int:
-    """Ask the sources, judge the new rows, print what is new, write it where asked to."""
+    """Read the sources, check the new rows and print them; with --write change the files."""
     parser = argparse.ArgumentParser(prog="python -m tools.refresh", description=__doc__.partition("\n")[0])
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help=f"{', '.join(SOURCES)}; default: all")
     parser.add_argument(
@@ -85,7 +85,7 @@ def _unknown(names: Mapping[str, Any], arguments: argparse.Namespace, places: Ma
 
 
 def _files(before: Mapping[str, str], gathered: Gathering) -> dict[str, str]:
-    """Return the files of the matrix with the new rows in them."""
+    """Return the matrix files with the new rows."""
     files = {
         name: text if gathered.documents[name] == json.loads(text) else _printed(name, gathered.documents[name])
         for name, text in before.items()
@@ -97,7 +97,7 @@ def _files(before: Mapping[str, str], gathered: Gathering) -> dict[str, str]:
 
 
 def _printed(name: str, document: dict[str, Any]) -> str:
-    """Return a file as the matrix prints it: fields in the order of its type, a diff shows what is new alone."""
+    """Return a file in canonical form, with fields in the order of its type: a diff shows only what is new."""
     return canonical(msgspec.convert(document, struct_of(name))).decode()
 
 
@@ -106,7 +106,7 @@ def _release(files: dict[str, str]) -> MatrixRelease:
 
 
 def _report(found: tuple[Change, ...], answers: list[str]) -> list[str]:
-    """Return what is new, and the answers that change, as lines."""
+    """Return the new rows and the changed answers, as lines."""
     lines = [f"{item.what} {item.component}: {item.record.partition(': ')[2]}" for item in found]
     return [*lines, *(["", "answers that change:"] if answers else []), *(f"  {text}" for text in answers)]
 

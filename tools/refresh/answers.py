@@ -1,4 +1,4 @@
-"""Which answers another matrix changes: one question for each GPU architecture, with nothing else asked for."""
+"""Compare the answers of two matrices: one question for each GPU architecture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changed_answers(before: Matrix, after: Matrix) -> Iterator[str]:
 
 
 def _representatives(matrix: Matrix) -> dict[str, str]:
-    """Return a product of each architecture: the first that the matrix names."""
+    """Return the first product of each architecture in the matrix."""
     found: dict[str, str] = {}
     for gpu in matrix.gpus.gpus:
         found.setdefault(gpu.arch, gpu.name)

@@ -1,7 +1,7 @@
-"""New releases of CUDA and cuDNN, out of the manifests of NVIDIA's archives and the list that pairs CUDA with drivers.
+"""New releases of CUDA and cuDNN, from the manifests of NVIDIA's archives and the list that pairs CUDA with drivers.
 
-A manifest tells version, day and components. Which GPUs and compilers a new minor release of CUDA takes stands in no
-document for programs, so it waits for a person; an update of one that is known has what that one has.
+A manifest has version, date and components. No machine-readable source lists the GPUs and compilers of a new minor
+release of CUDA, so a person must add it; an update inherits them from its known release.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """What counts about an installer."""
+    """The relevant fields of an installer."""
 
     cuda: _Named
     nvidia_driver: _Named | None = None
 
 
 class _Cudnn(msgspec.Struct, frozen=True):
-    """What counts about the archives of cuDNN."""
+    """The relevant fields of cuDNN's archives."""
 
     version: str
     cuda_variant: tuple[str, ...]
 
 
 def cuda(found: Gathering, places: Mapping[str, Place]) -> None:
-    """Add updates of CUDA's known minor releases; the installer's driver where the pairing names it."""
+    """Add updates of known minor releases of CUDA, with the installer's driver if the list names it."""
     minors: dict[str, list[dict[str, Any]]] = {}
     for row in found.rows("cuda", "releases"):
         minors.setdefault(row["minor"], []).append(row)
@@ -110,7 +110,7 @@ def _add_cuda(found: Gathering, pairing: Place, version: str, branch: int) -> No
 
 
 def cudnn(found: Gathering, places: Mapping[str, Place]) -> None:
-    """Add releases of cuDNN, for majors of CUDA that are known."""
+    """Add releases of cuDNN for known CUDA majors."""
     majors = {row["major"] for row in found.rows("cuda", "majors")}
     for label in _newer(found, "cudnn", places["cudnn"]):
         manifest = _manifest(found, places["cudnn"], "cudnn", label)
@@ -133,7 +133,7 @@ def cudnn(found: Gathering, places: Mapping[str, Place]) -> None:
 
 
 def _newer(found: Gathering, component: str, place: Place) -> list[str]:
-    """Return what is listed beyond the newest that is known, or within its family; tell of a list that stood still."""
+    """Return the listed versions newer than the newest known one of all or of its family; report an outdated list."""
     listed = sorted({match[1] for name in place.names() if (match := _MANIFEST.fullmatch(name))}, key=nv)
     if not listed:
         raise Fault(f"{place} lists no manifest: is it a login page?")
@@ -148,14 +148,14 @@ def _newer(found: Gathering, component: str, place: Place) -> list[str]:
 
 
 def _later(version: str, known: set[str]) -> bool:
-    """Tell whether a version is newer than all that are known of its major and minor; what is older was left out."""
+    """Return whether a version is newer than the known ones of its minor release; older ones were left out."""
     family = [nv(other) for other in known if other.split(".")[:2] == version.split(".")[:2]]
     newest = max(nv(other) for other in known)
     return nv(version) > max(family) if family else nv(version) > newest
 
 
 def _manifest(found: Gathering, place: Place, component: str, version: str) -> dict[str, Any] | None:
-    """Return a manifest; None, and told, where it is not there whole or not what its name says."""
+    """Return a manifest; report and return None if it is missing, incomplete or of another release."""
     name = f"redistrib_{version}.json"
     what = f"{component} {version} is left out"
     try:

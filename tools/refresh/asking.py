@@ -1,4 +1,4 @@
-"""Ask a publisher's server, or a folder with copies of its documents: whole answers of a sane length, or a fault."""
+"""Read from a publisher's server or from a folder with copies: complete answers of limited length, else a Fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"'<>]{1,200})["']""", re.IGNO
 
 
 class Fault(Exception):  # noqa: N818 - it says what is wrong
-    """What an index did wrong, in words for a person; `missing`: it answered that there is no such thing."""
+    """An error of a source, as text; `missing`: it answered that the document does not exist."""
 
     def __init__(self, text: str, *, missing: bool = False) -> None:
         super().__init__(text)
@@ -33,21 +33,21 @@ class Fault(Exception):  # noqa: N818 - it says what is wrong
 
 
 class Contradiction(Fault):
-    """A publisher says what cannot be true."""
+    """A publisher's data contradicts itself."""
 
 
 def plain_url(url: str) -> str:
-    """Return an address without the login in it."""
+    """Return a URL without its login."""
     return re.sub(r"//[^/@\s]*@", "//", url)
 
 
 class Web:
-    """Asks; what broke off is asked for again."""
+    """Fetches documents, with retries."""
 
     def __init__(self, *, pause: float = 2.0) -> None:
         self.pause = pause
         self.away: dict[str, str] = {}
-        """Hosts that nothing reaches, each with what is said of it: they are not waited for again."""
+        """Unreachable hosts with the error; they are not tried again."""
         self.session = requests.Session()
         if not os.environ.get("REQUESTS_CA_BUNDLE"):
             self.session.verify = os.environ.get("PIP_CERT") or authorities()
@@ -55,7 +55,7 @@ class Web:
     def get(
         self, url: str, most: int, *, accept: str = "*/*", headers: dict[str, str] | None = None
     ) -> tuple[requests.Response, bytes]:
-        """Return an answer whole; what broke off is asked for again, and what is too long is refused."""
+        """Return a complete answer; retry after interruptions, raise if it is too long."""
         host = urlsplit(url).netloc
         if host in self.away:
             raise Fault(f"{plain_url(url)} was not asked: {self.away[host]}")
@@ -92,14 +92,14 @@ class Web:
 
 
 def _in_short(error: Exception) -> str:
-    """Return what went wrong on the way, without the names of the layers that passed it on."""
+    """Return an error's text without the names of the library's layers."""
     text = plain_url(str(error))
     found = re.findall(r"\[Errno -?[0-9]+\] ([^'\")\]]+)", text)
     return found[-1] if found else text
 
 
 class Place:
-    """Where a publisher's documents are: below an address, or copies of them in a folder."""
+    """Where a publisher's documents are: below a URL, or copies in a folder."""
 
     def __init__(self, base: str, web: Web) -> None:
         self.base, self.web = base, web
@@ -112,7 +112,7 @@ class Place:
         return Place(f"{self.base.rstrip('/')}/{name}", self.web)
 
     def read(self, name: str = "", most: int = _DOCUMENT) -> bytes:
-        """Return a document; `name` is relative to the place, which is the document itself without one."""
+        """Return a document; `name` is relative to the place; without it the place itself is the document."""
         address = f"{self.base.rstrip('/')}/{name}" if name else self.base
         if "://" in self.base:
             return self.web.get(address, most)[1]
@@ -125,7 +125,7 @@ class Place:
             raise Fault(f"{address}: {error.strerror}", missing=isinstance(error, FileNotFoundError)) from error
 
     def names(self) -> Iterator[str]:
-        """Yield the names of what is listed there, each once."""
+        """Yield the listed names, each once."""
         if "://" in self.base:
             base = self.base.rstrip("/") + "/"
             page = self.web.get(base, _LISTING)[1].decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""New drivers, out of the list that NVIDIA publishes for programs.
+"""New drivers, from NVIDIA's machine-readable list.
 
-What the list does not tell is not made up: a branch that is new to us has no CUDA and no architectures there, so it
-waits for a person. What looks wrong is left out and said.
+The list has no CUDA and no architectures, so a person must add a new branch. Suspicious rows are left out and
+reported.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _ENDS = {"production branch": "PB", "lts branch": "LTSB", "new feature branch": 
 
 
 class _Release(msgspec.Struct, frozen=True):
-    """What counts about a release."""
+    """The relevant fields of a release."""
 
     release_version: str
     release_date: str = ""
 
 
 class _Branch(msgspec.Struct, frozen=True):
-    """What counts about a branch."""
+    """The relevant fields of a branch."""
 
     driver_info: tuple[_Release, ...]
     type: str = ""
 
 
 def look(found: Gathering, places: Mapping[str, Place]) -> None:
-    """Add the drivers that NVIDIA's list has beyond those that are known."""
+    """Add the drivers of NVIDIA's list that are new."""
     with_drivers(found, places["drivers"].read())
 
 
 def with_drivers(found: Gathering, content: bytes) -> None:
-    """Add what a list has beyond what is known; tell what is left out, and why."""
+    """Add the new drivers of a list; report what is left out, and why."""
     try:
         listed = msgspec.json.decode(content, type=dict[str, _Branch])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -69,7 +69,7 @@ def with_drivers(found: Gathering, content: bytes) -> None:
 
 
 def add_driver(found: Gathering, version: str, source: Publication, **more: str) -> None:
-    """Add a driver of a branch that is known, and make it the branch's latest if it is."""
+    """Add a driver of a known branch, as its latest one if it is."""
     number = int(version.partition(".")[0])
     found.add("driver", "versions", {"version": version, "branch": number, **more}, source)
     branches = [
@@ -93,7 +93,7 @@ def _unfit(name: str, release: _Release, branches: dict[int, dict[str, Any]]) ->
 
 
 def _stale(listed: dict[str, _Branch], branches: dict[int, dict[str, Any]]) -> Iterator[str]:
-    """Yield where a list is behind what is known: a copy that nobody renewed, or one that broke off."""
+    """Yield where a list disagrees with the matrix: an older end, or another kind of branch."""
     for number, branch in branches.items():
         found = listed.get(str(number))
         latest, versions = branch.get("latest"), [item.release_version for item in found.driver_info] if found else []

@@ -1,4 +1,4 @@
-"""What newer rows are found for a matrix: candidates with their source, and what was left out and why."""
+"""Collect newer rows for a matrix: candidates with their source, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _CLOCKS = dt.timedelta(days=2)
-"""How far a publisher's clock may be ahead."""
+"""Allowed lead of a publisher's clock."""
 
 
 _LONGEST = 300
 
 
 class Publication:
-    """A document that rows are read from, as `sources` name it."""
+    """A source document, as `sources` lists it."""
 
     def __init__(self, key: str, title: str, publisher: str, url: str) -> None:
         self.key, self.title, self.publisher, self.url = key, title, publisher, url
 
     def cited(self, seen: dt.date) -> dict[str, str]:
-        """Return the record of the source."""
+        """Return the record for `sources`."""
         return {"title": self.title, "publisher": self.publisher, "url": self.url, "seen": str(seen)}
 
 
 class Gathering:
-    """The documents of a matrix, and what is added to them; those that it was made of stay as they are."""
+    """The documents of a matrix with additions; the original documents do not change."""
 
     def __init__(self, documents: Mapping[str, dict[str, Any]], today: dt.date) -> None:
         self.documents, self.today = dict(documents), today
@@ -38,12 +38,12 @@ class Gathering:
         """What was left out, and why."""
 
     def rows(self, component: str, part: str) -> list[dict[str, Any]]:
-        """Return the records of a part of a component."""
+        """Return the records in one part of a component."""
         found: list[dict[str, Any]] = self.documents[component][part]
         return found
 
     def versions(self, component: str, part: str = "releases") -> set[str]:
-        """Return the versions that are known."""
+        """Return the known versions."""
         return {row["version"] for row in self.rows(component, part)}
 
     def add(
@@ -56,7 +56,7 @@ class Gathering:
         why: str = "",
         order: Callable[[dict[str, Any]], Any] = lambda row: nv(row["version"]),
     ) -> None:
-        """Add a record in its place; with `why`, part of it is derived and not read."""
+        """Insert a record in order; `why`: the reason if part of it is inferred."""
         head = {
             "sources": [source.key],
             "confidence": "inferred" if why else "vendor",
@@ -67,7 +67,7 @@ class Gathering:
         self._write(component, {part: [*rows[:place], head | record, *rows[place:]]}, source)
 
     def change(self, component: str, part: str, version: str, source: Publication, **fields: Any) -> None:
-        """Have a record that is there say more, and name the source of that."""
+        """Add fields to an existing record, and their source."""
         rows = [
             row | fields | {"sources": list(dict.fromkeys([*row["sources"], source.key]))}
             if row["version"] == version
@@ -82,12 +82,12 @@ class Gathering:
         self.documents[component] = document | parts | {"date": str(self.today), "sources": sources}
 
     def leave_out(self, text: str) -> None:
-        """Say what is not taken in; a publisher's words may hold anything, a terminal's commands included."""
+        """Report what is left out, with control characters of the publisher's text removed."""
         self.told.append("".join(sign if sign.isprintable() else "?" for sign in text)[:_LONGEST])
 
 
 def day_that_was(text: str, today: dt.date) -> str:
-    """Return what is wrong with a day on which something was published; nothing where it is one."""
+    """Return why a publication date is invalid, or an empty string."""
     try:
         day = dt.date.fromisoformat(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Read a package index as pip does: the list of files of a package, and metadata, without downloading what is big.
+"""Read a package index as pip does: a package's list of files, and metadata without large downloads.
 
-What is asked for: the JSON simple API (PEP 691), or its HTML form where a mirror has no other; metadata sidecars
-(PEP 658, 714); pieces of wheels and source archives where the index serves no sidecar. Whatever comes back is judged
-before it is used: a list that ends in its middle, a login page, a file of another package are faults with a name.
+It uses the JSON simple API (PEP 691), or its HTML form if a mirror has no other; metadata sidecars (PEP 658, 714);
+parts of wheels and source archives if the index has no sidecar. Every answer is checked: a truncated list, a login page
+or a file of another package raise a Fault.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _JSON, _HTML = "application/vnd.pypi.simple.v1+json", ("application/vnd.pypi.sim
 _PAGE, _METADATA, _MEMBER, _SDIST = 64 << 20, 8 << 20, 24 << 20, 128 << 20
 _TAIL = 1 << 18
 _LONG_GONE = (".egg", ".exe", ".msi", ".rpm", ".deb", ".dmg", ".tar.bz2", ".tar.Z", ".tgz")
-"""Forms that PyPI took once, and that no installer takes."""
+"""Formats that PyPI once accepted and no installer supports."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -63,12 +63,12 @@ class File:
     yanked: bool
     size: int | None
     sidecar: bool | None
-    """Whether the index serves the metadata alone; None: it does not say."""
+    """Whether the index serves the metadata separately; None: unknown."""
     sidecar_sha256: str
 
 
 def configured_index() -> str:
-    """Return the index that pip asks on this machine."""
+    """Return the index that pip uses on this machine."""
     said = os.environ.get("PIP_INDEX_URL")
     if not said:
         argv = [sys.executable, "-m", "pip", "config", "list"]
@@ -88,7 +88,7 @@ class Index(Web):
         self.url = url.rstrip("/") + "/"
 
     def files(self, name: str) -> tuple[list[File], list[str]]:
-        """Return the files of a package, and what was left out with the reason."""
+        """Return the files of a package, and the reasons for those left out."""
         address = urljoin(self.url, f"{canonicalize_name(name, validate=True)}/")
         answer, body = self.get(address, _PAGE, accept=_ACCEPT)
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -108,14 +108,14 @@ class Index(Web):
         return found, left_out
 
     def sidecar(self, file: File) -> str:
-        """Return a wheel's metadata from the file beside it."""
+        """Return a wheel's metadata from its sidecar file."""
         _answer, body = self.get(file.url + ".metadata", _METADATA)
         if file.sidecar_sha256 and hashlib.sha256(body).hexdigest() != file.sidecar_sha256:
             raise Fault(f"the metadata of {file.name} has another SHA-256 than the index says")
         return _metadata(body, file)
 
     def wheel(self, file: File) -> zipfile.ZipFile:
-        """Return a wheel to read single members of."""
+        """Return a wheel whose members can be read one by one."""
         try:
             remote = _Remote(file.url, lambda headers: self.get(file.url, _MEMBER, headers=headers))
             return zipfile.ZipFile(cast("IO[bytes]", remote))
@@ -123,7 +123,7 @@ class Index(Web):
             raise Fault(f"{file.name} is no wheel: {error}") from error
 
     def wheel_metadata(self, file: File) -> str:
-        """Return a wheel's metadata out of the wheel."""
+        """Return the metadata inside a wheel."""
         with self.wheel(file) as archive:
             names = [
                 name
@@ -135,7 +135,7 @@ class Index(Web):
             return _metadata(member(archive, names[0]), file)
 
     def sdist_metadata(self, file: File) -> str:
-        """Return the PKG-INFO at the top of a source archive; no more of it is downloaded than is needed."""
+        """Return the PKG-INFO at the top of a source archive; download only as much as needed."""
         if not file.name.endswith(".tar.gz"):
             raise Fault(f"{file.name} is no .tar.gz")
         try:
@@ -153,7 +153,7 @@ class Index(Web):
 
 
 class _Remote:
-    """A file on a web server, read by pieces; its end, where a wheel lists what is in it, with one request."""
+    """A file on a web server, read in ranges; its end, with a wheel's directory, takes one request."""
 
     def __init__(self, url: str, get: Callable[[dict[str, str]], tuple[requests.Response, bytes]]) -> None:
         self.url, self.get, self.place = url, get, 0
@@ -197,7 +197,7 @@ class _Remote:
 
 
 def member(archive: zipfile.ZipFile, name: str, most: int = _MEMBER) -> bytes:
-    """Return a member of a wheel; one that says to be long, or turns out to be, is refused."""
+    """Return a member of a wheel; raise if it is too long, by its header or in fact."""
     try:
         with archive.open(name) as stream:
             found = stream.read(most + 1)
@@ -209,7 +209,7 @@ def member(archive: zipfile.ZipFile, name: str, most: int = _MEMBER) -> bytes:
 
 
 class _Limited:
-    """A stream that ends with a fault where it should have ended by itself."""
+    """A stream that raises a Fault beyond its limit."""
 
     def __init__(self, raw: Any, most: int) -> None:
         self.raw, self.left = raw, most
@@ -252,7 +252,7 @@ def _listed(body: bytes, where: str) -> list[dict[str, Any]]:
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The links of a PEP 503 page, as the JSON API would have them."""
+    """The links of a PEP 503 page, in the form of the JSON API."""
 
     def __init__(self) -> None:
         super().__init__()

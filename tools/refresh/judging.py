@@ -1,4 +1,4 @@
-"""What newer rows do to answers: the laws must hold as before, and every answer that changes is said."""
+"""Check the effect of newer rows on answers: new breaches of laws, and changed answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD = ("driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"
 
 
 def changed(before: Matrix, after: Matrix) -> Iterator[str]:
-    """Yield the answers that change: of every GPU architecture, and of random questions that somebody could ask."""
+    """Yield the changed answers, of every GPU architecture and of random plausible questions."""
     yield from changed_answers(before, after)
     chance = random.Random(after.date)
     old, new = Laws(before), Laws(after)
@@ -42,7 +42,7 @@ def _told(was: dict[str, str], now: dict[str, str]) -> str:
 
 
 def new_breaches(before: Matrix, after: Matrix) -> list[str]:
-    """Return the laws that answers break now and did not break before."""
+    """Return the laws that answers break now but did not before."""
     chance = random.Random(after.date)
     old, new = Laws(before), Laws(after)
     found = []

@@ -1,8 +1,8 @@
-"""Which packages are collected, from which rows, and what no metadata says about them.
+"""The packages to collect, their rows, and facts about them that no metadata has.
 
-`table` names the rows: file and key of the gathered facts. `inside` is what is looked up in a new wheel: the file that
-names its CUDA, or which CUDA its own libraries are linked with. What stands in `needs`, `build`, `opens` is from the
-projects' own documentation and from the wheels' file lists; the notes of each file name it.
+`table` names the rows: file and key of the gathered facts. `inside`: what to look up in a new wheel, the file with its
+CUDA or the CUDA that its libraries are linked with. `needs`, `build` and `opens` come from the projects' documentation
+and the wheels' file lists; the notes of each file name the source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The laws that every answer keeps, whoever gives it; new data is held against them before it is put in force.
+"""The laws that every answer must keep; new data is checked against them.
 
-`matrix`, `resolve`, `why-not` and the doctor are ways to ask one rule. Each law is a function from a question to the
-sentences that say how it was broken.
+`matrix`, `resolve`, `why-not` and the doctor apply the same rules. Each law is a function from a question to sentences
+that describe how it was broken.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SWEEP = re.compile(
 
 
 class Answer:
-    """What `resolve` gives, without the sentences about it: those are the subject of one law only."""
+    """An answer of `resolve`, without its explanations, which only one law concerns."""
 
     def __init__(self, space: Space, solution: dict[str, Value]) -> None:
         self.space, self.solution = space, solution
@@ -52,19 +52,19 @@ class Answer:
 
 
 def asking(request: Request, wish: Requirement) -> Request:
-    """Return the question with one wish put in place of what it had for that component."""
+    """Return the question with another wish for one component."""
     others = tuple(item for item in request.requirements if item.component != wish.component)
     return change(request, requirements=(*others, wish))
 
 
 def lead_of(request: Request) -> str:
-    """Return what the lookup's rows are about."""
+    """Return the component that the lookup's rows list."""
     named = {item.component for item in request.requirements}
     return next((name for name in LEADS if name in named), "cuda")
 
 
 def _allows(request: Request, item: Requirement) -> bool:
-    """Tell whether the wish for a component names the version of another requirement."""
+    """Return whether the wish for a component allows the version of another requirement."""
     wish = next((wish for wish in request.requirements if wish.component == item.component), None)
     version = item.specifier.removeprefix("==")
     return wish is None or not wish.specifier or version in matches(wish, [version])
@@ -78,7 +78,7 @@ class Laws:
         self.answer = lru_cache(maxsize=512)(self._answer)
 
     def _answer(self, request: Request) -> Answer | None:
-        """Return the stack of a question, None when nothing fits."""
+        """Return the stack for a question, or None if nothing fits."""
         space = build(self.matrix, request)
         solution = best(space)
         return None if solution is None else Answer(space, solution)
@@ -99,12 +99,12 @@ class Laws:
         )
 
     def breaches(self, request: Request) -> list[tuple[str, str]]:
-        """Return every law that a question breaks, and how."""
+        """Return every law that the answers to a question break, and how."""
         return [(law.__name__, text) for law in self.all() for text in law(request)]
 
     @cached_property
     def _published(self) -> list[Requirement]:
-        """Return every release that a record can name; of the driver counts what works."""
+        """Return every release that a record can name, except drivers."""
         found = [("torch", item.version) for item in self.matrix.torch.builds if item.code]
         for name in ("cuda", "cudnn", "nccl", "cupy", "jax", "tensorflow"):
             found += [

@@ -1,7 +1,7 @@
-"""The lints of the data: what a type cannot say of it.
+"""Lints of the data: rules that types cannot express.
 
-A lint takes documents by component and tells what is wrong, a sentence each. Tests hold the shipped data
-against them, and a refresh its new rows.
+A lint takes documents by component and returns a sentence for each error. Tests apply them to the shipped data, a
+refresh to its new rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 def records(documents: Documents) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every record and rule: component, path, record."""
+    """Yield every record and rule: component, path, record."""
     for name, document in documents.items():
         for field, value in document.items():
             if field in ("sources", "schema", "date"):
@@ -30,7 +30,7 @@ def records(documents: Documents) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as what it is ordered by."""
+    """Return the sort key of a version."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -295,4 +295,4 @@ LINTS: dict[str, Callable[[Documents], list[str]]] = {
     "confidence": _confidence,
     "references": _references,
 }
-"""What is held against data from elsewhere, too."""
+"""The lints for data from other sources, too."""

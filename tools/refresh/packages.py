@@ -1,7 +1,7 @@
-"""Hold what an index says of a package against the matrix's own rows: one document to keep, and a line per difference.
+"""Compare an index with the matrix's rows of a package: a document to keep, and a line per difference.
 
-What the index does not say is kept as it is: the CUDA and the GPU code that were measured once, what documents say.
-A release that the index does not list any more keeps its row, with the day on which it was seen last.
+Fields that the index does not have stay: CUDA and GPU code that were measured once, facts from documents. A release
+that the index no longer lists keeps its row, with the day on which it was last seen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ORDER = ("kind", "date", "yanked", "pythons", "glibc", "cuda", "linked", "code"
 
 
 class Findings:
-    """What came of one package: its file as it should be, the differences, and what could not be read."""
+    """The result for one package: its new file, the differences, and what could not be read."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -38,9 +38,9 @@ class Findings:
 def refreshed(
     name: str, stored: dict[str, Any], index: Index, relevant: Collection[str], *, again: bool, known_too: bool = True
 ) -> Findings:
-    """Return a package's file with what the index says today.
+    """Return a package's file with today's data of the index.
 
-    `again`: measure what is known already, too. Without `known_too` rows that are there stay as they are.
+    `again`: also measure known releases again. Without `known_too` existing rows stay as they are.
     """
     today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     files, left_out = index.files(name)
@@ -78,7 +78,7 @@ def refreshed(
 
 
 def _not_older(name: str, known: dict[Version, Any], there: dict[Version, Any]) -> None:
-    """Refuse a list that lacks the newest releases that we saw: a mirror or a cache that stood still."""
+    """Raise if a list lacks the newest known releases, as an outdated mirror or cache does."""
     final = [version for version in known if not version.is_prerelease]
     if final and there and max(final) > max(there):
         raise Fault(
@@ -90,9 +90,9 @@ def _not_older(name: str, known: dict[Version, Any], there: dict[Version, Any]) 
 
 
 def _wanted(stored: dict[str, Any], there: dict[Version, list[File]]) -> list[Version]:
-    """Return what is looked at: every release that has a row, and what was published since they were read.
+    """Return the releases to read: those with a row, and those published since the rows were read.
 
-    What is older and has no row was left out on purpose. A mirror may show a release some days late.
+    Older releases without a row were left out on purpose. A mirror may list a release some days late.
     """
     known = {Version(item["version"]) for item in stored["releases"]}
     early = any(version.is_prerelease for version in known)
@@ -134,7 +134,7 @@ def _read(
 
 
 def _kept(fresh: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fresh row with what was measured before and not now."""
+    """Return the new row with fields that were measured before and not now."""
     if before is None:
         return fresh
     if not any(field in fresh for field in ("cuda", "linked", "code")):
@@ -143,7 +143,7 @@ def _kept(fresh: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any
 
 
 def _as_seen(item: dict[str, Any], document: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a row that was not read today, with a source that says when it was."""
+    """Return a row that was not read today, with a source that has the date of its reading."""
     if "index" not in item["sources"]:
         return item
     source = stored["sources"]["index"]

@@ -1,4 +1,4 @@
-"""Random questions that somebody could ask: with them the laws of answers are tried, and two matrices compared."""
+"""Random plausible questions, to test the laws of answers and to compare two matrices."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SERIES = {
     "driver": ("", "==535.*", "==550.*", "==570.*", "==580.*", "==595.*", ">=580", "<590"),
     "python": ("==3.9", "==3.10", "==3.11", "==3.12", "==3.13", ">=3.11"),
 }
-"""What people ask of each component; twice nothing in particular."""
+"""Typical wishes for each component; twice none."""
 
 
 def _drivers(matrix: Matrix) -> tuple[str, ...]:
-    """Return two published Linux drivers of every branch: its first and its newest."""
+    """Return the first and the newest published Linux driver of every branch."""
     found: dict[int, list[str]] = {}
     for item in matrix.driver.versions:
         if item.platform == "linux" and not item.beta:
@@ -41,7 +41,7 @@ def _drivers(matrix: Matrix) -> tuple[str, ...]:
 
 
 def question(chance: random.Random, matrix: Matrix) -> Request:
-    """Return a question that somebody could ask: GPUs x drivers x systems x Pythons x wishes."""
+    """Return a random plausible question: GPUs x drivers x systems x Pythons x wishes."""
     names = chance.sample(list(SERIES), k=chance.choice((0, 1, 1, 1, 2, 2, 3)))
     wishes = sorted(names, key=COMPONENTS.index)
     requirements = tuple(Requirement(component=name, specifier=chance.choice(SERIES[name])) for name in wishes)

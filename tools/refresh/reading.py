@@ -1,7 +1,6 @@
-"""Read one release out of an index: a row of what its files and its metadata say, and how they were read.
+"""Read one release from an index: a row with the data of its files and metadata, and how they were read.
 
-What no file says stays out of the row. Nothing is downloaded whole: the metadata, and of a wheel the members that name
-its CUDA.
+Fields that no file has stay empty. It downloads the metadata, and of a wheel only the members that name its CUDA.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _NAMED_GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014":
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)")
 _MINORS = range(6, 17)
 _SMALL = 8 << 20
-"""So much of a wheel's libraries is read at most to find out which CUDA they are linked with."""
+"""Most bytes of a wheel's libraries that are read to find their CUDA."""
 
 
 def read(index: Index, files: list[File], relevant: Collection[str], *, inside: str = "") -> dict[str, Any]:
-    """Return the row of a release; `inside` names what is looked up within its wheel."""
+    """Return the row of a release; `inside` names what to look up in its wheel."""
     wheels = [file for file in files if file.tags and _platforms(file)]
     row: dict[str, Any] = {
         "version": str(files[0].version),
@@ -62,7 +61,7 @@ def read(index: Index, files: list[File], relevant: Collection[str], *, inside: 
 
 
 class _Untold(Exception):  # noqa: N818 - it says what there is not
-    """The release has no metadata that could be read: that is what its row says."""
+    """The release has no readable metadata, which its row states."""
 
 
 def _platforms(file: File) -> set[str]:
@@ -77,7 +76,7 @@ def _platforms(file: File) -> set[str]:
 
 
 def _preference(file: File) -> tuple[bool, int, str]:
-    """Prefer the wheel for x86_64, then the newest Python."""
+    """Return a sort key that prefers x86_64, then the newest Python."""
     newest = max(int(found[1]) for tag in file.tags if (found := re.search(r"3?(\d*)t?$", "0" + tag.interpreter[2:])))
     return ("x86_64" in _platforms(file), newest, file.name)
 
@@ -131,7 +130,7 @@ def _metadata(index: Index, wheel: File | None, files: list[File]) -> tuple[str,
 
 
 def _settled(text: str) -> bool:
-    """Say whether a source archive tells its requirements: where none is told, its build may still add some."""
+    """Return whether a source archive lists its requirements; if not, its build may still add some."""
     said = HeaderParser().parsestr(text)
     dynamic = {str(name).strip().lower() for name in said.get_all("Dynamic") or ()}
     static = Version(said["Metadata-Version"]) >= Version("2.2") and "requires-dist" not in dynamic
@@ -160,7 +159,7 @@ def _requirements(text: str, row: dict[str, Any], relevant: Collection[str]) -> 
 def _asked(
     asked: list[Requirement], places: list[dict[str, str]], extra: str, relevant: Collection[str]
 ) -> dict[str, str]:
-    """Return what is asked for on Linux on x86_64: of each name what the newest Python that needs it has."""
+    """Return the requirements on Linux on x86_64: for each name those of the newest Python that needs it."""
     found: dict[str, SpecifierSet] = {}
     for place in places:
         here: dict[str, SpecifierSet] = {}
@@ -176,7 +175,7 @@ def _asked(
 
 
 def _assigned(path: str, name: str, key: str) -> Callable[[zipfile.ZipFile], dict[str, Any]]:
-    """Read the text that a module of the wheel gives a name."""
+    """Return the string that a module in the wheel assigns to a name."""
 
     def look(archive: zipfile.ZipFile) -> dict[str, Any]:
         if path not in archive.namelist():
@@ -208,7 +207,7 @@ def _named_by_cuda(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _linked(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Read which CUDA libraries the wheel's smallest own libraries name; big ones are left alone."""
+    """Return the CUDA libraries that the wheel's smallest libraries link to; large ones are not read."""
     libraries = [item for item in archive.infolist() if re.search(r"\.so(\.\d+)*$", item.filename) and item.file_size]
     found, left = set[bytes](), _SMALL
     for item in sorted(libraries, key=lambda item: item.file_size):
@@ -223,7 +222,7 @@ def _linked(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _vllm(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Read what vLLM says it was made for; before it said so, what it is linked with."""
+    """Return vLLM's stated CUDA; for releases without one, the CUDA that it is linked with."""
     return _assigned("vllm/envs.py", "VLLM_MAIN_CUDA_VERSION", "cuda_main")(archive) or _linked(archive)
 
 

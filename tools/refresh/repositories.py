@@ -1,8 +1,8 @@
-"""What NVIDIA's package repositories have beyond what is known: drivers, CUDA, cuDNN, NCCL.
+"""New drivers, CUDA, cuDNN and NCCL in NVIDIA's package repositories.
 
-One repository of each kind is read: all directories get the same releases. A list of packages counts only where it is
-the one that the repository's own index names, so one that is half published is no evidence. Hosts prove packages
-themselves before they install them; a row here is a number.
+One repository of each kind is read: all directories get the same releases. A list of packages counts only if its digest
+is in the repository's index, so a half-published one does not. Hosts verify packages before they install them; a row
+here is only a number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+){1,3}"
 
 
 def look(found: Gathering, places: Mapping[str, Place]) -> None:
-    """Add what both kinds of repositories have; one that cannot be read costs only itself."""
+    """Add the new releases of both kinds of repositories; one that cannot be read does not stop the other."""
     faults = []
     for kind, directory in _LOOKED_AT.items():
         place = places["repositories"].below(directory)
@@ -60,7 +60,7 @@ def look(found: Gathering, places: Mapping[str, Place]) -> None:
 
 
 def _deb(place: Place) -> Iterator[tuple[str, str]]:
-    """Yield name and version of the packages of a repository for apt."""
+    """Yield name and version of the packages of an apt repository."""
     index = place.read("Release", _INDEX).decode("utf-8", "replace")
     digests = {name: digest for digest, name in _DIGEST.findall(index)}
     name = next((name for name in ("Packages.gz", "Packages.xz", "Packages") if name in digests), "")
@@ -72,7 +72,7 @@ def _deb(place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _rpm(place: Place) -> Iterator[tuple[str, str]]:
-    """Yield name and version of the packages of a repository for dnf and zypper."""
+    """Yield name and version of the packages of an rpm repository."""
     index = place.read("repodata/repomd.xml", _INDEX)
     try:
         root = ET.fromstring(index)
@@ -100,7 +100,7 @@ def _rpm(place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _proven(place: Place, name: str, digest: str) -> bytes:
-    """Return a list that is the one that its index names: the two disagree for minutes after a release."""
+    """Return a list that matches its digest in the index: the two disagree for minutes after a release."""
     content = b""
     for _again in range(2):
         content = place.read(name, _LIST)
@@ -168,7 +168,7 @@ def _drivers(found: Gathering, repos: ReposFile, named: Mapping[str, set[str]]) 
 
 
 def _packaged(pattern: str, pin: str, named: Mapping[str, set[str]]) -> dict[str, list[tuple[str, str]]]:
-    """Return a library's versions with the CUDA and the versions of its packages, which are made as the matrix says."""
+    """Return a library's versions with the CUDA and the versions of its packages, by the matrix's naming rule."""
     name_of = re.compile(
         re.escape(pattern)
         .replace(r"\{minor\}", r"(?P<minor>[0-9]+-[0-9]+)")
@@ -212,7 +212,7 @@ def _cudnn(found: Gathering, version: str, packages: list[tuple[str, str]]) -> N
 
 
 def _nccl(found: Gathering, version: str, packages: list[tuple[str, str]]) -> None:
-    """Add packages of a release of NCCL; which GPUs its wheels have code for is read out of them by a person."""
+    """Add packages of a release of NCCL; a person reads from its wheels which GPUs they have code for."""
     minors = {row["minor"] for row in found.rows("cuda", "releases")}
     new = [
         {"cuda": cuda, "kind": "package", "version": text}

@@ -1,7 +1,7 @@
 """Turn rows of package metadata into the matrix's data, one file for each package.
 
-A row is what an index said of a release; `tools.refresh.reading` makes them.
-Nothing is made up: a field that no row has stays empty, and every release says how it was read.
+A row has the index's data of a release; `tools.refresh.reading` makes it. A field that no row has stays empty, and
+every release states how it was read.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def _plain(name: str) -> str:
 
 
 def _specifier(text: str) -> str:
-    """Return the requirement without its marker; of several, the first, which is the one for Linux on x86_64."""
+    """Return the requirement without its marker; the first of several is the one for Linux on x86_64."""
     return text.partition(" | ")[0].partition(";")[0].strip()
 
 
 def pythons_of(row: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the Pythons that a release can be installed with, by CPU."""
+    """Return the Pythons that a release supports, by CPU."""
     wheels = row.get("wheels") or {}
     allowed = SpecifierSet((row["python"] or "").replace(" ", ""), prereleases=True)
     platforms = wheels.get("platforms", ["any"])
@@ -142,7 +142,7 @@ def _takes(tag: str, minor: int, free: str) -> bool:
 
 
 def _cuda(row: dict[str, Any], about: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Return the CUDA inside a wheel as far as it was measured, and whether the wheel is linked with it."""
+    """Return the measured CUDA of a wheel, and whether the wheel is linked with it."""
     majors = sorted({match[1] for text in row.get("sonames", ()) if (match := _SONAME.fullmatch(text))})
     if row.get("cuda_libs"):
         numbers = [text.removeprefix("cuda") for text in row["cuda_libs"]]
@@ -156,7 +156,7 @@ def _cuda(row: dict[str, Any], about: dict[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def _code(text: str) -> dict[str, Any]:
-    """Return targets and PTX of a TORCH_CUDA_ARCH_LIST."""
+    """Return the targets and the PTX of a TORCH_CUDA_ARCH_LIST."""
     words = text.split()
     plain = dict.fromkeys(word.removesuffix("+PTX") for word in words)
     ptx = [word.removesuffix("+PTX") for word in words if word.endswith("+PTX")]

@@ -1,4 +1,4 @@
-"""Where newer rows come from, and how all are asked: one that fails, or brings what is wrong, costs only itself."""
+"""The sources of newer rows; one that fails or has wrong data does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PLACES = {
     "lanes": torch_patches.LANES,
     "index": "",
 }
-"""Where each source's documents are; the index is the one that pip asks."""
+"""Where each source's documents are; the index is pip's."""
 
 
 class _Asked(NamedTuple):
-    """What every source may use."""
+    """The arguments of every source."""
 
     places: Mapping[str, Place]
     package_index: Callable[[], Index]
@@ -48,7 +48,7 @@ SOURCES: dict[str, tuple[str, Callable[[Gathering, _Asked], None]]] = {
     ),
     "packages": ("packages above the frameworks", lambda found, asked: wheels.packages(found, asked.package_index())),
 }
-"""What can be asked, in this order: what a later one names, an earlier one may have brought."""
+"""All sources, in order: later ones use rows of earlier ones."""
 
 
 def gather(
@@ -60,9 +60,9 @@ def gather(
     tell: Callable[[str], None],
     pause: float = 2.0,
 ) -> tuple[Gathering, list[tuple[str, Fault]]]:
-    """Ask sources for what is newer than the documents, and return those that brought nothing, with the reason.
+    """Add newer rows from sources; return the failed sources with the reason.
 
-    `elsewhere` names other places than the publishers' own.
+    `elsewhere`: places to use instead of the publishers' own.
     """
     found, failed = Gathering(documents, today), list[tuple[str, Fault]]()
     web = Web(pause=pause)
@@ -92,7 +92,7 @@ def _wheels(found: Gathering, index: Index) -> None:
 
 
 def _problems(documents: Mapping[str, dict[str, Any]]) -> set[str]:
-    """Return what is wrong with documents: by their types, else by the lints."""
+    """Return the errors in documents: by their types, else by the lints."""
     wrong = {problem for name, document in documents.items() for problem in _mistyped(name, document)}
     if wrong:
         return wrong

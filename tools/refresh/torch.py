@@ -1,7 +1,7 @@
-"""What the index says of torch, torchvision and torchaudio, held against torch.json.
+"""Compare the index's torch, torchvision and torchaudio with torch.json.
 
-Nothing is written here. A row of torch also says which GPUs each of its builds has code for, and most builds are on
-PyTorch's own index: a person makes it, from what this tells and from the wheels.
+This writes nothing. A row of torch also lists the GPUs that each build has code for, and most builds are on PyTorch's
+own index: a person writes it, from this report and from the wheels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPANIONS = ("torchvision", "torchaudio")
 
 
 def torch_differences(stored: dict[str, Any], index: Index) -> tuple[list[str], list[str]]:
-    """Return a line per difference, and what could not be read."""
+    """Return a line per difference, and the files that could not be read."""
     lines, faults = list[str](), list[str]()
     known = {Version(item["version"]): item for item in stored["releases"]}
     relevant = {name for item in stored["releases"] for name in item["pins"]} | {"torch"}
@@ -74,7 +74,7 @@ def _told(value: Any) -> str:
 
 
 def _companions(name: str, known: dict[Version, dict[str, Any]], index: Index, faults: list[str]) -> list[str]:
-    """Return where a release pins a torch that our row pairs with another release of it."""
+    """Return the releases whose pinned torch differs from the one in our row."""
     pinned: dict[str, list[Version]] = {}
     for version, files in by_version(index, name).items():
         if version.is_prerelease or all(file.yanked for file in files):

@@ -1,7 +1,7 @@
-"""Patches of torch, from the index that pip asks and from the lanes of PyTorch's own.
+"""Patch releases of torch, from pip's index and from the channels of PyTorch's own.
 
-No index tells which GPUs a build has code for, so a new minor release waits for a person. A patch is taken to have the
-code of the release that it patches, and says so.
+No index lists the GPUs that a build has code for, so a person must add a new minor release. A patch inherits the GPU
+code of the release that it patches, and is marked as such.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LANES_SOURCE = Publication("torch_lanes", "Lanes of PyTorch's own index", "PyTo
 _LIBRARIES = {"cudnn": "nvidia-cudnn-cu", "nccl": "nvidia-nccl-cu"}
 _KEPT = ("variant", "cuda", "default", "status", "code", "cudnn", "nccl")
 _COMPANIONS_READ = 4
-"""So many of a companion's newest releases are read at most to find the one that belongs to a patch."""
+"""Most releases of a companion that are read to find the one for a patch."""
 
 
 def look(found: Gathering, index: Index, lanes: Place) -> None:
-    """Add patches of torch that are on the index, with the builds that PyTorch's own lanes have."""
+    """Add patches of torch on the index, with the builds in PyTorch's own channels."""
     known = {row["version"]: row for row in found.rows("torch", "releases")}
     newest_of = {Version(version).release[:2]: row for version, row in known.items()}
     for version, files in fresh_files(index, "torch", set(known)):
@@ -63,7 +63,7 @@ def look(found: Gathering, index: Index, lanes: Place) -> None:
 
 
 def _pins(asked: dict[str, str], before: dict[str, str]) -> dict[str, str]:
-    """Return requirements as the matrix writes them: exact ones as versions, extras as the release before has them."""
+    """Return requirements in the matrix's form: exact ones as versions, extras as in the release before."""
     found = {}
     for name, text in asked.items():
         extras = before.get(name, "").partition("]")
@@ -73,7 +73,7 @@ def _pins(asked: dict[str, str], before: dict[str, str]) -> dict[str, str]:
 
 
 def _unfit(found: Gathering, pins: dict[str, str], before: dict[str, str]) -> str:
-    """Return why a patch is no patch: it brings what nobody knows, or another CUDA."""
+    """Return why a release is not a plain patch: unknown requirements, or another CUDA."""
     if pins.keys() != before.keys():
         return f"it asks for other packages than the release before: {', '.join(sorted(pins.keys() ^ before.keys()))}"
     toolkit = pins.get("cuda-toolkit", "").rpartition("==")[2]
@@ -89,7 +89,7 @@ def _unfit(found: Gathering, pins: dict[str, str], before: dict[str, str]) -> st
 
 
 def _own_companions(index: Index, version: str, pins: dict[str, str], before: dict[str, str]) -> dict[str, str]:
-    """Return what belongs to a release: torchvision that asks for exactly it, and the triton that it asks for."""
+    """Return the companions of a release: the torchvision that pins it, and the triton that it requires."""
     told = {"triton": pins["triton"]} if "triton" in pins and "triton" in before else {}
     for name in COMPANIONS:
         if name not in before:
@@ -102,7 +102,7 @@ def _own_companions(index: Index, version: str, pins: dict[str, str], before: di
 
 
 def _in_lane(found: Gathering, lanes: Place, variant: str, version: str) -> bool:
-    """Tell whether a lane of PyTorch's own index has a build of a release."""
+    """Return whether a channel of PyTorch's own index has a build of a release."""
     try:
         there = Index(f"{lanes.base.rstrip('/')}/{variant}", pause=lanes.web.pause).files("torch")[0]
     except Fault as fault:

@@ -1,7 +1,7 @@
-"""What the package index has beyond what is known: wheels of cuDNN and CuPy, patches of torch, packages above them.
+"""New releases on the package index: wheels of cuDNN and CuPy, patches of torch, packages above them.
 
-An index tells versions, days, Pythons and requirements. Which GPUs a build has code for it does not tell: a patch is
-taken to have the code of the release that it patches, and says so; a new minor release waits for a person.
+An index has versions, dates, Pythons and requirements, but not the GPUs that a build has code for: a patch inherits
+those of the release that it patches and is marked as such; a person must add a new minor release.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def by_version(index: Index, name: str) -> dict[Version, list[File]]:
-    """Return a package's files that nobody withdrew, by version."""
+    """Return a package's files that were not withdrawn, by version."""
     found: dict[Version, list[File]] = {}
     for file in index.files(name)[0]:
         if not file.yanked:
@@ -38,7 +38,7 @@ def by_version(index: Index, name: str) -> dict[Version, list[File]]:
 
 
 def fresh_files(index: Index, name: str, known: set[str]) -> Iterator[tuple[str, list[File]]]:
-    """Yield final releases with wheels beyond the newest that is known, or that of their family; oldest first."""
+    """Yield final releases with wheels newer than the newest known one, of all or of their family; oldest first."""
     there = by_version(index, name)
     newest = max(Version(version) for version in known)
     families = {version.release[:2]: version for version in sorted(map(Version, known))}
@@ -52,7 +52,7 @@ def fresh_files(index: Index, name: str, known: set[str]) -> Iterator[tuple[str,
 
 
 def cudnn(found: Gathering, index: Index) -> None:
-    """Add releases of cuDNN that have wheels, for each major of CUDA that is known."""
+    """Add releases of cuDNN that have wheels, for each known CUDA major."""
     majors = sorted(row["major"] for row in found.rows("cuda", "majors"))
     source = Publication("cudnn_index", "Wheels of cuDNN", "NVIDIA", "https://pypi.org/project/nvidia-cudnn-cu13/")
     seen: dict[str, list[int]] = {}
@@ -72,7 +72,7 @@ def cudnn(found: Gathering, index: Index) -> None:
 
 
 def cupy(found: Gathering, index: Index) -> None:
-    """Add patches of CuPy: the CUDA that it was tested with is that of the release before."""
+    """Add patches of CuPy, with the tested CUDA of the release before."""
     names = dict.fromkeys(row["package"] for row in found.rows("cupy", "releases"))
     for name in names:
         rows = [row for row in found.rows("cupy", "releases") if row["package"] == name]
@@ -105,7 +105,7 @@ def _cupy_order(row: dict[str, Any]) -> tuple[str, Version]:
 
 
 def packages(found: Gathering, index: Index) -> None:
-    """Add releases of the packages above the frameworks; one that cannot be read costs only itself."""
+    """Add releases of the packages above the frameworks; one that cannot be read does not stop the others."""
     names = [name.rpartition("/")[2] for name in package_files()]
     relevant = {*names}
     for name in names:

@@ -1,1 +1,1 @@
-"""Packages of gpusetup for people who have no checkout: `./dev release [KIND …]`."""
+"""Build packages of gpusetup for users without a checkout: `./dev release [KIND …]`."""

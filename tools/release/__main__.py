@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("wheel", "collection", "single", "deb", "rpm")
 NAMED = ("container",)
-"""Built when it is named: it needs buildah, a registry, and rights that not everybody has."""
+"""Built only when named: it needs buildah, a registry and special rights."""
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PROGRAMS = {"deb": "dpkg-deb", "rpm": "rpmbuild", "container": "buildah"}
-"""What builds them, where Python alone does not."""
+"""Programs that build the kinds that Python alone cannot."""
 SYSTEMS = {"deb": ("3.11", "3.13"), "rpm": ("3.12",)}
 """The Pythons of today's Debian 12 and 13, and of Enterprise Linux 9 and 10."""
 
@@ -83,7 +83,7 @@ def _digest(path: Path) -> str:
 
 
 def differing(first: Sequence[Path], second: Sequence[Path]) -> list[str]:
-    """Return which files of two builds are not the same, byte for byte; each build may have files of its own."""
+    """Return the files that differ between two builds or exist in one only."""
     digests = [{path.name: _digest(path) for path in paths} for paths in (first, second)]
     names = sorted(digests[0].keys() | digests[1].keys())
     return [
@@ -92,7 +92,7 @@ def differing(first: Sequence[Path], second: Sequence[Path]) -> list[str]:
 
 
 def objections(paths: Sequence[Path]) -> list[str]:
-    """Return what the index and Debian have against the packages; a program that is not here is named."""
+    """Return the errors that twine and lintian find; print if one of them is not installed."""
     of = {suffix: [str(path) for path in paths if path.name.endswith(suffix)] for suffix in (".whl", ".tar.gz", ".deb")}
     python = [*of[".whl"], *(path for path in of[".tar.gz"] if not Path(path).name.startswith("gpusetup-stack-"))]
     uv = str(Path(sys.executable).with_name("uv"))
@@ -111,7 +111,7 @@ def objections(paths: Sequence[Path]) -> list[str]:
 
 
 def moment() -> int:
-    """Return the date that everything carries: the commit's, unless SOURCE_DATE_EPOCH names another."""
+    """Return the date for all files: SOURCE_DATE_EPOCH, else the commit's."""
     if told := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(told)
     argv = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
@@ -121,7 +121,7 @@ def moment() -> int:
 def made(  # noqa: PLR0917 - what the command line says, in its order
     kinds: Sequence[str], out: Path, pythons: Sequence[str] | None, arch: str, when: int, base: str = container.BASE
 ) -> list[Path]:
-    """Build the kinds; return their files, each with the bill of what is in it."""
+    """Build the kinds; return their files, each with its bill of materials."""
     found: list[Path] = []
 
     def add(path: Path, inside: list[dict[str, Any]]) -> Path:
@@ -171,7 +171,7 @@ def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
 
 
 def collection(out: Path, scratch: Path, when: int) -> Path:
-    """Build the archive for Ansible Galaxy; its tool gives every file the time of the build, this the commit's."""
+    """Build the archive for Ansible Galaxy, with the commit's time for every file instead of the build's."""
     argv = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection", "build", "--output-path", str(scratch)]
     subprocess.run([*argv, str(_collection_tree(scratch / "collection"))], check=True, stdout=subprocess.DEVNULL)
     (built,) = scratch.glob("gpusetup-stack-*.tar.gz")
@@ -187,7 +187,7 @@ def collection(out: Path, scratch: Path, when: int) -> Path:
 
 
 def _collection_tree(folder: Path) -> Path:
-    """Lay out what belongs to the collection, with a front page and addresses that lead somewhere from Galaxy."""
+    """Write the collection's files, with a front page and addresses that are valid on Galaxy."""
     folder.mkdir()
     for name in ("changelogs", "meta", "playbooks", "plugins", "roles"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)

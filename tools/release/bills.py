@@ -1,4 +1,4 @@
-"""What is in a package that people install: beside each lies its bill of materials (CycloneDX), NAME.cdx.json."""
+"""The bill of materials (CycloneDX) of each package, in NAME.cdx.json next to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES = (
 
 
 def write(made: Path, inside: Iterable[dict[str, Any]], moment: int, version: str) -> Path:
-    """Write the bill of a package beside it."""
+    """Write the bill of a package next to it."""
     when = datetime.fromtimestamp(moment, timezone.utc).isoformat().replace("+00:00", "Z")
     path = made.with_name(made.name + SUFFIX)
     path.write_bytes(bill(inside, _subject(made, version), when))
@@ -59,7 +59,7 @@ def _subject(made: Path, version: str) -> dict[str, Any]:
 
 
 def libraries_in(site: Path) -> list[dict[str, Any]]:
-    """Return the libraries that were installed into a folder."""
+    """Return the libraries installed in a folder."""
     found = [(canonicalize_name(item.metadata["Name"]), item.version) for item in distributions(path=[str(site)])]
     return [python_library(name, version) for name, version in found if name != "gpusetup"]
 
@@ -78,7 +78,7 @@ def wheels_in(single: Path) -> list[dict[str, Any]]:
 
 
 def asked_by(package: Path) -> list[dict[str, Any]]:
-    """Return what a wheel or sdist asks for: libraries in a range, of which whoever installs it gets one each."""
+    """Return the requirements of a wheel or sdist: libraries with version ranges, resolved at installation."""
     found = []
     for text in HeaderParser().parse(io.StringIO(_metadata(package))).get_all("Requires-Dist") or ():
         wanted = Requirement(text)

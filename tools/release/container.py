@@ -1,4 +1,4 @@
-"""A container image of the .deb: an OCI archive, built by buildah from the Containerfile, its packages listed."""
+"""Build a container image of the .deb with buildah, as an OCI archive, and list its packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.release.tree import MACHINES, ROOT
 
 BASE = "docker.io/library/debian:trixie-slim"
 PYTHON = "3.13"
-"""That of the base."""
+"""The Python of the base image."""
 _LIST = ("dpkg-query", "-W", "-f", "${Package} ${Version} ${Architecture}\\n")
 
 
@@ -28,7 +28,7 @@ class Image(NamedTuple):
 
 
 def build(package: Path, out: Path, base: str, *, moment: int) -> Image:
-    """Build it; every date in it is the moment."""
+    """Build the image; every date in it is `moment`."""
     arch = package.stem.rpartition("_")[2]
     made = out / f"gpusetup-{__version__}-{MACHINES[arch]}.oci.tar"
     made.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from tools.release.tree import HOME, ROOT, Target, packed
 MAINTAINER = "{} <{}>".format(
     os.environ.get("DEBFULLNAME", "The gpusetup authors"), os.environ.get("DEBEMAIL", "gpusetup@example.org")
 )
-"""Who answers for the package, told as Debian's own tools are told."""
+"""The maintainer, from the variables of Debian's own tools."""
 _CONTROL = """\
 Package: gpusetup
 Version: {version}
@@ -71,7 +71,7 @@ gpusetup: unusual-interpreter *
 
 
 def build(laid_out: Path, out: Path, target: Target, *, moment: int) -> Path:
-    """Pack what is laid out; the bytes depend on its content and the moment alone."""
+    """Build the package; its bytes depend only on the content and on `moment`."""
     version = f"{__version__}-1~py{target.python}"
     made = out / f"gpusetup_{version}_{target.arch}.deb"
     with tempfile.TemporaryDirectory() as folder:

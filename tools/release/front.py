@@ -1,7 +1,7 @@
-"""The README as the front page of a package, where nothing of the repository stands beside it: its links are absolute.
+"""The README as the front page of a package, with absolute links instead of links to files of the repository.
 
-Where the repository is, is told by whoever builds: GPUSETUP_REPOSITORY, else git's "origin" where that is an address on
-the web. Without it, a link into the repository becomes plain text: better none than one that leads nowhere.
+The repository's address is GPUSETUP_REPOSITORY, else git's "origin" if that is a web address. Without one, links into
+the repository become plain text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|mailto:|#)(
 
 
 def repository(root: Path) -> str:
-    """Return the address of the repository's page, without a slash at its end; nothing where nobody told."""
+    """Return the address of the repository's page without a final slash, or an empty string."""
     told = os.environ.get("GPUSETUP_REPOSITORY", "")
     if not told and (root / ".git").exists():
         argv = ["git", "-C", str(root), "config", "--get", "remote.origin.url"]
@@ -30,7 +30,7 @@ def repository(root: Path) -> str:
 
 
 def page(text: str, home: str, version: str) -> str:
-    """Return the README with links that lead somewhere from anywhere, to the files of this version."""
+    """Return the README with absolute links to the files of this version."""
 
     def absolute(found: re.Match[str]) -> str:
         picture, words, place = found.groups()
@@ -42,7 +42,7 @@ def page(text: str, home: str, version: str) -> str:
 
 
 def addresses(home: str, version: str) -> dict[str, str]:
-    """Return what an index shows beside a package, by the names that the Python index knows."""
+    """Return the project's addresses by the labels of the Python index."""
     if not home:
         return {}
     return {

@@ -92,7 +92,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text that troff takes as it is."""
+    """Return text escaped for troff."""
     text = text.replace("\\", r"\e").replace("-", r"\-")
     return r"\&" + text if text.startswith((".", "'")) else text
 

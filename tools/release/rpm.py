@@ -57,7 +57,7 @@ find /usr/lib/gpusetup/lib -name __pycache__ -type d -prune -exec rm -rf {{}} +
 
 
 def build(laid_out: Path, out: Path, target: Target, *, moment: int) -> Path:
-    """Pack what is laid out; the bytes depend on its content and the moment alone."""
+    """Build the package; its bytes depend only on the content and on `moment`."""
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "rpm"
         spec = Path(folder) / "gpusetup.spec"

@@ -1,4 +1,4 @@
-"""Manual pages and completion, laid out as below /usr/share: the wheel carries them, the packages take them from it."""
+"""Write manual pages and completions in the layout of /usr/share: packages take them from the wheel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPLETION = {
 
 
 def write(folder: Path) -> None:
-    """Fill a folder."""
+    """Write the files into a folder."""
     pages = folder / "man/man1"
     pages.mkdir(parents=True)
     for name, text in man.pages().items():

@@ -1,4 +1,4 @@
-"""One file for a machine that has Python and nothing else: a zipapp with the wheels of each Python in it."""
+"""Build one file for a machine with only Python: a zipapp with the wheels for each Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.release.tree import Target, pip_words
 
 
 def build(wheel: Path, out: Path, targets: list[Target], *, moment: int) -> Path:
-    """Build the file that runs with every Python of these targets."""
+    """Build the file for all Pythons of these targets."""
     made = out / f"gpusetup-{targets[0].machine}.pyz"
     with tempfile.TemporaryDirectory() as folder:
         chosen = {target.python: _wheels(Path(folder), wheel, target) for target in targets}

@@ -1,6 +1,6 @@
-"""The start of the single file: at its first use it makes gpusetup an environment from its wheels, then runs it there.
+"""The start of the single file: at first use it makes an environment from its wheels, then runs gpusetup there.
 
-Needs nothing but Python: no pip, no network. The environment is in the user's cache and is made anew for another file.
+It needs only Python: no pip, no network. The environment is in the user's cache; another file gets another one.
 """
 
 import json
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Run gpusetup with the words of this process."""
+    """Run gpusetup with this process's arguments."""
     python, machine = "{}.{}".format(*sys.version_info[:2]), os.uname().machine
     with zipfile.ZipFile(HERE) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def environment(archive: zipfile.ZipFile, wheels: "list[str]", home: Path) -> Path:
-    """Return the environment's folder; a start that is cut leaves none that looks whole."""
+    """Return the environment's folder; make it atomically if it does not exist."""
     if home.is_dir():
         return home
     home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What a package of a distribution puts on a machine: gpusetup in an environment of its own, with all that it needs.
+"""The files of a distribution's package: gpusetup in its own environment, with all its libraries.
 
-The libraries of the distributions are too old or too new for it (Debian 12 has Ansible 2.14), so each package carries
-its own below /usr/lib/gpusetup and shares nothing but the interpreter. The environment is real: what gpusetup starts
-(Ansible, its own timers) finds the same libraries.
+The distributions' libraries are too old or too new (Debian 12 has Ansible 2.14), so each package has its own below
+/usr/lib/gpusetup and shares only the interpreter. It is a real environment: Ansible and the timers that gpusetup starts
+find the same libraries.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "usr/lib/gpusetup"
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 EXTRAS = ("collector",)
-"""What is optional for the wheel; a package's own environment takes nothing in later, so it has it from the start."""
+"""Optional dependencies of the wheel; a package includes them, as nothing can be added later."""
 _GLIBC = ("2_17", "2_28", "2_34")
-"""Wheels for these are taken: the oldest system that is served has 2.34."""
+"""Accepted wheel platforms: the oldest supported system has 2.34."""
 
 
 _STARTER = """\
@@ -35,23 +35,23 @@ sys.exit(main())
 
 
 class Target(NamedTuple):
-    """A machine that a package is for: its Python as 3.11, its CPU as Debian calls it."""
+    """The target of a package: Python (3.11) and Debian's name of the CPU."""
 
     python: str
     arch: str
 
     @property
     def machine(self) -> str:
-        """The CPU as the kernel calls it."""
+        """The kernel's name of the CPU."""
         return MACHINES[self.arch]
 
     def site(self, root: Path) -> Path:
-        """Return where its libraries are in a folder that was laid out."""
+        """Return the folder of its libraries below `root`."""
         return root / HOME / "lib" / f"python{self.python}" / "site-packages"
 
 
 def lay_out(root: Path, wheel: Path, target: Target) -> None:
-    """Fill a folder with what the package puts below /."""
+    """Write the package's files below `root`."""
     home = root / HOME
     site = target.site(root)
     site.mkdir(parents=True)
@@ -70,9 +70,9 @@ def lay_out(root: Path, wheel: Path, target: Target) -> None:
 
 
 def without_origin(site: Path) -> None:
-    """Forget the folder on the machine that built it: it says nothing to anybody else, and is another one each time.
+    """Remove the build folder's path, which differs in each build, from the metadata.
 
-    What is for people is moved to where a system looks for it, so the record of files does not have that either.
+    Manual pages and completions move to the system's folders, so they are removed from RECORD too.
     """
     for origin in site.glob("*.dist-info/direct_url.json"):
         origin.unlink()
@@ -84,7 +84,7 @@ def without_origin(site: Path) -> None:
 
 
 def pip_words(wheel: Path, target: Target) -> list[str]:
-    """Return what tells pip to take a wheel and all that it needs for another machine."""
+    """Return pip's arguments to install a wheel and its requirements for another machine."""
     words = ["--disable-pip-version-check", "--python-version", target.python, "--implementation", "cp"]
     words += [word for glibc in _GLIBC for word in ("--platform", f"manylinux_{glibc}_{target.machine}")]
     words += ["--platform", "any", "--only-binary", ":all:", f"{wheel}[{','.join(EXTRAS)}]"]
@@ -108,7 +108,7 @@ def _program(root: Path, home: Path) -> None:
 
 
 def _read_by_people(root: Path, site: Path) -> None:
-    """Move what the wheel has for people to where a system looks for it."""
+    """Move the wheel's manual pages and completions to the system's folders."""
     (site / "share").rename(root / "usr/share")
     for page in (root / "usr/share/man/man1").iterdir():
         packed(page.with_name(f"{page.name}.gz"), page.read_text(encoding="utf-8"))
@@ -116,5 +116,5 @@ def _read_by_people(root: Path, site: Path) -> None:
 
 
 def packed(path: Path, text: str) -> None:
-    """Write a gzip file that has the same bytes whenever it is written."""
+    """Write a reproducible gzip file."""
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

@@ -1,9 +1,9 @@
-"""Build the site: ./dev site [FOLDER]. FOLDER is build/site when none is named; it is made anew.
+"""Build the site: ./dev site [FOLDER]. FOLDER, by default build/site, is replaced.
 
-With --versions FOLDER holds one site for each version: that of this gpusetup is made anew in FOLDER/VERSION, those that
-are there stay, and FOLDER/index.html leads to all of them.
+With --versions FOLDER has one site per version: this gpusetup's is replaced in FOLDER/VERSION, others stay, and
+FOLDER/index.html links to all of them.
 
-Every link inside the site is checked, those to headings too: one that leads nowhere fails the build.
+The build fails on every dead link inside the site, including links to headings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.docs import LLMS
 from tools.site.pages import ROOT, write
 
 MARK = "objects.inv"
-"""What Sphinx leaves in every folder that it has written."""
+"""Files that Sphinx leaves in every folder that it writes."""
 
 _VERSIONS = """<!DOCTYPE html>
 <html lang="en">
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def lead_to_versions(whole: Path) -> None:
-    """Write the page that leads to every version in a folder, the newest first."""
+    """Write the page with links to every version in a folder, newest first."""
     names = [path.parent.name for path in whole.glob(f"*/{MARK}") if re.fullmatch(r"\d[\w.]*", path.parent.name)]
     items = "\n".join(
         f'<li><a href="{name}/index.html">{name}</a></li>' for name in sorted(names, key=Version, reverse=True)
@@ -84,7 +84,7 @@ def lead_to_versions(whole: Path) -> None:
 
 
 def render(source: Path, folder: Path) -> int:
-    """Make HTML of a folder of Markdown; any warning, such as a link that leads nowhere, is a failure."""
+    """Render a folder of Markdown as HTML; any warning, such as a dead link, is an error."""
     with tempfile.TemporaryDirectory() as work:
         sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
         places = ["-c", str(Path(__file__).parent), "-d", work, str(source), str(folder)]

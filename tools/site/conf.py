@@ -1,4 +1,4 @@
-"""What Sphinx is told. No font and no script comes from elsewhere: the site is read where there is no network."""
+"""Sphinx's configuration. No fonts or scripts from other sites: the site must work without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ gc.set_threshold(200_000, 20, 100)  # a build makes trees of many million object
 
 
 class _English(SearchEnglish):
-    """English whose words are brought to their stem once, not once for each page."""
+    """English search with a cache for word stems."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
@@ -45,7 +45,7 @@ _LISTS: dict[tuple[Any, ...], str] = {}
 
 
 def _list_of_pages_once(_app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
-    """Draw the list of pages once for all pages of a folder that are not in it: beside each of them it is the same."""
+    """Render the list of pages once for all pages of a folder that are not in it, since it is the same."""
     draw = context.get("toctree")
     if draw is None or "orphan" not in (context.get("meta") or {}):
         return
@@ -60,13 +60,13 @@ def _list_of_pages_once(_app: Sphinx, page: str, _template: str, context: dict[s
 
 
 def _reached_by_keyboard(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
-    """Let the keyboard scroll what is wider than the screen."""
+    """Make elements that are wider than the screen scrollable by keyboard."""
     body = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
     context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
 
 
 def _drawers_with_names(app: Sphinx, failure: Exception | None) -> None:
-    """Name the list of pages for screen readers, which meet two asides on a page."""
+    """Label the list of pages for screen readers, since a page has two asides."""
     for page in () if failure else Path(app.outdir).rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         page.write_text(

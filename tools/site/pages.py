@@ -1,4 +1,4 @@
-"""The pages of the site: the built documentation, what the program prints about itself, and a way to each of them."""
+"""The pages of the site: the built documentation, generated pages, and links to each of them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BESIDE = {
     "tests/fixtures/doctor/SCORES.md": "reference/doctor-scores.md",
     **{f"roles/{page.parent.name}/README.md": f"reference/roles/{page.parent.name}.md" for page in role_pages.pages()},
 }
-"""What people read that does not lie below docs → its place on the site."""
+"""Documents outside docs → their path on the site."""
 NUMEROUS = ("decisions", "reference/commands", "reference/errors", "reference/matrix", "reference/messages")
-"""Folders whose pages are reached by their list and by search: beside every page they would bury the rest."""
+"""Folders whose pages are not in the list of every page, since they are too many."""
 _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s:]*)(?P<part>#[^)\s]*)?(?=\))")
 
 
 def write(folder: Path, *, versions: bool = False) -> None:
-    """Write every page as Markdown into a folder that does not exist yet; where it is one of several, say so."""
+    """Write every page as Markdown into a new folder; add a note if it is one of several versions."""
     docs.build(folder)
     (folder / docs.LLMS.name).write_text(docs.llms().replace(".md)", ".html)"), encoding="utf-8")
     places = {ROOT / name: place for name, place in BESIDE.items()}
@@ -59,7 +59,7 @@ def write(folder: Path, *, versions: bool = False) -> None:
 
 
 def relinked(text: str, original: Path, place: str, places: dict[Path, str]) -> str:
-    """Return a page with its links as they are on the site; `original` is where it lies in the checkout."""
+    """Return a page with its links changed for the site; `original`: its path in the checkout."""
 
     def moved(match: re.Match[str]) -> str:
         if not match["to"]:
@@ -91,7 +91,7 @@ def _commands(folder: Path) -> None:
 
 
 _OF_A_MACHINE = {"variants": ["--gpu", "h100", "--driver", "580.95.05"]}
-"""Tables that a machine is asked for, with an example."""
+"""Tables that need a machine, with an example."""
 
 
 def _tables(folder: Path) -> None:
@@ -109,7 +109,7 @@ def _tables(folder: Path) -> None:
 
 
 def _lead(folder: Path, root: Path) -> None:
-    """Give a folder a page that leads to all others in it; the one that is there keeps what it says."""
+    """Write a folder's index page with links to all others in it; keep the text of an existing one."""
     place = folder.relative_to(root).as_posix()
     readme = folder / "README.md"
     pages = sorted(page for page in folder.glob("*.md") if page != readme)
