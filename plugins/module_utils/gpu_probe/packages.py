@@ -173,10 +173,12 @@ def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:
     """Return whether the host upgrades itself, and whether NVIDIA packages are excluded from that."""
     text = ""
     for name in host.names("/etc/apt/apt.conf.d"):
+        if "." in name and not name.endswith(".conf"):  # apt reads no others, such as .dpkg-old
+            continue
         text += host.read("/etc/apt/apt.conf.d/" + name, "packages.automatic_upgrades", keep=_upgrade_lines) or ""
-    periodic = re.search(r'APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', text)
+    periodic = re.findall(r'^\s*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', text, re.MULTILINE)  # the last counts
     timers = host.names("/etc/systemd/system/timers.target.wants", "dnf*-automatic*.timer")
-    unattended = bool(periodic and periodic.group(1) not in ("", "0")) and host.exists("/usr/bin/unattended-upgrade")
+    unattended = periodic[-1:] not in ([], [""], ["0"]) and host.exists("/usr/bin/unattended-upgrade")
     return {
         "enabled": unattended or bool(timers),
         "excludes_nvidia": bool(re.search(r'^\s*"[^"]*nvidia[^"]*"\s*;', text, re.MULTILINE)),

@@ -145,6 +145,8 @@ def test_unattended_upgrades(machine):
     machine.put("/etc/apt/apt.conf.d/20auto-upgrades", 'APT::Periodic::Unattended-Upgrade "1";\n')
     assert packages.automatic_upgrades(machine.host()) == {"enabled": False, "excludes_nvidia": False}
     machine.put("/usr/bin/unattended-upgrade")
+    for name, comment in (("10periodic", ""), ("30periodic.dpkg-old", ""), ("40own", "// ")):  # none of them counts
+        machine.put(f"/etc/apt/apt.conf.d/{name}", f'{comment}APT::Periodic::Unattended-Upgrade "0";\n')
     assert packages.automatic_upgrades(machine.host())["enabled"] is True
     machine.put("/etc/apt/apt.conf.d/52gpusetup", 'Unattended-Upgrade::Package-Blacklist {\n  "nvidia-.*";\n};\n')
     assert packages.automatic_upgrades(machine.host()) == {"enabled": True, "excludes_nvidia": True}
