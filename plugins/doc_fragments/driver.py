@@ -2,7 +2,7 @@
 
 
 class ModuleDocFragment:
-    """What the module that loads it and the one that asks for a reboot are both told."""
+    """Options of the modules that load the driver or judge the need of a reboot."""
 
     DOCUMENTATION = r"""
 options:

@@ -7,7 +7,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   host:
-    description: What every module knows of the host.
+    description: Settings of the host, the same for every module.
     type: dict
     suboptions:
       state_dir: {description: "State, history, jobs and logs on the host.", type: path, default: /var/lib/gpusetup}

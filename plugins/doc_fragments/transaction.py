@@ -2,7 +2,7 @@
 
 
 class ModuleDocFragment:
-    """What the real transaction and its preview are both told."""
+    """Options of both the real transaction and its preview."""
 
     DOCUMENTATION = r"""
 options:

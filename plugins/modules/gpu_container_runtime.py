@@ -5,15 +5,15 @@ DOCUMENTATION = r"""
 module: gpu_container_runtime
 short_description: Configure container runtimes with the NVIDIA container toolkit
 description:
-  - Lets C(nvidia-ctk) edit a copy of the configuration of the runtimes, writes what it made of it, and keeps what was
-    there before for removal. A configuration that it leaves as it is counts as unchanged.
-  - What containerd and docker say of the result counts. Where containerd would lose settings by a drop-in, the same is
-    said in its main file, every line of it marked.
-  - A runtime is restarted only when told to or while no container runs in it, because that can stop containers.
+  - Lets C(nvidia-ctk) edit a copy of the runtimes' configuration, writes the result, and keeps the earlier files for
+    removal. A configuration that it does not change counts as unchanged.
+  - containerd and docker themselves check the result. Where a drop-in would make containerd lose settings, the same
+    lines are added to its main file, each of them marked.
+  - A runtime is restarted only on request or while no container runs in it, because a restart can stop containers.
 options:
   runtimes:
-    description: Runtimes to configure; podman needs only the CDI specification. Of one that an earlier call configured
-      and that is no longer named, the settings become what they were.
+    description: Runtimes to configure; podman needs only the CDI specification. The settings of a runtime that an
+      earlier call configured and that is no longer listed are restored.
     type: list
     elements: str
     default: []
@@ -24,8 +24,8 @@ options:
     type: bool
     default: true
   restart:
-    description: When a running runtime is restarted whose configuration changed since it was started. C(idle) means
-      only while no container runs in it.
+    description: When to restart a running runtime whose configuration changed since it was started. C(idle) means only
+      while no container runs in it.
     type: str
     default: idle
     choices: [never, idle, always]
@@ -48,8 +48,8 @@ pending:
   type: list
   elements: str
 saved:
-  description: Settings that were edited after gpusetup wrote them and that became what they were before it; for each,
-    where the edited file is kept.
+  description: Restored settings that had been edited after gpusetup wrote them; for each, where the edited file is
+    kept.
   returned: always
   type: dict
 """

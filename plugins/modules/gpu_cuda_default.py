@@ -5,9 +5,9 @@ DOCUMENTATION = r"""
 module: gpu_cuda_default
 short_description: Make one of several CUDA toolkits the default
 description:
-  - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's
-    packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
-  - Where Lmod is installed, each toolkit gets a module file.
+  - Points C(/usr/local/cuda), C(PATH) of login shells and the dynamic linker's path to the default toolkit. Where
+    NVIDIA's packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
+  - If Lmod is installed, each toolkit gets a module file.
 options:
   roots:
     description: C(version) and C(path) of every toolkit.
@@ -17,7 +17,7 @@ options:
     suboptions:
       version: {description: CUDA version., type: str, required: true}
       path: {description: Folder., type: path, required: true}
-  default: {description: Version among O(roots); empty takes the default away., type: str, default: ""}
+  default: {description: Version among O(roots); empty removes the default., type: str, default: ""}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)

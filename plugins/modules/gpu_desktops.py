@@ -5,9 +5,9 @@ DOCUMENTATION = r"""
 module: gpu_desktops
 short_description: Set up desktops of several people, drawn on the GPUs
 description:
-  - Gives each user a VNC server, a page of noVNC and a password of their own, as systemd units that run with the
-    user's rights, and waits until they answer.
-  - A desktop that runs goes on when its settings change, for a restart ends the programs in it.
+  - Gives each user a VNC server, a noVNC page and a password, as systemd units that run with the user's rights, and
+    waits until they answer.
+  - A running desktop keeps its old settings when they change, because a restart would end the programs in it.
   - With O(backend=none) everything that was set up is removed.
 options:
   backend:
@@ -25,7 +25,7 @@ options:
   listen: {description: Address of the pages., type: str, default: "127.0.0.1"}
   port: {description: Port of the first page., type: int, default: 6080}
   certificate:
-    description: Path on the host of the certificate for those who come from elsewhere.
+    description: Path on the host of the certificate for connections from other machines.
     type: str
     default: ""
   key: {description: Path on the host of its key., type: str, default: ""}
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pending:
-  description: Units that go on with the settings with which they were started.
+  description: Units that still run with earlier settings.
   returned: always
   type: list
   elements: str

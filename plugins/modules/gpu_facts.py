@@ -1,9 +1,9 @@
 #!/usr/bin/python
-"""Ansible module: tell what a host is, as far as a GPU stack cares. One round trip, nothing is changed."""
+"""Ansible module: collect the facts of a host that matter to a GPU stack. One round trip, nothing is changed."""
 
 DOCUMENTATION = r"""
 module: gpu_facts
-short_description: Tell what a host is, as far as an NVIDIA GPU stack cares
+short_description: Collect the facts of a host that matter to an NVIDIA GPU stack
 description:
   - Reads GPUs on PCI (no driver needed), NVSwitch, operating system, kernels, Secure Boot, nouveau, drivers of every
     origin, CUDA, cuDNN, NCCL, containers, packages, candidates in the configured repositories, disks, Python and
@@ -49,7 +49,7 @@ capture:
   returned: when record is true
   type: dict
 symptoms:
-  description: What a diagnosis asks of the host beside its facts.
+  description: What a diagnosis needs besides the facts.
   returned: when symptoms is true
   type: dict
 """

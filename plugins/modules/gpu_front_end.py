@@ -8,10 +8,10 @@ description:
   - For AWX and Automation Controller, whose jobs are playbooks. Runs once, where Ansible runs, with gpusetup beside it.
   - Hosts are reached as this ansible-playbook was told (inventory, limit, user, key, passwords).
   - Host keys are checked, by a file C(known_hosts) in the folder in which Ansible was started.
-  - A host that is not well is data in C(hosts), and no failure of this task.
+  - A failed host is part of C(hosts), not a failure of this task.
 options:
   command:
-    description: What to run. C(verdict) runs nothing; it tells how the earlier jobs of a workflow ended for each host.
+    description: What to run. C(verdict) runs nothing; it returns how the earlier jobs of a workflow ended per host.
     type: str
     required: true
     choices: [facts, plan, apply, verify, rollback, verdict]
@@ -20,7 +20,7 @@ options:
     type: dict
     default: {}
   planned:
-    description: Of C(apply), that the plan of an earlier job is carried out, and nothing where there is none.
+    description: For C(apply), carry out the plan of an earlier job, and fail if there is none.
     type: bool
     default: false
 author: The gpusetup authors (!UNKNOWN)
@@ -36,7 +36,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hosts:
-  description: Of each host its state, whether it is well, whether it was changed, and a line for people.
+  description: For each host its state, whether that is good, whether the host was changed, and a line for people.
   returned: always
   type: dict
 artifacts:

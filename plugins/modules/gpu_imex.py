@@ -5,10 +5,10 @@ DOCUMENTATION = r"""
 module: gpu_imex
 short_description: Configure IMEX, which shares GPU memory between the machines of one NVLink domain
 description:
-  - Writes the list of the domain's machines, has the channels' device files made now and at every boot, and enables
-    C(nvidia-imex). The service is restarted when its list changed, and started where it does not run.
-  - The list must name this host, and be the same on every machine of the domain.
-  - Without O(nodes) everything that was written is brought back.
+  - Writes the list of the domain's machines, creates the channels' device files now and at every boot, and enables
+    C(nvidia-imex). The service is restarted when its list changed, and started if it is not running.
+  - The list must include this host and be the same on every machine of the domain.
+  - Without O(nodes) the earlier state is restored.
 options:
   nodes: {description: Addresses or names of the domain's machines., type: list, elements: str, default: []}
   channels: {description: How many channels., type: int, default: 1}

@@ -6,10 +6,9 @@ module: gpu_kernel_module
 short_description: Configure the nvidia module and load it, or replace the loaded one, when nothing uses it
 description:
   - Writes module options and the list of modules to load at boot.
-  - Loads the module, or unloads an older one and loads the new, only when no process, display or other module uses the
-    GPU; services of the driver itself are stopped and started again. The same where the loaded module has other options
-    than those wanted. Otherwise it tells why a reboot is needed. It
-    never kills a process. Whether the wanted module runs then is asked of the kernel.
+  - Loads the module, or replaces a loaded one of another version or with other options, only when no process, display
+    or other module uses the GPU; services of the driver itself are stopped and started again. Otherwise it returns why
+    a reboot is needed. It never kills a process, and finally checks with the kernel that the wanted module is loaded.
 options:
   options: {description: Module options., type: dict, default: {}}
   load: {description: Modules to load at boot., type: list, elements: str, default: []}
@@ -38,8 +37,8 @@ reboot_reasons:
   type: list
   elements: str
 options_waiting:
-  description: Options that the loaded module has otherwise than wanted, or has and nobody wants any more; a reboot
-    brings them into effect.
+  description: Options whose value in the loaded module is not the wanted one, or which are no longer wanted; a reboot
+    applies them.
   returned: always
   type: list
   elements: str

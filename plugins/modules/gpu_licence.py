@@ -5,14 +5,14 @@ DOCUMENTATION = r"""
 module: gpu_licence
 short_description: License a vGPU guest with a token
 description:
-  - Puts the client configuration token and the feature where NVIDIA's licence daemon reads them, restarts the daemon
-    when they changed, and waits until nvidia-smi says that a licence is granted.
+  - Installs the client configuration token and the feature for NVIDIA's licence daemon, restarts the daemon when they
+    changed, and waits until nvidia-smi reports that a licence is granted.
   - What was there before is recorded, so that removal and rollback restore it. The token is readable by root alone
     and appears in no log, diff or record.
 options:
   token: {description: The token itself; needed to license., type: str}
   state:
-    description: C(absent) takes our token away and brings the daemon's settings back to what they were.
+    description: C(absent) removes our token and restores the daemon's settings.
     type: str
     choices: [present, absent]
     default: present
@@ -39,12 +39,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 states:
-  description: What nvidia-smi says of each GPU's licence.
+  description: The licence state of each GPU as nvidia-smi reports it.
   returned: always
   type: list
   elements: str
 others:
-  description: Tokens beside ours, which another program or a person put there.
+  description: Other tokens, which another program or a person installed.
   returned: always
   type: list
   elements: str

@@ -5,14 +5,14 @@ DOCUMENTATION = r"""
 module: gpu_mig
 short_description: Cut GPUs into MIG instances
 description:
-  - Gives GPUs their MIG mode, GPU instances and compute instances, checks them first against the profiles and places
-    that the GPU itself names, and looks afterwards. All GPUs are changed in one go; when anything fails they get back
-    what they had.
+  - Sets the MIG mode, GPU instances and compute instances of GPUs; checks them first against the profiles and places
+    that the GPU itself reports, and verifies the result. All GPUs are changed together; when anything fails, all get
+    their earlier layout back.
   - GPUs that programs use are refused before anything is touched. Services that only watch the GPUs are stopped for
     the change and started again.
   - A unit brings the layout back at every boot, NVIDIA's C(nvidia-mig-manager) where it is installed. Where the driver
     does not run yet, that unit lays the GPUs out at the next boot.
-  - What a GPU had before the first time is recorded. It comes back when the GPU is no longer in O(layouts).
+  - The layout before the first change is recorded, and restored when the GPU is no longer in O(layouts).
 options:
   layouts:
     description: What each GPU is to have.
@@ -29,9 +29,9 @@ options:
         default: []
         suboptions:
           profile: {description: "Profile, as C(nvidia-smi mig -lgip) names it.", type: str, required: true}
-          count: {description: How many; 0 is as many as there can be., type: int, default: 1}
+          count: {description: How many; 0 means as many as possible., type: int, default: 1}
           compute:
-            description: Compute instances in each; empty is one that has all of it.
+            description: Compute instances in each; empty means one of the full size.
             type: list
             elements: str
             default: []

@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: gpu_monitoring
-short_description: Export the figures of the GPUs to Prometheus
+short_description: Export GPU metrics to Prometheus
 description:
   - Sets up DCGM with its exporter, nvidia_gpu_exporter, or a textfile for node_exporter, and removes what an earlier
     run set up of another kind. Their packages come with the transaction of the other packages.
@@ -12,7 +12,7 @@ description:
   - A port that another program uses, and secrets that everybody can read, are refused before anything is written.
 options:
   mode:
-    description: C(prepare) writes what a package finds when it starts its service by itself; C(set_up) does all of it.
+    description: C(prepare) writes the files that a package needs if it starts its service itself; C(set_up) does all.
     type: str
     default: set_up
     choices: [prepare, set_up]
@@ -21,7 +21,7 @@ options:
     type: str
     default: none
     choices: [none, dcgm, nvidia_gpu_exporter, textfile]
-  listen: {description: Address and port; empty beside a node_exporter that is not ours., type: str, default: ""}
+  listen: {description: Address and port; empty if a node_exporter is there already., type: str, default: ""}
   folder: {description: Where the textfile goes., type: str, default: ""}
   dcgm: {description: "The version of DCGM, by which its counters are called.", type: str, default: ""}
   certificate: {description: Path of the certificate on the host., type: str, default: ""}

@@ -10,18 +10,18 @@ description:
   - Looks the exact candidates up, simulates the exact transaction, and checks what else would stop it (half installed
     packages, locks, headers for the kernel that will run, space, transitional packages, conflicting sources, foreign
     holds).
-  - Never changes anything and never fails for something that is wrong with the host. It returns findings;
-    O(refuse=true) turns findings of level C(refuse) into a failure.
+  - Never changes anything, and problems of the host are returned as findings, not as failures; O(refuse=true) turns
+    findings of level C(refuse) into a failure.
 options:
   refuse: {description: Fail when there is a finding of level C(refuse)., type: bool, default: false}
   timeout: {description: Seconds that the repositories have to answer., type: int, default: 300}
   monitoring:
-    description: What is to export figures, as M(gpusetup.stack.gpu_monitoring) is told; its port and secrets are
+    description: The wanted exporter, with the options of M(gpusetup.stack.gpu_monitoring); its port and secrets are
       checked.
     type: dict
     default: {}
   desktops:
-    description: "The desktops that are to be set up, as M(gpusetup.stack.gpu_desktops) takes them."
+    description: "The wanted desktops, with the options of M(gpusetup.stack.gpu_desktops)."
     type: dict
     default: {}
   space_mb: {description: "Megabytes that must stay free, by path.", type: dict, default: {}}

@@ -5,10 +5,10 @@ DOCUMENTATION = r"""
 module: gpu_rdma
 short_description: Configure RDMA, GPUDirect RDMA and GPUDirect Storage
 description:
-  - Lifts the limit of memory that programs may lock, has modules loaded now and at every boot, and for PCI peer-to-peer
-    DMA writes module options, rebuilds the initramfs and switches it on in C(/etc/cufile.json).
-  - A module that the kernel does not take is told, not a failure.
-  - Without anything asked for, what was written is brought back.
+  - Lifts the limit of locked memory, loads modules now and at every boot, and for PCI peer-to-peer DMA writes module
+    options, rebuilds the initramfs and enables it in C(/etc/cufile.json).
+  - A module that the kernel rejects is reported, but not a failure.
+  - If nothing is requested, the earlier state is restored.
 options:
   stack: {description: Whose RDMA stack the packages are of., type: str, choices: [none, inbox, doca], default: none}
   modules: {description: Modules to load now and at every boot., type: list, elements: str, default: []}
@@ -30,7 +30,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pending:
-  description: Modules that the kernel does not take now, in its words.
+  description: Modules that could not be loaded now, with the kernel's message.
   returned: always
   type: list
   elements: str

@@ -1,12 +1,12 @@
 #!/usr/bin/python
-"""Ansible module: tell how Ansible would reach a host. All of it is done by the action plugin, on the controller."""
+"""Ansible module: return how Ansible would connect to a host. The action plugin does all of it, on the controller."""
 
 DOCUMENTATION = r"""
 module: gpu_reach
-short_description: Tell how Ansible would reach a host, without reaching it
+short_description: Return how Ansible would connect to a host, without connecting
 description:
-  - Answers with the options of the host's connection plugin, for a program that keeps a connection of its own open.
-  - No host is spoken to. A password is only said to be there.
+  - Returns the options of the host's connection plugin, for programs that keep their own connection open.
+  - No host is contacted. Of a password, only its existence is returned.
 options: {}
 author: The gpusetup authors (!UNKNOWN)
 """

@@ -3,15 +3,15 @@
 
 DOCUMENTATION = r"""
 module: gpu_reboot
-short_description: Reboot the host, and go on as soon as it answers after it
+short_description: Reboot the host, and continue as soon as it answers again
 description:
-  - Asks the host for its boot id, has it rebooted, and looks until it answers with another one. The time between two
-    looks and the time for a connection grow with the wait, so a virtual machine is seen at once and a server that
-    takes minutes is not asked all the time.
-  - A machine that this runs on (a local connection) is not rebooted.
+  - Reads the host's boot id, reboots it, and polls until it answers with another one. The intervals and the connection
+    timeout grow with the wait, so a fast virtual machine is noticed at once, and a server that takes minutes is not
+    polled all the time.
+  - The machine that Ansible runs on (a local connection) is not rebooted.
 options:
-  text: {description: What the users of the host read., type: str, default: gpusetup}
-  command: {description: "Reboots the host in place of C(shutdown), as a shell would run it.", type: str, default: ""}
+  text: {description: Message to the users of the host., type: str, default: gpusetup}
+  command: {description: "Shell command that reboots the host, instead of C(shutdown).", type: str, default: ""}
   timeout: {description: Seconds within which it must be back., type: int, default: 600}
 author: The gpusetup authors (!UNKNOWN)
 """
@@ -28,7 +28,7 @@ rebooted:
   returned: always
   type: bool
 elapsed:
-  description: Seconds that the host was awaited.
+  description: Seconds until the host was back.
   returned: when the reboot was begun
   type: int
 """

@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: gpu_reboot_need
-short_description: Tell from the host's state whether the wanted driver runs, or needs a reboot first
+short_description: Return whether the wanted driver runs, or needs a reboot first
 description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut
     off is not forgotten. Processes on the GPU are named. Nothing is changed.

@@ -3,14 +3,14 @@
 
 DOCUMENTATION = r"""
 module: gpu_reboot_stage
-short_description: Schedule a reboot and a unit that goes on once after it
+short_description: Schedule a reboot and a unit that continues once after it
 description:
   - Uses C(shutdown), so that people who are logged in are told and can cancel with C(shutdown -c).
 options:
   when: {description: Time as C(shutdown) takes it., type: str, default: "+1"}
   resume: {description: Program and arguments to run once after the boot., type: list, elements: str, default: []}
   text:
-    description: What people who are logged in read.
+    description: Message to people who are logged in.
     type: str
     default: "gpusetup: the new GPU driver needs a reboot"
 extends_documentation_fragment:

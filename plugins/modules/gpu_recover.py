@@ -8,18 +8,19 @@ description:
   - Resets GPUs with C(nvidia-smi --gpu-reset). Refused, with nothing changed, are GPUs that a program uses, that hold
     MIG instances, or that may only be reset together with others (NVLink before Ampere, NVSwitches without a running
     fabric manager). Services that only watch the GPUs are stopped for the reset and started again.
-  - What was done stands in C(recoveries.json) below O(host.state_dir), with the time since the boot.
+  - Recoveries are recorded in C(recoveries.json) below O(host.state_dir), with the time since the boot.
 options:
   mode:
     description:
-      - C(begin) takes the host, as an apply does; C(reset) resets; C(note) writes down what was done and lets go.
+      - C(begin) takes ownership of the host, as an apply does; C(reset) resets; C(note) records what was done and
+        releases the host.
     type: str
     required: true
     choices: [begin, reset, note]
   gpus: {description: PCI addresses., type: list, elements: str, default: []}
   action: {description: "What was done, for C(note).", type: str, default: ""}
   why: {description: "Who asked for it, in words.", type: list, elements: str, default: []}
-  outcome: {description: "What became of it, for C(note); C(done) where it was.", type: str, default: ""}
+  outcome: {description: "The result, for C(note); C(done) when it succeeded.", type: str, default: ""}
   controller: {description: "Who changes the host, as C(owner) of C(gpu_state).", type: dict, default: {}}
 extends_documentation_fragment:
   - gpusetup.stack.host

@@ -3,11 +3,11 @@
 
 DOCUMENTATION = r"""
 module: gpu_repo_source
-short_description: Have exactly these repositories, each with a key that was proven by its full fingerprint
+short_description: Configure package repositories whose keys are verified by their full fingerprints
 description:
   - Writes deb822 sources with C(Signed-By) or C(.repo) files with C(gpgkey); every key is compared with its full
     fingerprint first, and one wrong key means that nothing at all is written.
-  - Other entries for the same address can be switched off; M(gpusetup.stack.gpu_state) brings them back on removal.
+  - Other entries for the same address can be disabled; M(gpusetup.stack.gpu_state) restores them on removal.
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.sources

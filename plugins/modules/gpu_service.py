@@ -3,10 +3,10 @@
 
 DOCUMENTATION = r"""
 module: gpu_service
-short_description: Enable and start services, remembering what they were
+short_description: Enable and start services, and record their earlier state
 description:
-  - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not
-    start is a failure with the last lines of its journal.
+  - One call for several units. Their earlier state is recorded, so that removal restores it. A unit that does not start
+    is a failure with the last lines of its journal.
 options:
   names: {description: Units., type: list, elements: str, required: true}
   start:

@@ -15,7 +15,7 @@ options:
   key: {description: Path of the site's private key on the host; empty is DKMS's own., type: str, default: ""}
   certificate: {description: Path of its certificate in DER form., type: str, default: ""}
   enroll:
-    description: The key will be enrolled; otherwise C(configure) refuses one that the kernel would not take.
+    description: The key will be enrolled; otherwise C(configure) refuses a key that the kernel does not trust.
     type: bool
     default: false
 extends_documentation_fragment:

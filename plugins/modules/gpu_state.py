@@ -7,20 +7,20 @@ short_description: Open, record and undo an apply
 description:
   - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step
     each.
-  - C(begin) tells at once whether the host is still exactly what finished applies left, each part of it was asked for
-    the same, and nothing waits; a play can end there.
+  - C(begin) returns at once whether the host is still exactly as finished applies left it, every part was requested in
+    the same way, and nothing is pending; a play can then end there.
 options:
   mode:
     description:
       - C(begin) opens an apply, C(finish) records it, C(verified) keeps what the verification of this apply found.
-      - C(history) tells the applies on record.
-      - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links
-        and the Python environment, and forgets the host.
+      - C(history) returns the recorded applies.
+      - C(removal) returns what removal has to do, C(stop) restores services, C(clean) restores files, links and the
+        Python environment, and deletes the record.
     type: str
     required: true
     choices: [begin, finish, verified, history, removal, stop, clean]
   wanted:
-    description: Everything that was asked for; its digest tells whether two applies want the same.
+    description: Everything that was requested; its digest shows whether two applies want the same.
     type: dict
     default: {}
   verified: {description: "What the verification found, for C(verified).", type: dict, default: {}}
@@ -60,7 +60,7 @@ options:
     description:
       - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are), C(alive)
         (its runs that go on) and C(turns) (in how many it goes through its hosts).
-      - C(begin) and C(removal) take the host for them, and answer with the token that the later steps carry.
+      - C(begin) and C(removal) make them the owner of the host, and return the token that later steps must pass.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -79,7 +79,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 converged:
-  description: The host is as wanted and nothing moved since.
+  description: The host is as wanted, and nothing has changed since.
   returned: for begin
   type: bool
 deviations:
@@ -111,7 +111,7 @@ known:
   returned: for removal
   type: bool
 remove:
-  description: Packages that gpusetup brought.
+  description: Packages that gpusetup installed.
   returned: for removal
   type: list
   elements: str

@@ -3,10 +3,11 @@
 
 DOCUMENTATION = r"""
 module: gpu_venv
-short_description: Have a virtual environment with exactly these requirements, or adopt an interpreter that has them
+short_description: Make a virtual environment with exactly these requirements, or adopt an interpreter that has them
 description:
-  - Each set of requirements gets a folder of its own, built beside the one in use; O(path) is a symbolic link that is
-    switched in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
+  - Each set of requirements gets its own folder, built beside the one in use; O(path) is a symbolic link that is
+    switched in one step once pip has finished and the versions were checked. On failure the old environment stays in
+    use.
   - Runs detached; repeat the call until C(finished) is true.
 options:
   path: {description: The link that names the environment., type: path, default: /opt/gpusetup}

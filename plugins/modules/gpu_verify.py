@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: gpu_verify
 short_description: Observe and measure a host's GPUs
 description:
-  - The action plugin of the same name sends what measures along and judges what comes back, in one round trip.
+  - The action plugin of the same name sends the probe along and judges its observations, in one round trip.
   - Every program that the probe starts has a deadline, and so has the probe.
 options:
   level: {description: How deep to look., type: str, default: smoke, choices: [quick, smoke, full, stress]}
@@ -15,7 +15,7 @@ options:
   minutes: {description: How long the level C(stress) works., type: float, default: 5}
   components: {description: Frameworks that are part of the stack., type: list, elements: str, default: []}
   hosts: {description: This host's part in a measurement over several hosts., type: dict, default: {}}
-  token: {description: What hosts of such a measurement prove to each other., type: str, default: ""}
+  token: {description: Shared secret of the hosts of such a measurement., type: str, default: ""}
   when_idle:
     description:
       - Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is in use.
@@ -23,7 +23,7 @@ options:
     type: bool
     default: false
   budget:
-    description: Seconds after which measuring gives way to level C(quick); 0 means no budget.
+    description: Seconds after which the measurement ends and only level C(quick) is returned; 0 means no limit.
     type: float
     default: 0
   simulated_root:
