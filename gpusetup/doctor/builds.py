@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
+from gpusetup.resolve.domains import DriverValue
+from gpusetup.resolve.domains import branch_of as branch_of_driver
 from gpusetup.resolve.naming import listed
-from gpusetup.resolve.rules import code_for, compiles_for
-from gpusetup.versions import nv
+from gpusetup.resolve.rules import code_for, compiles_for, need_of_minor, relation
+from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import TorchBuild
+    from gpusetup.model.stack import Relation
 
 
 @cache
@@ -40,8 +43,8 @@ def branch_of(cuda: str) -> int | None:
 
 def cuda_of_driver(driver: str) -> str | None:
     """Return the CUDA version of a driver's branch, or of the newest older branch if the matrix lacks the driver's."""
-    older = [row for row in _matrix().driver.branches if row.cuda and row.branch <= nv(driver).major]
-    return max(older, key=lambda row: row.branch).cuda if older else None
+    branch = branch_of_driver(_matrix(), driver)
+    return branch.cuda if branch is not None else None
 
 
 def needs_driver(cuda: str) -> str | None:
@@ -51,16 +54,21 @@ def needs_driver(cuda: str) -> str | None:
 
 def compiles(cuda: str, driver: str) -> bool:
     """Return whether a driver compiles the PTX of a CUDA version, because it is at least as new."""
-    own = cuda_of_driver(driver)
-    return own is not None and nv(own) >= nv(cuda)
+    return _relation(cuda, driver) in ("native", "backward")
 
 
 def runs(cuda: str, driver: str) -> bool:
     """Return whether programs of this CUDA version run on a driver."""
-    if compiles(cuda, driver):
-        return True
-    floor = needs_driver(cuda)
-    return floor is not None and nv(driver) >= nv(floor)
+    return _relation(cuda, driver) is not None
+
+
+def _relation(cuda: str, driver: str) -> Relation | None:
+    branch = branch_of_driver(_matrix(), driver)
+    if branch is None:
+        return None
+    known = any(row.version == driver for row in _matrix().driver.versions)
+    value = DriverValue(driver, nv(driver), branch, "open", branch.confidence, ended=False, known=known)
+    return relation(_matrix(), value, need_of_minor(_matrix(), cuda_minor(cuda)), forward=False)
 
 
 def _last(branch: int) -> str:

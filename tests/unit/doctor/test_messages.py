@@ -52,6 +52,7 @@ def test_what_runs_on_a_driver():
     assert needs_driver("12.4") == "525.60.13"
     assert runs("11.8", "470.256.02")
     assert not runs("12.1", "470.256.02")
+    assert not runs("12.0", "525.60.11"), "older than the first driver for CUDA 12, though of its branch"
     assert runs("12.8", "525.60.13")
     assert not compiles("12.8", "525.60.13"), "runs, but its PTX is newer than the driver"
     assert compiles("13.0", "580.159.04")
