@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.release import TorchBuild
+    from gpusetup.model.release import ArchCode, TensorflowRelease, TorchBuild
     from gpusetup.model.stack import Relation
 
 
@@ -229,6 +229,12 @@ def demands(pci_id: str, subsystem: str = "") -> GpuKind | None:
     return kind_of(_matrix(), found[:1], found[0].name) if found else None
 
 
-def tensorflow_cuda(version: str) -> str | None:
-    """Return the CUDA that a TensorFlow release was built with."""
-    return next((row.cuda for row in _matrix().tensorflow.releases if row.version == version), None)
+def tensorflow(version: str) -> TensorflowRelease | None:
+    """Return a TensorFlow release."""
+    return next((row for row in _matrix().tensorflow.releases if row.version == version), None)
+
+
+def jax_code(version: str, extra: str) -> ArchCode | None:
+    """Return the GPU code in a JAX release for a CUDA major."""
+    rows = _matrix().jax.releases
+    return next((row.code for row in rows if (row.version, row.extra) == (version, extra)), None)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.model.diagnosis import Environment
+    from gpusetup.model.release import ArchCode
 
 _VERSIONED = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2", "libcudnn.so.8", "libcudnn.so.9")
@@ -151,13 +152,20 @@ def _torch(look: Look, environment: Environment) -> Outcome | None:
     if outcome := _needs(look, shown, build.cuda, environment.path):
         return outcome
     code = build.code_on(look.facts.arch)
+    return _lacks_code(look, shown, code, build.cuda, environment.path) or fine(f"{shown} fits")
+
+
+def _lacks_code(look: Look, what: str, code: ArchCode | None, cuda: str, path: str) -> Outcome | None:
+    """Return the cause if a build has no code for one of the GPUs, else None."""
+    if code is None:
+        return None
+    jit = look.driver is None or builds.compiles(cuda, look.driver)
     for capability in _capabilities(look):
-        jit = look.driver is None or builds.compiles(build.cuda, look.driver)
-        if code is not None and way_of(code.targets, code.ptx, capability, jit=jit) is None:
+        if way_of(code.targets, code.ptx, capability, jit=jit) is None:
             has = " ".join(f"sm_{target.replace('.', '')}" for target in code.targets)
-            lines = [f"{environment.path}: {shown} has code for {has}", f"GPU: sm_{capability.replace('.', '')}"]
-            return cause("no-kernel-image", f"{shown} has no code for this GPU", *lines, capability=capability)
-    return fine(f"{shown} fits")
+            lines = [f"{path}: {what} has code for {has}", f"GPU: sm_{capability.replace('.', '')}"]
+            return cause("no-kernel-image", f"{what} has no code for this GPU", *lines, capability=capability)
+    return None
 
 
 def _cupy(look: Look, environment: Environment) -> Outcome | None:
@@ -210,6 +218,9 @@ def _jax(look: Look, environment: Environment) -> Outcome | None:
         major = re.sub(r"\D", "", name.split("-")[1])
         if outcome := _needs(look, f"{name} {text}", f"{major}.0", environment.path):
             return outcome
+        code = builds.jax_code(_release(version), f"cuda{major}")
+        if outcome := _lacks_code(look, f"jax {version}", code, f"{major}.0", environment.path):
+            return outcome
     return fine(f"jax {version} fits")
 
 
@@ -222,10 +233,15 @@ def _tensorflow(look: Look, environment: Environment) -> Outcome | None:
     version = environment.packages.get("tensorflow")
     if version is None:
         return None
-    cuda = builds.tensorflow_cuda(_release(version))
-    if cuda is None:
-        return fine(f"tensorflow {version} is not in the matrix")
-    return _needs(look, f"tensorflow {version}", cuda, environment.path) or fine(f"tensorflow {version} fits")
+    release, what, path = builds.tensorflow(_release(version)), f"tensorflow {version}", environment.path
+    if release is None:
+        return fine(f"{what} is not in the matrix")
+    for capability in _capabilities(look):
+        if way_of(release.fails_on, (), capability) is not None:
+            shown = f"{path}: {what} starts on sm_{capability.replace('.', '')} and fails there"
+            return cause("no-kernel-image", f"{what} fails on this GPU; NVIDIA's container of it works", shown)
+    found = _needs(look, what, release.cuda, path) or _lacks_code(look, what, release.code, release.cuda, path)
+    return found or fine(f"{what} fits")
 
 
 def runtimes(look: Look) -> Outcome:

@@ -9,6 +9,7 @@ import pytest
 
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
+from gpusetup.doctor import steps_software
 from gpusetup.doctor.diagnose import STEPS, diagnose
 from gpusetup.facts import probe
 from gpusetup.facts.products import matrix_lookup
@@ -72,6 +73,21 @@ def environment(root, *packages):
 def test_python_environments(host, packages, cause):
     environment(host, *packages)
     assert cause_of(host) == cause
+
+
+@pytest.mark.parametrize(
+    ("machine", "packages", "cause"),
+    [
+        ("ubuntu24.04-rtx5090-open", ["tensorflow-2.20.0"], "no-kernel-image"),
+        ("debian12-t4-open", ["tensorflow-2.20.0"], None),
+        ("debian12-v100-proprietary", ["jax-0.12.0", "jaxlib-0.12.0", "jax_cuda13_plugin-0.12.0"], "no-kernel-image"),
+        ("debian12-v100-proprietary", ["jax-0.12.0", "jaxlib-0.12.0", "jax_cuda12_plugin-0.12.0"], None),
+    ],
+)
+def test_the_gpu_code_of_every_framework_counts(tmp_path, machine, packages, cause):
+    root = shutil.copytree(HOSTS / machine / "root", tmp_path / "root", symlinks=True)
+    environment(root, *packages)
+    assert (steps_software.frameworks(look_at(root)).cause or None) == cause
 
 
 def test_the_loader_cache():
