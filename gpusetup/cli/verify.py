@@ -366,12 +366,12 @@ def _wanted(arguments: argparse.Namespace, lock: Applied, own: Any, hosts: int) 
 
 
 def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
-    """Save good runs as baselines of hosts without one, or of all with --update-baseline."""
-    from gpusetup.verify.baseline import record, save
+    """Keep figures of good runs that the baseline lacks, or all with `--update-baseline`."""
+    from gpusetup.verify.baseline import completed, record, save
 
-    fresh = {}
+    kept = dict(before.hosts)
     for host in report.hosts:
-        if host.verdict in ("pass", "warn") and (arguments.update_baseline or host.name not in before.hosts):
+        if host.verdict in ("pass", "warn"):
             gpus = next(
                 (
                     int(result.measured)
@@ -380,9 +380,10 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
                 ),
                 0,
             )
-            fresh[host.name] = record(host.results, gpus, report.started[:10])
-    if fresh:
-        before.hosts.update(fresh)
+            run = record(host.results, gpus, report.started[:10])
+            kept[host.name] = run if arguments.update_baseline else completed(kept.get(host.name), run)
+    if kept != before.hosts:
+        before.hosts.update(kept)
         save(Path(arguments.baseline), before)
 
 

@@ -74,6 +74,13 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     return HostBaseline(date=date, gpus=gpus, figures=figures)
 
 
+def completed(own: HostBaseline | None, run: HostBaseline) -> HostBaseline:
+    """Return the kept run with the figures that only a later run has: the first one may have been quick, or busy."""
+    if own is None or not own.figures:
+        return run
+    return msgspec.structs.replace(own, figures={**run.figures, **own.figures})
+
+
 def compare(results: Iterable[Result], own: HostBaseline) -> tuple[Result, ...]:
     """Return the results; figures worse than in the host's own good run warn or fail."""
     return tuple(_one(result, own) for result in results)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report.verification import host_report
 from gpusetup.verify.baseline import Baseline, compare, load, record, save
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import judge
-from tests.unit.verify.verify_documents import ASKED, captured
+from tests.unit.verify.verify_documents import ASKED, FIXTURES, captured
 
 
 @pytest.fixture
@@ -81,6 +82,18 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path, text):
     with pytest.raises(BadInputError) as caught:
         load(path)
     assert caught.value.reference == "GS-504"
+
+
+def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys):
+    path = tmp_path / "baseline.json"
+    for name in ("h200-x1-quick", "h200-x1-busy", "h200-x1-full"):
+        assert main(["verify", "--from", str(FIXTURES / f"observations/{name}.json"), "--baseline", str(path)]) == 0
+    (own,) = load(path).hosts.values()
+    assert own.figures["memory.copy"]["GPU 0"] > 4000
+    written = path.stat().st_mtime_ns
+    main(["verify", "--from", str(FIXTURES / "observations/h200-x1-full.json"), "--baseline", str(path)])
+    assert path.stat().st_mtime_ns == written, "nothing is new"
+    capsys.readouterr()
 
 
 def test_the_file_is_plain_json(tmp_path, good):
