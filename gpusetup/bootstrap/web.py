@@ -53,7 +53,8 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
         try:
             yield opened
         except (requests.RequestException, HTTPError, OSError) as error:
-            raise Unfetched(str(error) or type(error).__name__) from error
+            wrong = isinstance(error, ValueError)  # requests' errors about the URL itself
+            raise (_Refused if wrong else Unfetched)(str(error) or type(error).__name__) from error
 
 
 def passes(status: int) -> bool:

@@ -163,7 +163,7 @@ def judge(shown: list[Key], known: list[Key], may: set[str] | None, *, accept: b
 
 def authority(path: Path, patterns: str) -> str:
     """Return the known_hosts line that trusts a CA's public key for these host patterns."""
-    found = _KEY.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+    found = _KEY.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
     if found is None or not _key(found[1], found[2]):
         raise BadInputError(
             "GS-946", f"{path} holds no public key of a CA", path="--ca",
@@ -189,14 +189,14 @@ def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] 
     lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
     partial.chmod(0o600)
     partial.replace(path)
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except FileNotFoundError:
         return []
 

@@ -74,6 +74,13 @@ def test_a_no_is_final_everywhere(site: Site, tmp_path: Path, answer: str) -> No
     assert site.asked == 1
 
 
+def test_a_url_that_is_none_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("tried again"))
+    for url in ("ftp://x", "http://[::1", "https:///x"):
+        with pytest.raises(Unfetched):
+            fetch(url, limit=1, patience=30)
+
+
 def test_patience_ends(site: Site, tmp_path: Path) -> None:
     with pytest.raises(Unfetched, match="503"):
         fetch(site.says("503"), limit=1 << 20, patience=0.2, pause=0.05)
