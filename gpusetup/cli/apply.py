@@ -137,6 +137,7 @@ def applying(
     """Return how to carry out plans: the arguments of `add_batches` and `options.add_draining`, and these."""
     from gpusetup.rollout.options import Applying, Freeing
 
+    options.check_numbers(arguments, "max_fail", "max_fail_domain", "drain_wait", "busy_wait")
     return Applying(
         check=arguments.check,
         verify=arguments.verify if verify else "never",

@@ -95,6 +95,7 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
     from gpusetup.rollout.recovery import Hosts
     from gpusetup.rollout.wishes import settings_of_hosts
 
+    options.check_numbers(arguments, "drain_wait", "busy_wait")
     rollout = Rollout(session, matrix(), Progress())
     freeing = Freeing(
         drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,

@@ -27,6 +27,14 @@ def not_together(first: str, second: str, why: str) -> BadInputError:
     )
 
 
+def check_numbers(arguments: argparse.Namespace, *names: str) -> None:
+    """Refuse numbers that are negative, infinite or none."""
+    for name in names:
+        value, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+        if value is not None and not 0 <= value < float("inf"):
+            raise BadInputError("GS-140", f"{option} must be 0 or more, not {value:g}", path=option)
+
+
 def check_from(*names: str) -> None:
     """Refuse devices and named pipes, except ones already open: reading them could block forever."""
     from pathlib import Path

@@ -222,7 +222,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         only = tuple(int(part) for part in parts)
     if arguments.python is not None and not Path(arguments.python).is_absolute():
         raise BadInputError("GS-507", f"--python takes an absolute path, not {arguments.python!r}", path="--python")
-    check_times(arguments)
+    check_numbers(arguments)
     return Ask(
         level=arguments.level,
         python=arguments.python,
@@ -235,8 +235,9 @@ def _ask(arguments: argparse.Namespace) -> Ask:
     )
 
 
-def check_times(arguments: argparse.Namespace) -> None:
-    """Refuse a --budget or --minutes that is no time."""
+def check_numbers(arguments: argparse.Namespace) -> None:
+    """Refuse a --gpus, --budget or --minutes that cannot be meant."""
+    options.check_numbers(arguments, "gpus")
     if not 0 <= arguments.budget < math.inf:
         raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
     if not 0 < arguments.minutes < math.inf:
