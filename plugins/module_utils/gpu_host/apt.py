@@ -57,12 +57,10 @@ class Apt(PackageManager):
         self.native = ""
 
     def close(self) -> None:
-        """Delete the pins of this transaction."""
         if self.pins and os.path.exists(self.pins):
             os.unlink(self.pins)
 
     def require(self) -> None:
-        """Fail on a host without these programs."""
         for name in ("apt-get", "dpkg"):
             if process.which(name, self.env) is None:
                 raise HostFailure("GS-497", f"this host has no {name}", hint="is gpu_package_manager right?")
@@ -74,7 +72,6 @@ class Apt(PackageManager):
         return self._status()[0]
 
     def damaged(self) -> Dict[str, str]:
-        """Return the packages that dpkg has left half-installed."""
         return self._status()[1]
 
     def _status(self) -> Tuple[Installed, Dict[str, str], List[str]]:
@@ -158,7 +155,6 @@ class Apt(PackageManager):
         return trouble or (tail[-3:] if code else [])
 
     def arguments(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
-        """Return wishes and removals as words for apt-get."""
         words = []
         for wish in wishes:
             word = packages.key(wish) + ("=" + wish["version"] if wish["version"] else "")
@@ -357,7 +353,6 @@ def _interrupted() -> bool:
 
 
 def _reasons(text: str) -> str:
-    """Return the lines in which apt explains a refusal."""
     keep = [
         line.strip()
         for line in text.splitlines()

@@ -64,7 +64,6 @@ class Grubby(Argument):
         return now is None or now == wanted
 
     def make(self, wanted: Optional[str]) -> None:
-        """Add it to all entries, or remove it from all."""
         self.command(
             ["grubby", "--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
         )
@@ -85,13 +84,11 @@ class Pbl(Argument):
         self.command = command
 
     def look(self) -> List[str]:
-        """Return the names in the value."""
         _code, text, _error = process.output(["pbl", "--get-option", self.key], self.env)
         found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
         return found.group(1).strip("\"' ").split(",") if found else []
 
     def make(self, wanted: Sequence[str]) -> None:
-        """Set the value, or remove the key."""
         value = self.key + "=" + ",".join(wanted)
         self.command(["pbl", *(["--add-option", value] if wanted else ["--del-option", self.key]), "--config"])
 
@@ -109,7 +106,6 @@ class Pbl(Argument):
         return [name for argument in mine for name in argument.partition("=")[2].split(",")]
 
     def first(self, state: State) -> object:
-        """Return our names."""
         return self._ours(state) or UNKNOWN
 
     def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:

@@ -45,7 +45,6 @@ class Entries(boot_arguments.Argument):
         return any(boot_image.can_install(kernel, self.env) for kernel in self.counting + self.installed)
 
     def look(self) -> str:
-        """Read the entries, and the file that they are made from."""
         there = self.name in (files.read_text(CMDLINE) or "").split()
         if there and not self._stale("all"):
             return "all"

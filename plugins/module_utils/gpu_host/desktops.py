@@ -49,19 +49,16 @@ class Asked(NamedTuple):
 
 
 def asked(params: Dict[str, Any]) -> Asked:
-    """Return a module's parameters."""
     told: Dict[str, Any] = {name: params.get(name) or "" for name in Asked._fields}
     told.update(port=int(told["port"] or 0), users=tuple(told["users"]), gpus=tuple(told["gpus"]))
     return Asked(**told)
 
 
 def unit_of(user: str) -> str:
-    """Return the unit of a user's desktop."""
     return f"gpusetup-desktop-of-{user}.service"
 
 
 def page_of(user: str) -> str:
-    """Return the unit of a user's page."""
     return f"gpusetup-desktop-page-{user}.service"
 
 

@@ -52,7 +52,6 @@ class Dnf(Rpm):
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def require(self) -> None:
-        """Fail on a host without dnf."""
         if process.which("dnf", self.env) is None:
             small = next((name for name in ("tdnf", "microdnf") if process.which(name, self.env)), None)
             hint = f"{small} install -y dnf" if small else "install dnf; gpusetup needs it to change packages"
@@ -96,7 +95,6 @@ class Dnf(Rpm):
         )
 
     def offered(self, names: Sequence[str], extra: Sequence[str] = ()) -> Dict[str, List[Dict[str, str]]]:
-        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
         for row in self._rows(sorted(map(_spec, names)), extra) if names else []:
             name = listed(row[0], row[2], self.architecture())
@@ -136,7 +134,6 @@ class Dnf(Rpm):
         return found or tail[-3:]
 
     def words(self, wishes: Iterable[Wish]) -> List[str]:
-        """Return wishes as words for dnf."""
         found = []
         for wish in wishes:
             text = wish["name"] + ("-" + versions.bare(wish["version"]) if wish["version"] else "")
@@ -198,7 +195,6 @@ class Dnf(Rpm):
         return code == 0, tail
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Remove packages; return (ok, last lines)."""
         return self._run(["remove", "--noautoremove", *[_spec(name) for name in names]])
 
     def _run(self, words: List[str]) -> Tuple[bool, List[str]]:

@@ -72,7 +72,6 @@ def _replaced(words: List[str], native: str) -> Tuple[str, str]:
 
 
 def _sizes(line: str) -> Dict[str, int]:
-    """Return the sizes in a line below the table."""
     size = re.match(r"^Total download size: ([\d.]+) ?(\w*)$", line) or re.search(
         r"Need to download ([\d.]+) (\w+)\.$", line
     )

@@ -125,7 +125,6 @@ class BootImage(Follower):
 
 
 def _module_settings() -> Dict[str, Sequence[str]]:
-    """Return our files in modprobe.d, each with the modules that it configures."""
     return {
         names.NOUVEAU_FILE: ("nouveau", "nova_core"),
         kernel_module.OPTIONS: ("nvidia",),

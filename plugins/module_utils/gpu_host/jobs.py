@@ -167,7 +167,6 @@ class Job:
         self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
 
     def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
-        """Report progress."""
         changed = (step, message, percent) != (
             self.state.get("step"),
             self.state.get("message"),
@@ -212,7 +211,6 @@ def _read(folder: str) -> Optional[Status]:
 
 
 def _prune(root: str) -> None:
-    """Delete the oldest finished jobs."""
     folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
     over = [folder for folder in folders if not _runs(_read(folder)) and not _unfetched(_read(folder))]
     for folder in sorted(over, key=os.path.getmtime)[:-_KEPT]:
@@ -220,7 +218,6 @@ def _prune(root: str) -> None:
 
 
 def refuse_while_running(state_folder: str) -> None:
-    """Fail while any job changes this host."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         status = _read(os.path.join(root, name))

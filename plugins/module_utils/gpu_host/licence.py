@@ -32,7 +32,6 @@ def settings(text: str, feature: int) -> str:
 
 
 def write(ledger: Ledger, token: Content, feature: int) -> bool:
-    """Write the token and the settings; return whether that changed anything."""
     changed = ledger.write(TOKEN, token, 0o600)
     return ledger.write(SETTINGS, settings(read_text(SETTINGS) or "", feature)) or changed
 
@@ -84,7 +83,6 @@ def state(env: Dict[str, str]) -> List[str]:
 
 
 def granted(states: List[str]) -> bool:
-    """Return whether every GPU has its licence."""
     return bool(states) and all(text.startswith("Licensed") for text in states)
 
 

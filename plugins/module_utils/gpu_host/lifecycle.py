@@ -220,7 +220,6 @@ class Lifecycle:
         return {"gpu_result": self._answer(outcome, change, reasons, _texts(waits) + sorted(cut))}
 
     def _parts(self) -> Dict[str, str]:
-        """Return a digest of each part of what is wanted."""
         return {part: _digest(wish) for part, wish in self.request["wanted"].items()}
 
     def _python(self) -> Optional[Dict[str, Any]]:
@@ -276,7 +275,7 @@ class Lifecycle:
         }
 
     def history(self) -> Dict[str, Any]:
-        """Return the recorded applies, with as much of each as is needed to choose one."""
+        """Return the recorded applies, each with what a choice among them needs."""
         apply = self.ledger.state["apply"]
         past: List[Dict[str, Any]] = []
         for item in self.ledger.history():

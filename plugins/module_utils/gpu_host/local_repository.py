@@ -219,7 +219,6 @@ class _Part:
         self.left = length
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes, at most those that are left."""
         piece = b""
         while count and self.left:
             more = self.stream.read(min(count, self.left, _BLOCK))

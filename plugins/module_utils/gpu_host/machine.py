@@ -25,7 +25,6 @@ class Machine:
         return self.simulated or self.host
 
     def kernels(self) -> Dict[str, Any]:
-        """Return the probe's kernels: running, next, installed."""
         if self._kernels is None:
             self._kernels = dict(self.facts()["kernel"])
         return self._kernels
@@ -43,11 +42,9 @@ class Machine:
         return bool(firmware.collect(self.running_from, self.host)["secure_boot"])
 
     def has_headers(self, kernel: str) -> bool:
-        """Return whether modules can be built for a kernel."""
         return kernels.has_headers(self.host, kernel)
 
     def loaded(self) -> List[str]:
-        """Return the names of the loaded GPU modules."""
         return modules.loaded(self.host)
 
     def module_users(self) -> Dict[str, Any]:

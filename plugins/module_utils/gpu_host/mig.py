@@ -74,13 +74,11 @@ def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str,
 
 
 def layout_of(gpu: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a GPU's present layout."""
     instances = [{key: item[key] for key in ("profile", "start", "compute")} for item in gpu["instances"] or ()]
     return {"enabled": bool(gpu["enabled"]), "instances": instances}
 
 
 def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
-    """Return the requested GPUs by address."""
     told = probe.look(run)
     if told is None:
         raise HostFailure("GS-435", "nvidia-smi does not answer, so gpusetup cannot set MIG layouts",
@@ -148,7 +146,6 @@ def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: S
 
 
 def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
-    """Remove all instances, inner ones first."""
     for kind, there in (("-dci", any(item["compute"] for item in gpu["instances"] or ())), ("-dgi", gpu["instances"])):
         if there:
             _smi_output(
@@ -210,7 +207,6 @@ def _smi_output(run: probe.Run, arguments: List[str], what: str) -> str:
 
 
 def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
-    """Return the layouts after checking that every GPU has the wanted one."""
     now = {gpu["address"]: layout_of(gpu) for gpu in probe.look(run) or ()}
     for address, layout in wanted.items():
         if not judge.same(now.get(address), layout):

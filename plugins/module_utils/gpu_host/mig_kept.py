@@ -99,11 +99,9 @@ class Layouts(Thing):
         return "get another layout"
 
     def first(self, state: State) -> Any:
-        """Return the layouts before us."""
         return state[self.section].get("found") or UNKNOWN
 
     def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
-        """Record each GPU's earlier layout."""
         found = state[self.section].get("found") or {}
         for address in self.everything:
             found.setdefault(address, before.get(address))

@@ -101,7 +101,6 @@ class Asked(NamedTuple):
 
 
 def asked(params: Dict[str, Any]) -> Asked:
-    """Return a module's parameters."""
     return Asked(**{name: params.get(name) or "" for name in Asked._fields if name != "kind"}, kind=params["exporter"])
 
 
@@ -229,7 +228,6 @@ def _web_option(program: str, env: Dict[str, str]) -> str:
 
 
 def _program_of(unit: str, env: Dict[str, str]) -> str:
-    """Return the program that a package's unit starts."""
     _code, text, _error = process.output(["systemctl", "cat", unit], env, 20)
     found = re.findall(r"^ExecStart=[-@:+!]*(/\S+)", text, re.MULTILINE)
     return found[0] if found else unit.rpartition(".")[0]

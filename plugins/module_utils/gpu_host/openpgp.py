@@ -82,7 +82,6 @@ def _fingerprint(body: bytes) -> str:
 
 
 def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
-    """Yield (tag, body) of every packet."""
     at = 0
     while at < len(raw):
         first = ord(raw[at : at + 1])

@@ -38,7 +38,6 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _sockets() -> Iterator[Tuple[str, int, str]]:
-    """Yield address, port and inode of every listening socket."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in (files.read_text(path) or "").splitlines()[1:]:
             cells = line.split()

@@ -58,11 +58,9 @@ class Preview:
         self.leaving: List[str] = []
 
     def find(self, level: str, identity: str, text: str, hint: str = "", reference: str = "") -> None:
-        """Add a finding; `level` is refuse, warn or info."""
         self.findings.append({"level": level, "id": identity, "text": text, "hint": hint, "reference": reference})
 
     def refuse(self, identity: str, failure: HostFailure) -> None:
-        """Add a failure as a refusal."""
         fields = failure.fields
         text = "; ".join(part for part in (fields["message"], fields["context"], fields["note"]) if part)
         self.find("refuse", identity, text, fields["hint"], fields["reference"])

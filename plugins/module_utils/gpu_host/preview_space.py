@@ -47,7 +47,6 @@ def _packages_space(look: Any, plan: packages.Plan, answer: Dict[str, Any]) -> D
 
 
 def _images(look: Any) -> List[int]:
-    """Return the sizes of the initramfs images that installing a driver rebuilds."""
     kernels = look.machine.wanted_kernels(look.params["kernels"])
     paths = [item["initramfs"] for item in look.machine.kernels()["installed"] if item["release"] in kernels]
     return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]

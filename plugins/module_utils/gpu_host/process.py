@@ -141,12 +141,10 @@ class _Lines:
         self.rest = b""
 
     def take(self, piece: bytes) -> None:
-        """Pass on the complete lines."""
         *whole, self.rest = (self.rest + piece).replace(b"\r", b"\n").split(b"\n")
         for line in whole:
             if line.strip():
                 self.on_line(line.decode("utf-8", "replace").rstrip())
 
     def end(self) -> None:
-        """Pass on a last line that has no line end."""
         self.take(b"\n")

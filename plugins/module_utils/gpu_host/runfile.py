@@ -40,7 +40,6 @@ class Driver(Thing):
         return uninstaller(self.env)
 
     def make(self, wanted: Any) -> None:
-        """Remove it."""
         if wanted is not None:
             raise NotImplementedError
         code, self.tail = run_uninstaller(self.env, self.log)
@@ -87,7 +86,6 @@ def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Cal
 
 
 def run_uninstaller(env: Dict[str, str], log: Callable[[str], None]) -> Tuple[int, List[str]]:
-    """Run the uninstaller, if there is one; return its exit code and last lines."""
     path = uninstaller(env)
     if path is None:
         return 0, []

@@ -103,7 +103,6 @@ def _fits(path: str, told: Dict[str, str], version: str, machine: str) -> None:
 
 
 def digest(path: str) -> str:
-    """Return a large file's SHA-256."""
     seen = hashlib.sha256()
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(_BLOCK), b""):
@@ -192,7 +191,6 @@ class Installation:
         return {"changed": self.ledger.change(Driver(self, path), request["version"])}
 
     def install(self, path: str) -> None:
-        """Unpack the file and run the installer."""
         folder = tempfile.mkdtemp(prefix="runfile-", dir=self.request["state_dir"])
         try:
             self._install(path, os.path.join(folder, "driver"), runfile.uninstaller(self.env) is not None)

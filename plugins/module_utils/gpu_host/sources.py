@@ -120,7 +120,6 @@ def _material(kind: str, wanted: Dict[str, Any], network: Dict[str, Any], where:
 
 
 def render(source: Source, key: Optional[bytes], layout: Layout, known: List[Dict[str, Any]]) -> Written:
-    """Return {path: (content, mode)} of one source; `known` are the host's own entries (for `like_suite`)."""
     if source["kind"] == "apt":
         return _render_apt(source, key, layout, known)
     return _render_zypper(source, key, layout) if source["kind"] == "zypper" else _render_dnf(source, key, layout)
@@ -228,7 +227,6 @@ def _repo_file(
 
 
 def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
-    """Return {path: (content, mode)} of apt's preferences."""
     stanzas = []
     for pin in pins:
         if not pin["packages"]:

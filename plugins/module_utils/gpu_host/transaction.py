@@ -115,7 +115,6 @@ class Transaction:
         return self._recorded(before, after, wishes, exact, enabled)
 
     def _may_go(self, names: Iterable[str]) -> List[str]:
-        """Return the packages among `names` that nobody allowed to be removed."""
         asked = self.params["may_remove"] + self.params["remove"]
         return packages.forbidden(names, asked, [], self.ledger.state["brought"])
 
@@ -354,7 +353,6 @@ class Transaction:
         return ""
 
     def _units(self) -> List[Tuple[str, bool]]:
-        """Return the units that we enabled, each with whether it runs."""
         units = [unit for unit, wanted in sorted(self.ledger.state["services"].items()) if wanted.get("enabled")]
         seen = services.look(units, self.host.env) if units else {}
         return [(unit, seen[unit]["active"]) for unit in units]
@@ -405,7 +403,6 @@ _PROGRESS = re.compile(r"\[ *\d+/\d+\] ")
 
 
 def _last_words(tail: List[str]) -> str:
-    """Return the lines in which a package manager says why it failed."""
     telling = [
         line
         for line in tail

@@ -35,7 +35,6 @@ def taken(folder: str, controller: str = "") -> Iterator[None]:
 
 
 def _alive(folder: str) -> List[str]:
-    """Return the recorded measurement in a list if its process still runs."""
     now: Optional[Dict[str, Any]] = owner.present(folder)
     run = str((now or {}).get("run") or "")
     number = run.split("-")[1] if run.startswith("verify-") and run.count("-") == 2 else ""

@@ -117,7 +117,6 @@ def keep(way: WayBack, folder: str) -> None:
 
 
 def forget(folder: str) -> None:
-    """Delete the kept files."""
     if os.path.isdir(folder):
         shutil.rmtree(folder)
 
@@ -192,7 +191,7 @@ def _came(host: planning.Manager, before: Installed) -> List[str]:
 
 
 def _steps(had: Installed) -> List[List[str]]:
-    """Return what to try together: all, then packages of one version, like the parts of a driver, then each alone."""
+    """Return what to try together: all, then packages of one version, like a driver's parts, then each alone."""
     groups: Dict[str, List[str]] = {}
     for name, version in sorted(had.items()):
         groups.setdefault(versions.upstream(version), []).append(name)

@@ -71,7 +71,6 @@ class Zypper(Rpm):
         return self.looking + "/etc/zypp/repos.d"
 
     def require(self) -> None:
-        """Fail on a host without zypper."""
         if process.which("zypper", self.env) is None:
             raise HostFailure("GS-497", "this host has no zypper", hint="is gpu_package_manager right?")
 
@@ -202,7 +201,6 @@ class Zypper(Rpm):
         return self._run(self._transaction(wishes, removals, "--download-in-advance"))
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Remove packages; return (ok, last lines)."""
         gone = self._installed_as_zypper(names)
         return self._run(["remove", "--no-clean-deps", *gone]) if gone else (True, [])
 
