@@ -32,13 +32,14 @@ def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -
     for line in lines:
         if action := _ACTION.search(line):
             words = [row.words[0] for row in table().driver if row.number == int(action[1], 16)]
-            return of_driver(words[0] if words else action[1], _gpus(lines))
+            return of_driver(words[0] if words else action[1], gpus_in(lines))
     seen = [int(number) for number in groups.get("xid", "").split(", ") if number.isdigit()]
-    found = [of_xid(number, _gpus(lines)) for number in seen or cause.xids]
-    return gravest(found) or of_cause(cause.id, _gpus(lines))
+    found = [of_xid(number, gpus_in(lines)) for number in seen or cause.xids]
+    return gravest(found) or of_cause(cause.id, gpus_in(lines))
 
 
-def _gpus(lines: Iterable[str]) -> tuple[str, ...]:
+def gpus_in(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the PCI addresses in lines."""
     return tuple(dict.fromkeys(address.lower() for line in lines for address in GPU.findall(line)))
 
 

@@ -7,7 +7,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor.findings import findings
+from gpusetup.doctor.findings import findings, gpus_in
 from gpusetup.doctor.scan import scan
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ class Seen:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._said: dict[tuple[object, ...], float] = {}
 
     def news(self, finding: Finding) -> bool:
         """Return whether the finding has not occurred lately, and record that it has now."""
-        key = (finding.cause, finding.details)
+        key = (finding.cause, finding.details, gpus_in(finding.evidence))
         now = self._clock()
         last = self._said.get(key)
         self._said[key] = now

@@ -46,9 +46,10 @@ def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):
         ]
 
 
-def test_watch_says_each_finding_once():
+@pytest.mark.parametrize("line", ["NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.",
+                                  "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus."])  # fmt: skip
+def test_watch_says_each_finding_once(line):
     said = []
-    line = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus."
     other = line.replace("41:00", "61:00")
     clock = iter(range(1000))
     watch(iter(["", line, line, "harmless", other]), lambda: None, said.append, clock=lambda: float(next(clock)))
