@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import convert
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.model.run import Trouble
@@ -59,7 +60,9 @@ class Failure:
     @property
     def trouble(self) -> Trouble:
         """The failure as reports show it."""
-        found = convert(self.document or {}, Trouble)
+        found = Trouble()
+        with suppress(ValidationError):  # a host may answer anything
+            found = convert(self.document or {}, Trouble)
         return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
 
 

@@ -308,7 +308,8 @@ def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:
 
 def _users(answer: dict[str, Any] | None) -> str:
     """Return the programs on a host's GPUs as text; empty if there are none."""
-    found = [f"{process.get('command')} ({process.get('pid')})" for process in (answer or {}).get("processes") or ()]
+    listed = [process for process in (answer or {}).get("processes") or () if isinstance(process, dict)]
+    found = [f"{process.get('command')} ({process.get('pid')})" for process in listed]
     return f"programs use the GPU: {', '.join(found[:6])}" if found else ""
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from msgspec import DecodeError, Struct, convert
+from msgspec import DecodeError, Struct, ValidationError, convert
 from msgspec.json import decode
 from msgspec.structs import replace
 
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
 from gpusetup.model.plan import Away, HostPlan
-from gpusetup.model.run import Applied, HostOutcome, PackageChanges
+from gpusetup.model.run import Applied, HostOutcome, PackageChanges, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,16 +94,20 @@ def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], al
 
 def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
     """Return the outcome of a host that apply worked on."""
+    elapsed = host.data.get("gpu_reboot", {}).get("elapsed")
     found = replace(
         _outcome(plan, "done"), changed=host.changed, seconds=round(seconds, 1),
         phases={role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
-        reboot_seconds=float(host.data.get("gpu_reboot", {}).get("elapsed") or 0),
+        reboot_seconds=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
     )  # fmt: skip
     failure = host.failure
     if failure is not None:
         state: State = "unreachable" if failure.unreachable else "failed"
         return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
-    told = convert(host.data.get("gpu_state", {}).get("gpu_result") or {}, _Told)
+    try:
+        told = convert(host.data.get("gpu_state", {}).get("gpu_result") or {}, _Told)
+    except ValidationError as error:  # a host may answer anything, and must not end the run for the others
+        return replace(found, state="failed", failure=Trouble(message=f"its answer cannot be used: {error}"))
     return replace(
         found, state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
         pending=told.reboot.reasons, waits=told.waits, packages=told.packages, history_id=told.history_id or "",

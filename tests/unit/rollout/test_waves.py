@@ -12,7 +12,7 @@ from gpusetup.cli.html_pages import plan_html
 from gpusetup.cli.output import json_line
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.engines.base import Ansible
-from gpusetup.drive.events import HostProgress
+from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts_software import Process
@@ -169,6 +169,15 @@ def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
     states, changed, _verified = roll({}, cut=("record", 2), batch="1,2")
     assert changed == [("a",), ("b", "c")]
     assert states == {"x": "unchanged"} | dict.fromkeys("abc", "done") | dict.fromkeys("de", "not-started")
+
+
+@pytest.mark.parametrize("data", [{"gpu_result": {"packages": 7}}, {"gpu_result": ["done"]}])
+def test_an_answer_of_another_form_fails_its_host_alone(data):
+    host = HostProgress("a", data={"gpu_state": data, "gpu_reboot": {"elapsed": "long"}})
+    outcome = outcome_of(HostPlan(state="change"), host, 1.0)
+    assert (outcome.state, outcome.reboot_seconds) == ("failed", 0.0)
+    host.failure = Failure("Driver", "no module", document={"message": ["x"]})
+    assert outcome_of(HostPlan(state="change"), host, 1.0).failure.message == "no module"
 
 
 RACKS = {"a": "rack-1", "b": "rack-1", "c": "rack-1", "d": "rack-2"}
