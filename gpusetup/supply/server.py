@@ -385,7 +385,10 @@ async def _answer(folder: Path, method: str, path: str) -> Response:
     name = path.lstrip("/")
     name += "index.html" if name.endswith("/") else ""
     # Read each time: the bundle may be renewed while it is served.
-    files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
+    try:
+        files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
+    except BadInputError:
+        return PlainTextResponse("the bundle cannot be read now\n", 503)
     if name not in (MANIFEST, SIGNATURE, *files) or not (folder / name).is_file():
         return PlainTextResponse("not in this bundle\n", 404)
     return FileResponse(folder / name)

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 import pytest
 
 from gpusetup.model.pull import Budget
+from gpusetup.pull import web
 from gpusetup.pull.client import next_number
 from gpusetup.pull.offers import publish
 from gpusetup.pull.store import FILE, Store, forget, make_token, remove_token
@@ -97,6 +98,12 @@ def test_a_report_that_was_late_does_not_hide_a_newer_one(collector):
     assert collector.report(number=4, state="failed")[0] == 200
     assert collector.store.state().hosts["gpu01"].report.state == "done"
     assert [one.number for one in collector.store.reports("gpu01")] == [5, 4]
+
+
+def test_a_folder_in_an_offer_s_place_costs_no_descriptor(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    assert web._own_file(tmp_path) is None
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_log_on_a_full_disk_keeps_no_answer_back(collector, monkeypatch):

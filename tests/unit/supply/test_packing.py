@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import io
@@ -29,6 +30,7 @@ from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.publishing import replaced
+from gpusetup.supply.server import _answer
 
 needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")
 MIB = 1 << 20
@@ -121,6 +123,10 @@ def test_a_folder_is_unpacked_into_by_one_command_at_a_time(
     monkeypatch.chdir(there)
     assert unpack(one, Path(), again) == 2
     check_bundle(there)
+
+
+def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path: Path) -> None:
+    assert asyncio.run(_answer(tmp_path, "GET", "/sbom.json")).status_code == 503
 
 
 def test_what_fails_leaves_nothing_beside(tmp_path: Path) -> None:
