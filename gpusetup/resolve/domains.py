@@ -53,7 +53,7 @@ def package_values(matrix: Matrix, name: str) -> list[PackageValue]:
 
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 """A version that can be the beginning of a longer one; 2.7.1rc1 and 2.7.1+cpu cannot."""
-PYTHONS = tuple(f"3.{minor}" for minor in range(6, 16))
+PYTHONS = tuple(f"3.{minor}" for minor in range(5, 16))
 _PATCHES = 40
 """More patch releases than any Python minor has had."""
 OPEN_MODULES_FROM = 515

@@ -246,11 +246,12 @@ def _carries(system: OsRelease, version: str) -> bool:
 
 
 def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
-    """Return, for each Python, a framework's newest release with wheels for it on this CPU."""
+    """Return, for each Python, a framework's newest release with CUDA wheels for it on this CPU."""
     newest: dict[str, str] = {}
+    with_cuda = {build.version for build in matrix.torch.builds if build.code_on(arch) is not None}
     for release in getattr(matrix, name).releases:
         pythons = release.pythons.get(arch, ()) if isinstance(release.pythons, dict) else release.pythons
-        if getattr(release, "excluded", ""):
+        if getattr(release, "excluded", "") or (name == "torch" and release.version not in with_cuda):
             continue
         for python in pythons:
             if not python.endswith("t") and parsed(release.version) >= parsed(newest.get(python, "0")):

@@ -6,9 +6,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from packaging.version import Version
 
 from gpusetup.errors import BadInputError, NoStackError
-from gpusetup.model.request import DriverCandidate
+from gpusetup.model.request import DriverCandidate, Request
+from gpusetup.resolve.lookup import lookup
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.resolve.tables import table_rows
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -17,6 +21,17 @@ if TYPE_CHECKING:
 
 def rules_of(resolution: Any, component: str) -> set[str]:
     return {reason.rule for reason in resolution.reasons if reason.component == component}
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(shipped: Matrix, arch: Any) -> None:
+    for row in table_rows("python", "", Request(arch=arch), shipped):
+        for name in ("torch", "tensorflow", "jax", "cupy"):
+            asked = parse_requirements([name, f"python=={row['python']}"])
+            found: list[Any] = []
+            with contextlib.suppress(NoStackError):
+                found = lookup(Request(requirements=asked, arch=arch), shipped)
+            assert row[name] == max((each[name] for each in found), key=Version, default=None), row["python"]
 
 
 # --- relations ------------------------------------------------------------------------------------------------------
