@@ -20,6 +20,11 @@ _PIECE = 64 * 1024
 _DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe, as logind has among its sessions' files, reads as empty instead of blocking."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _all_of(handle: Any, limit: int) -> bytes:
     """Read in pieces: files below /proc/sys refuse one large read."""
     parts, size = [], 0
@@ -48,7 +53,7 @@ class LiveHost:
     def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
         """Return a file's bytes, None when it is missing or (then noted) unreadable."""
         try:
-            with open(self.inside(path), "rb", buffering=0) as handle:
+            with open(self.inside(path), "rb", buffering=0, opener=_without_waiting) as handle:
                 return _all_of(handle, limit)
         except OSError as error:
             self._denied(path, field, error)
@@ -94,7 +99,7 @@ class LiveHost:
         """Return whether the path exists."""
         return self.kind(path) is not None
 
-    def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - what stands in for it asks
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - used by subclasses
         """Return `look()`; a recorder keeps the answer as JSON under `label`."""
         return look()
 

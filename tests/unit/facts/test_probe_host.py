@@ -1,5 +1,7 @@
 """Reading a machine, a folder that stands in for one, and remembering what was read."""
 
+import os
+
 import pytest
 
 from gpusetup.facts import probe
@@ -76,6 +78,13 @@ def test_a_missing_file_is_no_complaint(root):
 
 def test_small_kernel_files_are_read_live():
     assert package.LiveHost().value("/proc/sys/kernel/random/boot_id")
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path):
+    os.mkfifo(str(tmp_path / "1.ref"))
+    writer = os.open(str(tmp_path / "1.ref"), os.O_RDWR)
+    assert package.LiveHost().read(str(tmp_path / "1.ref")) == ""
+    os.close(writer)
 
 
 def test_a_huge_file_is_read_up_to_the_limit(tmp_path):
