@@ -21,7 +21,8 @@ _FAMILIES = (
 def os_release(host: LiveHost) -> Dict[str, Any]:
     """Return the fields of /etc/os-release, the package family and the glibc version."""
     text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
-    fields = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?\s*$', text, re.MULTILINE))
+    lines = re.findall(r"^([A-Z_]+)=([\"']?)(.*?)\2\s*$", text, re.MULTILINE)
+    fields = {name: value for name, _quote, value in lines}
     name = fields.get("ID", "unknown")
     like = fields.get("ID_LIKE", "").split()
     family = "unknown"

@@ -16,7 +16,7 @@ package = probe.load("host")
     [
         ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n', "redhat", "rocky"),
         ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=24.04\n", "debian", "ubuntu"),
-        ("ID=pop\nID_LIKE='ubuntu debian'\n".replace("'", '"'), "debian", "pop"),
+        ("ID='pop'\nID_LIKE='ubuntu debian'\n", "debian", "pop"),
         ('ID="amzn"\nVERSION_ID="2023"\n', "redhat", "amzn"),
         ('ID="opensuse-leap"\nVERSION_ID="15.6"\n', "suse", "opensuse-leap"),
         ("ID=arch\n", "unknown", "arch"),
