@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: a reboot for later, and what goes on after it."""
+"""Ansible module: a scheduled reboot, and a unit that continues after it."""
 
 DOCUMENTATION = r"""
 module: gpu_reboot_stage
@@ -98,7 +98,7 @@ def main() -> None:
                 stage(ledger, module.params["resume"])
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
-                if module.params["resume"]:  # nothing goes on after some other reboot
+                if module.params["resume"]:  # else the unit would continue after some later reboot
                     os.unlink(os.path.join(ledger.folder, MARK))
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
     module.exit_json(changed=True, when=when)

@@ -51,7 +51,7 @@ def archive(files: dict[str, bytes]) -> str:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as target:
         for name, content in files.items():
-            target.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # ZipInfo has no time of today
+            target.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # ZipInfo: without the current time
     return base64.b64encode(packed.getvalue()).decode("ascii")
 
 

@@ -35,7 +35,7 @@ def code() -> dict[str, bytes]:
                     path = os.path.join(folder, name)
                     with open(path, "rb") as stream:
                         found[os.path.relpath(path, PLUGINS)] = stream.read()
-    with open(str(basic.__file__), "rb") as stream:  # the host keeps Ansible's part too, which depends on the version
+    with open(str(basic.__file__), "rb") as stream:  # the host keeps Ansible's part too, which depends on its version
         found["ansible"] = f"{release.__version__} {hashlib.sha256(stream.read()).hexdigest()}".encode()
     return dict(sorted(found.items()))
 

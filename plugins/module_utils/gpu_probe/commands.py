@@ -69,7 +69,7 @@ def ended(
                 env=env,
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=before,  # noqa: PLW1509 - whoever gives one sees to it that it takes no lock
+                preexec_fn=before,  # noqa: PLW1509 - the caller's must take no lock
             )
         except OSError as reason:
             missing = isinstance(reason, FileNotFoundError)

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict
 
-_EVERYBODY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where it listens is not where it is asked
+_EVERYBODY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - the address to connect to
 _MOST = 8 << 20
 
 
@@ -15,7 +15,7 @@ def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
 
     address, _, port = listen.rpartition(":")
     url = "{}://{}:{}/metrics".format("https" if secured else "http", _EVERYBODY.get(address, address), port)
-    handlers: Any = [urllib.request.ProxyHandler({})]  # a proxy knows no port of ours
+    handlers: Any = [urllib.request.ProxyHandler({})]  # never through a proxy
     if secured:
         # No verification: this is the host's own port, and the certificate is issued for another name.
         nobody = ssl.create_default_context()
