@@ -17,6 +17,7 @@ from msgspec import structs
 
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.adapters import active, carries
+from gpusetup.verify.checks.quick.rdma import grave
 from gpusetup.verify.expected import adapter
 from gpusetup.verify.registry import check, from_items
 
@@ -37,10 +38,10 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "ib_write_bw is not installed (gpusetup_rdma brings perftest)")
     ports = {(hca["name"], port["number"]): (hca, port) for hca, port in active(machine)}
     items = [
-        _beside(machine, _one(found, kind, run, *ports[found["name"], found["port"]]))
+        _beside(machine, _one(machine, found, kind, ports[found["name"], found["port"]]))
         for found in section.get("adapters") or ()
         if (found["name"], found["port"]) in ports
-        for kind, run in found["runs"].items()
+        for kind in found["runs"]
     ]
     without = "" if section.get("cuda") else "; not from GPU memory: this perftest is built without CUDA"
     rates = [item.measured for item in items if isinstance(item.measured, float)]
@@ -55,10 +56,11 @@ def _beside(machine: Machine, item: Item) -> Item:
     return structs.replace(item, blame="job") if machine.busy and item.verdict in ("fail", "warn") else item
 
 
-def _one(found: dict[str, Any], kind: str, run: dict[str, Any], hca: dict[str, Any], port: dict[str, Any]) -> Item:
+def _one(machine: Machine, found: dict[str, Any], kind: str, at: tuple[dict[str, Any], dict[str, Any]]) -> Item:
+    (hca, port), run = at, found["runs"][kind]
     subject = found["name"] if kind == "host" else f"{found['name']} ← GPU {found['gpu']}"
     if run["gbits"] is None:
-        return Item(subject, "fail", f"ib_write_bw failed: {run['error']}")
+        return Item(subject, grave(machine), f"ib_write_bw failed: {run['error']}")
     bound = adapter(port.get("rate"), carries(hca))
     if bound is None:
         return Item(subject, "pass", "its rate is not known", run["gbits"])

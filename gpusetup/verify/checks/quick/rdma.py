@@ -39,7 +39,8 @@ def _asked(machine: Machine) -> bool:
     return wish is not None and wish.stack != "none"
 
 
-def _grave(machine: Machine) -> Verdict:
+def grave(machine: Machine) -> Verdict:
+    """Return the verdict on what does not work: a failure if somebody asked for RDMA, else a warning."""
     return "fail" if _asked(machine) else "warn"
 
 
@@ -70,10 +71,10 @@ def _port(machine: Machine, hca: dict[str, Any], port: dict[str, Any], sisters: 
     state, rate = port.get("state"), port.get("rate")
     if state in {"INIT", "ARMED"} and port.get("layer") == "InfiniBand":
         text = f"is {state}: no subnet manager has set it up (opensm, or the switch's)"
-        return Item(subject, _grave(machine), text, state, "ACTIVE")
+        return Item(subject, grave(machine), text, state, "ACTIVE")
     if state != "ACTIVE":
         # A port without a cable is usual where others carry the traffic.
-        verdict = "warn" if up else _grave(machine)
+        verdict = "warn" if up else grave(machine)
         text = (
             f"is {state or 'of unknown state'} ({port.get('physical') or 'unknown'}): no cable, or nothing at its end"
         )
@@ -148,4 +149,4 @@ def memlock(machine: Machine) -> Finding:
         return Finding("pass", "unlimited" if limit["unlimited"] else "unlimited for everyone who logs in")
     kib = limit.get("kib")
     text = f"{kib / 1024:g} MiB" if kib is not None else "of unknown size"
-    return Finding(_grave(machine), f"only {text} may be locked: ibv_reg_mr fails; add memlock to limits.d", kib)
+    return Finding(grave(machine), f"only {text} may be locked: ibv_reg_mr fails; add memlock to limits.d", kib)
