@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
     from gpusetup.model.record import Record
-    from gpusetup.model.release import DriverBranch, DriverVersion
+    from gpusetup.model.release import Architecture, DriverBranch, DriverVersion
     from gpusetup.model.request import Request
     from gpusetup.model.tables import GpuFigures
 
@@ -172,7 +172,7 @@ def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
         "only_cpu": gpu.only_cpu,
         "driver_first": gpu.min_driver or (f"R{kind.min_branch}" if kind.min_branch else None),
         "driver_last": f"R{kind.last_branch}" if kind.last_branch else None,
-        "cuda_first": (window.first_cuda or None) if window else None,
+        "cuda_first": _first_cuda(matrix, window, gpu.cc) if window else None,
         "cuda_last": (window.last_cuda or None) if window else None,
         "open_module": kind.module,
         "mig_driver": gpu.mig_min_driver,
@@ -183,6 +183,13 @@ def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
         **_provenance(matrix, "gpus", gpu),
         "figures_sources": [matrix.gpu_figures.sources[key].url for key in figures.sources] if figures else [],
     }
+
+
+def _first_cuda(matrix: Matrix, window: Architecture, cc: str) -> str | None:
+    """Return the first CUDA for an architecture, or the later first one whose compiler knows this capability."""
+    every = sorted((row.minor for row in matrix.cuda.toolchains), key=nv)
+    first = next((minor for minor in every if rules.compiles_for(matrix, minor, cc)), every[0])
+    return (first if window.first_cuda and first != every[0] else window.first_cuda) or None
 
 
 def _figures_row(figures: GpuFigures | None) -> Row:

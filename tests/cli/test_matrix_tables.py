@@ -93,6 +93,7 @@ def test_a_gpu_with_all_that_is_known(rows: Any, ask: Any) -> None:
     (old,) = rows("gpu", "Tesla P4")
     assert (old["driver_last"], old["fp8"], old["power_w"]) == ("R580", 0, None)
     assert "?" in ask("gpu", "Tesla P4")[1]
+    assert [rows("gpu", name)[0]["cuda_first"] for name in ("Tesla K80", "A40", "B300")] == ["6.0", "11.1", "12.9"]
 
 
 def test_gpus_by_architecture_capability_and_driver(rows: Any) -> None:
