@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import os
 import re
@@ -178,20 +179,22 @@ def authority(path: Path, patterns: str) -> str:
 
 def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] = ()) -> None:
     """Write the keys of these hosts to our known_hosts file atomically; other lines stay."""
-    lines = []
-    for line in _lines(path):
-        names = line.split(maxsplit=1)[0] if line.split() else ""
-        if not line.startswith(("#", "@")) and names in keys:
-            continue
-        if line not in authorities:
-            lines.append(line)
-    lines += authorities
-    lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
-    partial.chmod(0o600)
-    partial.replace(path)
+    with path.with_name(f".{path.name}.lock").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # another run may add other hosts
+        lines = []
+        for line in _lines(path):
+            names = line.split(maxsplit=1)[0] if line.split() else ""
+            if not line.startswith(("#", "@")) and names in keys:
+                continue
+            if line not in authorities:
+                lines.append(line)
+        lines += authorities
+        lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
+        partial = path.with_name(f".{path.name}.part")
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        partial.chmod(0o600)
+        partial.replace(path)
 
 
 def _lines(path: Path) -> list[str]:

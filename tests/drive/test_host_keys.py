@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,13 @@ def inventory(folder: Path, port: int, hosts: int = 3) -> Path:
     lines = [f"gpu{n} ansible_host=127.0.{n // 250}.{n % 250 + 1} ansible_port={port}" for n in range(hosts)]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def test_runs_that_write_together_lose_no_key(tmp_path: Path) -> None:
+    key = Key("ssh-ed25519", "AAAA")
+    with ThreadPoolExecutor(8) as runs:
+        list(runs.map(lambda number: write(tmp_path / "known_hosts", {f"host{number}": [key]}), range(32)))
+    assert kept(tmp_path / "known_hosts") == {f"host{number}": [key] for number in range(32)}
 
 
 @real
