@@ -206,10 +206,10 @@ def _change(
         lease = got
     else:
         notes.append("no budget is set, so no lease was taken")
-    log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
     outcome: _Outcome | None = None
     changed = 0
     try:
+        log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
         write_whole(settings.home / "lock.json", msgspec.json.encode(offer.lock))
         effects = Effects(Config(source="", manifest_sha256="", variables=settings.variables), log)
         with alone(WORK / "lock"):

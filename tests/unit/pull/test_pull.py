@@ -1,5 +1,6 @@
 """A pull against a real collector, with an apply that answers what a test says: what it takes, keeps and never does."""
 
+import errno
 import json
 import shutil
 import socket
@@ -9,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -152,6 +154,20 @@ def test_a_host_of_another_class_and_one_that_trusts_new_signers_take_the_next_o
     assert went(settings := settings._replace(signers=tmp_path / "signers")) == ("done", True)
     path_of(collector.folder, "v100").write_bytes(old)
     assert went(settings) == ("refused", True)
+
+
+def test_a_log_that_fails_keeps_no_place(host, collector, keys, locks, monkeypatch):
+    given = []
+    lease = SimpleNamespace(give_back=lambda: given.append("back"), lost="")
+    monkeypatch.setattr(client, "take", lambda *_words: lease)
+    offer(collector, keys, locks[0], budget=Budget(leases="http://store", at_a_time=1))
+
+    def full(_line):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        pull(host[0], full)
+    assert given == ["back"]
 
 
 def test_offers_that_are_made_together_have_serials_of_their_own(collector, keys, locks):
