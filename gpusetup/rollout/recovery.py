@@ -113,8 +113,14 @@ def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dic
     found = found | held
     free = {name: found[name].recovery for name in names if name not in held}
     todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
-    found |= _act(hosts, found, todo)
-    hosts.see(hosts.look_again(free))
+    try:
+        found |= _act(hosts, found, todo)
+        hosts.see(hosts.look_again(free))
+    except KeyboardInterrupt:
+        for name, node in taken.items():
+            by_hand = hosts.draining.scheduler.by_hand(node) if hosts.draining.scheduler is not None else ""
+            hosts.rollout.reporter.say(f"{name}: it is still drained; to return it to service: {by_hand}")
+        raise
     found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
     well = [name for name in taken if found[name].state in ("done", "refused")]
     troubles = hosts.draining.undrain(well)

@@ -75,9 +75,8 @@ def fleet(tmp_path, monkeypatch):
 
         def overlay(folder, variables):
             made.overlay, made.variables = (
-                list(variables),
-                {host: to_builtins(told) for host, told in variables.items()},
-            )
+                list(variables), {host: to_builtins(told) for host, told in variables.items()},
+            )  # fmt: skip
             return folder
 
         for where in (module, draining_module):
@@ -185,6 +184,13 @@ def test_a_stop_while_programs_are_waited_for_gives_the_nodes_back(fleet, monkey
     with pytest.raises(KeyboardInterrupt):
         recover(made.hosts, found)
     assert scheduler.given == ["both"]
+    monkeypatch.setattr(made.hosts.draining, "wait_idle", lambda _names: {})
+    monkeypatch.setattr(module, "_act", lambda *_words: (_ for _ in ()).throw(KeyboardInterrupt))
+    said = []
+    made.hosts.rollout.reporter.say = said.append
+    with pytest.raises(KeyboardInterrupt):
+        recover(made.hosts, found)
+    assert said[-1] == "both: it is still drained; to return it to service: resume both"
 
 
 @pytest.mark.parametrize(
