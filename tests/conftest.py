@@ -16,10 +16,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The same examples in every run: a failure that comes and goes helps nobody. GPUSETUP_HYPOTHESIS=search explores anew.
 _COMMON = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
-    "database": None,
-}
+    "deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large], "database": None,
+}  # fmt: skip
 settings.register_profile("steady", settings(max_examples=60, derandomize=True, **_COMMON))
 settings.register_profile("search", settings(max_examples=1500, **_COMMON))
 settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))

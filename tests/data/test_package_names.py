@@ -4,9 +4,8 @@ from tests.data.lint import holds, shipped
 from tools.refresh.lints import Documents
 
 LISTS = {
-    "drivers": ("family", "module"),
-    "fabric": ("format",),
-}
+    "drivers": ("family", "module"), "fabric": ("format",),
+}  # fmt: skip
 
 
 def _covers(record: dict, branch: int) -> bool:

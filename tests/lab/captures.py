@@ -127,10 +127,9 @@ def write(machine: Machine, root: Path) -> None:
         _device(root, f"0000:80:{index:02x}.0", BRIDGE_OTHER, "0x10de", "0x22a3", "0x10de", "0x1796", link=True)
     flags = "fpu vme sse sse2 ht syscall nx lm" + (" hypervisor" if machine.guest else "")
     _write(
-        root,
-        "proc/cpuinfo",
+        root, "proc/cpuinfo",
         f"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: {flags}\n\n",
-    )
+    )  # fmt: skip
     _write(root, "proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/vda1 ro quiet\n")
     _write(
         root, "proc/modules", "virtio_net 73728 0 - Live 0x0000000000000000\next4 983040 1 - Live 0x0000000000000000\n"

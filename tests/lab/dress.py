@@ -80,9 +80,8 @@ def _boot_tools(root: Path, tool: str) -> None:
     files = {
         "simulated-boot": ("usr/local/lib/gpusetup-lab/simulated-boot", 0o755),
         "simulated-boot.service": ("etc/systemd/system/gpusetup-lab-simulated-boot.service", 0o644),
-        "default-grub": ("etc/default/grub", 0o644),
-        tool: (f"usr/sbin/{tool}", 0o755),
-    }
+        "default-grub": ("etc/default/grub", 0o644), tool: (f"usr/sbin/{tool}", 0o755),
+    }  # fmt: skip
     for name, (place, mode) in files.items():
         # By a process of its own: a program that this one writes is "busy" while a process that another thread starts has it open.
         run(["install", "-D", f"--mode={mode:o}", SOURCE / "dressing" / name, root / place])

@@ -11,13 +11,12 @@ HOSTS = {
     "u22-v100": {"flavour": "ubuntu2204-like", "machine": "v100"},
     "u24-switch": {"flavour": "ubuntu2404-like", "machine": "h200-x8-nvswitch"},
     "u24-guest": {"flavour": "ubuntu2404-like", "machine": "h200-x8"},
-    "d12-t4": {"flavour": "debian12", "machine": "t4-x4"},
-    "d12-v100": {"flavour": "debian12", "machine": "v100"},
+    "d12-t4": {"flavour": "debian12", "machine": "t4-x4"}, "d12-v100": {"flavour": "debian12", "machine": "v100"},
     "d12-none": {"flavour": "debian12", "machine": "none"},
     "r9-v100": {"flavour": "rocky9-like", "machine": "v100-x8"},
     "r9-switch": {"flavour": "rocky9-like", "machine": "h200-x8-nvswitch"},
     "r9-none": {"flavour": "rocky9-like", "machine": "none"},
-}
+}  # fmt: skip
 PROPRIETARY = {"u22-v100", "d12-v100", "r9-v100"}
 SWITCHES = {"u24-switch", "r9-switch"}
 WITHOUT = {"d12-none", "r9-none"}

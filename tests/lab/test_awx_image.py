@@ -75,9 +75,8 @@ def test_the_image_is_built_and_a_job_plans_in_it(buildah, tmp_path):
     definition["images"]["base_image"]["name"] = BASE
     definition["dependencies"] |= {
         "python_interpreter": {"package_system": "python3", "python_path": PYTHON},
-        "ansible_core": {"package_pip": NEEDED[0]},
-        "system": ["openssh-client [platform:dpkg]"],
-    }
+        "ansible_core": {"package_pip": NEEDED[0]}, "system": ["openssh-client [platform:dpkg]"],
+    }  # fmt: skip
     (folder / "execution-environment.yml").write_text(yaml.safe_dump(definition))
     shutil.copytree(serve_bundle().folder, folder / "gpusetup-bundle")
     run([sys.executable, "-m", "ansible_builder", "create"], cwd=folder)

@@ -72,12 +72,11 @@ def applying(host):
 
 
 STEPS = {
-    "gpusetup is fetched": lambda host: status(host)["state"] == "preparing",
-    "the stack is planned": applying,
+    "gpusetup is fetched": lambda host: status(host)["state"] == "preparing", "the stack is planned": applying,
     "packages are unpacked": unpacking,
     "the module is built": lambda host: any(host.path("/var/lib/dkms").glob("nvidia*/*/build")),
     "it reboots": lambda host: status(host)["state"] == "rebooting",
-}
+}  # fmt: skip
 LONG = {"packages are unpacked": "nvidia-kernel-support", "the module is built": "dkms-build"}
 """What takes long for the moment, so that a step can be met."""
 

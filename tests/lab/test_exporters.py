@@ -159,10 +159,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
         (rules / name).write_text(content)
     receiver = Exporter("")
     scrape = {
-        "scheme": "https",
-        "tls_config": {"insecure_skip_verify": True},
+        "scheme": "https", "tls_config": {"insecure_skip_verify": True},
         "basic_auth": {"username": "prometheus", "password": SECRET},
-    }
+    }  # fmt: skip
     with running(rules, [f"{host.address}:9100"], receiver, scrape) as prometheus:
         until(lambda: prometheus.ask("gpu:temperature:celsius"), "the temperature of the board")
         (found,) = prometheus.ask("gpu:temperature:celsius")

@@ -78,10 +78,9 @@ def test_user_space_that_moved_under_the_module_is_a_mismatch(ubuntu: Host) -> N
     ubuntu.reboot()
     assert ubuntu.ssh("nvidia-smi", check=False).returncode == 0
     started = shell(
-        ubuntu,
-        "systemctl restart nvidia-fabricmanager; sleep 0.3; systemctl is-active nvidia-fabricmanager",
+        ubuntu, "systemctl restart nvidia-fabricmanager; sleep 0.3; systemctl is-active nvidia-fabricmanager",
         check=False,
-    )
+    )  # fmt: skip
     assert "failed" in started, "Fabric Manager stayed at 580.159.04"
 
 

@@ -108,10 +108,8 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab: Lab) -> Non
         wish = stand_ins(lab.repositories, gpusetup_driver=f"=={branch}.*")
         if source == "distro":
             wish = {
-                "gpusetup_source": "distro",
-                "gpusetup_components": '["driver"]',
-                "gpusetup_driver": f"=={branch}.*",
-            }
+                "gpusetup_source": "distro", "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={branch}.*",
+            }  # fmt: skip
         inventory = lab.inventory([host], wish)
         step = apply(lab.folder, inventory)
         where = f"{source} {branch}"

@@ -42,11 +42,10 @@ def test_a_new_machine_comes_up_from_a_bundle_alone(
     with private_site(tmp_path) as site:
         url = f"{site.url}/{place.name}"
         settings = {
-            "gpusetup_source": url,
-            "gpusetup_source_key": f"{url}/compute/cuda/repos/debian12/x86_64/{key}.pub",
+            "gpusetup_source": url, "gpusetup_source_key": f"{url}/compute/cuda/repos/debian12/x86_64/{key}.pub",
             "gpusetup_source_fingerprints": said["gpusetup_source_fingerprints"],
             "gpusetup_python_links": f"{url}/python/",
-        }
+        }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         words += ["--proxy", site.proxy, "--ca", str(site.ca)]
         first_boot(host, user_data(Served(place, url), lab_repositories, *words, wish=wish))

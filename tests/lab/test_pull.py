@@ -88,10 +88,9 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
         GPUSETUP, "fleet", "pull", f"https://{NAME}:{port}", "--class", "t4", "--domain", "rack7", "--name", "gpu07",
     ]  # fmt: skip
     words += [
-        "--ca",
-        "/etc/gpusetup/site-ca.pem",
+        "--ca", "/etc/gpusetup/site-ca.pem",
         *(word for item in variables.items() for word in ("--set", "=".join(item))),
-    ]
+    ]  # fmt: skip
 
     def asked(path):
         """From here the name resolves nowhere: ask as the host does."""

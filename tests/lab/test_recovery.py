@@ -103,6 +103,5 @@ def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab: 
     assert host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout != before
     assert (rebooted.code, recovered(rebooted, host)["state"]) == (8, "not-gone"), rebooted.out + rebooted.err
     assert [(entry["action"], entry["outcome"]) for entry in record(host)[-2:]] == [
-        ("reboot", "pending"),
-        ("reboot", "done"),
-    ]
+        ("reboot", "pending"), ("reboot", "done"),
+    ]  # fmt: skip

@@ -75,15 +75,14 @@ def test_without_the_work_of_others_it_says_how_to_fetch_it(monkeypatch, capsys)
 
 def test_each_second_of_a_run_is_in_one_step_and_each_operation_too():
     events = [
-        {"event": "start", "time": 11.0},
-        {"event": "begin", "time": 12.0, "task": "1", "name": "role : look"},
+        {"event": "start", "time": 11.0}, {"event": "begin", "time": 12.0, "task": "1", "name": "role : look"},
         {"event": "ok", "time": 14.0, "task": "1", "name": "role : look"},
         {"event": "begin", "time": 14.0, "task": "2", "name": "nothing to ask"},
         {"event": "skipped", "time": 14.5, "task": "2", "name": "nothing to ask"},
         {"event": "begin", "time": 15.0, "task": "3", "name": "look"},
         {"event": "retry", "time": 16.0, "task": "3", "name": "look"},
         {"event": "failed", "time": 18.0, "task": "3", "name": "look"},
-    ]
+    ]  # fmt: skip
     found = steps(events, [11.5, 12.5, 15.5, 17.5], 10.0, 20.0, lambda moment: Used(moment / 10, moment / 100))
     assert found == (
         Step(name="look", times=2, seconds=5.0, operations=3, controller=0.5, host=0.05),

@@ -45,10 +45,9 @@ def test_exit_codes(kind: str, code: int) -> None:
 def test_a_document_says_what_is_known_and_always_path_and_hint() -> None:
     document = BadInputError("GS-000", "no", note="because").to_document()
     assert document == {
-        "schema": "gpusetup/error/1",
-        "ok": False,
+        "schema": "gpusetup/error/1", "ok": False,
         "error": {"reference": "GS-000", "message": "no", "path": "", "note": "because", "hint": ""},
-    }
+    }  # fmt: skip
 
 
 def test_an_error_without_a_hint_has_what_helps_with_its_reference() -> None:

@@ -31,9 +31,8 @@ def test_every_row_is_counted() -> None:
     )
     assert told is not None
     assert [int(number) for number in told.groups()] == [
-        len(ROWS),
-        *(counted[name] for name in ("whole", "stand-in", "part", "no")),
-    ]
+        len(ROWS), *(counted[name] for name in ("whole", "stand-in", "part", "no")),
+    ]  # fmt: skip
 
 
 def test_the_systems_of_each_row_are_those_of_its_tests() -> None:

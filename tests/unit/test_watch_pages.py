@@ -54,9 +54,8 @@ def fleet(folder: Path) -> None:
     host = captured(ROOT / "tests/hosts/ubuntu24.04-h200x8-keep/root", matrix_lookup(matrix()))
     alike = {"vbios": "96.00.A5.00.1A", "nvlinks": NvLinks(up=18, down=0, slowest=26.562)}
     way, settings = (
-        Way(acs_redirect=(), iommu="identity", bridges=2),
-        Settings(bios_version="2.1", smt=True, iommu=True),
-    )
+        Way(acs_redirect=(), iommu="identity", bridges=2), Settings(bios_version="2.1", smt=True, iommu=True),
+    )  # fmt: skip
     hosts, figures = {}, {}
     observed = ROOT / "tests/fixtures/observations/h200-x4-full.json"
     done = subprocess.run(

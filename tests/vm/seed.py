@@ -29,11 +29,10 @@ def write_seed(
     }  # fmt: skip
     key = SSH_KEY.with_suffix(".pub").read_text().strip()
     documents = {
-        "user-data": user_data,
-        "vendor-data": cloud_config(vendor),
+        "user-data": user_data, "vendor-data": cloud_config(vendor),
         "network-config": fixed_address(hardware_address(address), f"{address}/{PREFIX}"),
         "meta-data": json.dumps({"instance-id": name, "local-hostname": name, "public-keys": [key]}) + "\n",
-    }
+    }  # fmt: skip
     write_image(image, documents, machine, faults)
 
 
@@ -56,10 +55,9 @@ def cloud_documents(name: str, user: str, key: str, host_key: Path, *, simulates
         ]
         documents["start"] = (Path(__file__).parent / "image" / "machine").read_text()
     return {
-        **documents,
-        "user-data": cloud_config(config),
+        **documents, "user-data": cloud_config(config),
         "meta-data": json.dumps({"instance-id": name, "local-hostname": name}) + "\n",
-    }
+    }  # fmt: skip
 
 
 def cloud_config(content: Mapping[str, Any]) -> str:

@@ -50,10 +50,9 @@ class Repositories:
     def variables(self) -> dict[str, str]:
         """What an inventory says of them."""
         return {
-            "gpusetup_source": self.base,
-            "gpusetup_source_fingerprints": self.fingerprint,
+            "gpusetup_source": self.base, "gpusetup_source_fingerprints": self.fingerprint,
             "gpusetup_source_key": f"{self.base}/lab-key.asc",
-        }
+        }  # fmt: skip
 
     def url(self, distro: str) -> str:
         """NVIDIA's repository for ubuntu2404, debian12, rhel9, …"""

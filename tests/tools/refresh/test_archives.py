@@ -115,12 +115,9 @@ def test_a_login_page_is_no_list(site, ask):
 
 def test_links_that_lead_elsewhere_are_not_followed(site, ask):
     listing(
-        site,
-        "/cuda/",
-        "../../etc/redistrib_13.2.9.json",
-        "//other.example/redistrib_13.2.9.json",
+        site, "/cuda/", "../../etc/redistrib_13.2.9.json", "//other.example/redistrib_13.2.9.json",
         "redistrib_13.2.9.json/..",
-    )
+    )  # fmt: skip
     _found, failed = ask("cuda")
     assert "lists no manifest" in str(failed["cuda"])
     assert site.asked == ["/cuda/"]

@@ -55,9 +55,8 @@ def captured(site: Replay) -> list[dict[str, Any]]:
                 assert new in own
                 own = own.replace(new, old)
         members: dict[str, str | bytes] = {
-            f"vllm-{version}.dist-info/METADATA": own,
-            "vllm/envs.py": 'VLLM_MAIN_CUDA_VERSION: str = "13.0"\n',
-        }
+            f"vllm-{version}.dist-info/METADATA": own, "vllm/envs.py": 'VLLM_MAIN_CUDA_VERSION: str = "13.0"\n',
+        }  # fmt: skip
         entry["url"] = site.file(name, wheel(members))["url"]
     site.package("vllm", *listed)
     return listed
@@ -214,9 +213,8 @@ def test_one_bad_release_leaves_the_others(site, data, capsys):
 def test_a_wheel_of_another_version_is_no_evidence(site, data, capsys):
     captured(site)
     site.bodies[f"/files/{VLLM}"] = (
-        "application/zip",
-        wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")}),
-    )
+        "application/zip", wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")}),
+    )  # fmt: skip
     assert collect(site, data, "vllm") == 6
     assert "of another version: 0.1" in capsys.readouterr().err
 
@@ -227,9 +225,8 @@ def test_files_with_hostile_names_are_left_out(site, data, capsys):
         {"filename": "../../etc/vllm-0.34.0.tar.gz", "url": "x"},
         {"filename": "torch-9.9.9-py3-none-any.whl", "url": "x"},
         {"filename": "vllm-0.34.0\x1b[2J-py3-none-any.whl", "url": "x"},
-        {"filename": "vllm-0.34.0-py3-none-any.whl", "url": "file:///etc/passwd"},
-        {"filename": None},
-    ]
+        {"filename": "vllm-0.34.0-py3-none-any.whl", "url": "file:///etc/passwd"}, {"filename": None},
+    ]  # fmt: skip
     site.package("vllm", *listed, *bad)
     assert collect(site, data, "vllm") == 6
     told = capsys.readouterr()
@@ -354,10 +351,9 @@ def test_torch_and_what_is_released_with_it_are_held_against_their_row(site, tor
     assert "torch: 1 rows, nothing differs" in capsys.readouterr().out
 
     site.package(
-        "torch",
-        *[torch_wheel(site, "3.12", "2.9.1", **{"nvidia-cudnn-cu12": "9.99.0.1"})],
+        "torch", *[torch_wheel(site, "3.12", "2.9.1", **{"nvidia-cudnn-cu12": "9.99.0.1"})],
         torch_wheel(site, "3.12", "2.99.0"),
-    )
+    )  # fmt: skip
     site.package(
         "torchvision",
         vision,

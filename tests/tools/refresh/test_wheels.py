@@ -147,10 +147,9 @@ def test_packages_above_are_taken_one_by_one(site, ask):
     known = documents()[f"frameworks/{name}"]["releases"][0]["version"]
     new = next_patch(known)
     site.package(
-        name,
-        site.file(f"{name}-{known}-py3-none-any.whl", b""),
+        name, site.file(f"{name}-{known}-py3-none-any.whl", b""),
         site.file(f"{name}-{new}-py3-none-any.whl", b"", metadata(name, new, "Requires-Dist: torch>=2.0")),
-    )
+    )  # fmt: skip
     found, failed = ask("packages")
     assert failed == {}
     row = row_of(found, f"frameworks/{name}", new)

@@ -93,9 +93,8 @@ def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
     assert cluster.undrain("n1") == ""
     assert not cluster.drained_by_us("n1")
     assert [call for call in program.calls() if "update" in call] == [
-        "scontrol update NodeName=n1 State=DRAIN Reason=gpusetup",
-        "scontrol update NodeName=n1 State=RESUME",
-    ]
+        "scontrol update NodeName=n1 State=DRAIN Reason=gpusetup", "scontrol update NodeName=n1 State=RESUME",
+    ]  # fmt: skip
 
 
 def test_a_job_that_does_not_end_keeps_its_node(slurm):
@@ -174,9 +173,8 @@ def test_any_command(program):
 
 POD = {
     "metadata": {"namespace": "ml", "name": "train"},
-    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
-    "status": {"phase": "Running"},
-}
+    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}, "status": {"phase": "Running"},
+}  # fmt: skip
 
 
 def test_pods_with_a_gpu():

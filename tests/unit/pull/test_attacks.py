@@ -99,14 +99,13 @@ FRAMING = [
     ("chunks alone", ("Transfer-Encoding: chunked",), b"0\r\n\r\n" + NEXT, [b"411"]),
     ("chunks by another name", ("Transfer-Encoding: xchunked",), BODY + NEXT, [b"400"]),
     ("a folded header", (LENGTH, "X: a\r\n b"), b"x" * len(BODY), [b"400"]),
-    ("NUL in a header", (LENGTH, "X: a\0b"), BODY + NEXT, [b"400"]),
-    ("no length", (), NEXT, [b"411"]),
+    ("NUL in a header", (LENGTH, "X: a\0b"), BODY + NEXT, [b"400"]), ("no length", (), NEXT, [b"411"]),
     ("10 GiB announced", ("Content-Length: 10737418240",), b"x" * 1000, [b"413"]),
     ("a little too large", (f"Content-Length: {LIMIT + 1}", "Connection: close"), b"x" * (LIMIT + 1), [b"413"]),
     ("gzip", (LENGTH, "Content-Encoding: gzip", "Connection: close"), b"\x1f\x8b" + b"x" * (len(BODY) - 2), [b"400"]),
     ("70 KiB of one header", ("X: " + "a" * 70_000,), NEXT, [b"411"]),
     ("2,000 headers", tuple(f"X{one}: {'a' * 100}" for one in range(2000)), NEXT, [b"400"]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("headers", "body", "wanted"), [row[1:] for row in FRAMING], ids=[row[0] for row in FRAMING])

@@ -68,10 +68,8 @@ def test_a_host_takes_its_lock_once_and_each_new_one(host, collector, keys, lock
     assert went(settings) == ("no-lock", True)
     offer(collector, keys, locks[0])
     assert [went(settings), went(settings), went(settings)] == [
-        ("done", True),
-        ("unchanged", True),
-        ("unchanged", True),
-    ]
+        ("done", True), ("unchanged", True), ("unchanged", True),
+    ]  # fmt: skip
     assert told["applied"] == [("apply", locks[0].digest)]
     known = collector.store.state().hosts["gpu01"].report
     assert (known.state, known.lock, known.domain) == ("unchanged", locks[0].digest, "rack7")
@@ -86,9 +84,8 @@ def test_while_the_collector_is_away_the_last_lock_counts_and_reports_wait(host,
     settings, told = host
     offer(collector, keys, locks[0])
     told["code"], told["host"] = (
-        7,
-        {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}},
-    )
+        7, {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}},
+    )  # fmt: skip
     assert went(settings) == ("failed", True)
     away = settings._replace(url="http://127.0.0.1:9")
     assert went(away) == ("failed", False), "tried again later, and not at each pull"

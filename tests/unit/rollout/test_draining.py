@@ -76,10 +76,8 @@ def test_what_came_out_well_is_given_back(work):
 def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted(work):
     scheduler = Recorded()
     outcomes = {
-        "left": HostOutcome(state="unchanged"),
-        "a": HostOutcome(state="unchanged"),
-        "b": HostOutcome(state="failed"),
-    }
+        "left": HostOutcome(state="unchanged"), "a": HostOutcome(state="unchanged"), "b": HostOutcome(state="failed"),
+    }  # fmt: skip
     assert set(work(scheduler).left_behind(outcomes)) == {"left"}
     assert scheduler.given == ["left"]
 

@@ -142,10 +142,9 @@ def test_broken_manifests(cases: int, tmp_path: Path) -> None:
         raw = manifests(source)
         names = list(_names(raw))
         no += refused(
-            archive(tmp_path / "evil.tar", (MANIFEST, raw), *((name, CONTENT) for name in names)),
-            tmp_path / "there",
+            archive(tmp_path / "evil.tar", (MANIFEST, raw), *((name, CONTENT) for name in names)), tmp_path / "there",
             tmp_path,
-        )
+        )  # fmt: skip
     assert no > cases // 2
 
 

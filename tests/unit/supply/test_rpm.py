@@ -50,10 +50,9 @@ class Upstream:
         drivers = [Rpm("driver", OLD, "builder"), Rpm("driver", NEW, "builder")]
         published(folder / "cuda", drivers, self.nvidia, MODULES)
         build(
-            folder / "base",
-            [Rpm("builder", "3.0-1.el9"), *(Rpm("kernel-devel", version) for version in KERNELS)],
+            folder / "base", [Rpm("builder", "3.0-1.el9"), *(Rpm("kernel-devel", version) for version in KERNELS)],
             self.distribution,
-        )
+        )  # fmt: skip
         run("createrepo_c", "--quiet", str(folder / "base"))
         (folder / "base.key").write_bytes(self.distribution.public())
         self.archive = folder / "base.repo"

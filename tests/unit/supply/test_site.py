@@ -88,9 +88,8 @@ def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
     monkeypatch.setattr(site, "controller_wheels", _no_wheels)
     (tmp_path / "debs").mkdir()
     entries = (
-        described(deb(tmp_path / "debs", "driver", "dkms")),
-        described(deb(tmp_path / "debs", "dkms", version="3.0")),
-    )
+        described(deb(tmp_path / "debs", "driver", "dkms")), described(deb(tmp_path / "debs", "dkms", version="3.0")),
+    )  # fmt: skip
     request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
     wheel = tmp_path / "cupy-1.0-py3-none-any.whl"
@@ -195,9 +194,8 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, su
     assert not list((out / "python").glob("*.whl"))
     assert not (out / ".pool").exists()
     assert set(manifest.files) == {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} - {
-        "manifest.json",
-        "manifest.json.asc",
-    }
+        "manifest.json", "manifest.json.asc",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -282,9 +280,8 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pyt
     assert (asked.names, asked.host) == (("debian12-t4-open",), hosts["debian12-t4-open"])
     every = command_parser("bundle").parse_args(["driver", "--from", str(facts)])
     assert [[kind.request.os for kind in kinds] for kinds in systems_of(every, matrix())] == [
-        ["debian12"],
-        ["ubuntu24.04"],
-    ]
+        ["debian12"], ["ubuntu24.04"],
+    ]  # fmt: skip
     assert main(["bundle", "driver", "--from", str(facts), "--os", "rocky9", "--out", str(tmp_path / "x")]) == 3
     assert "no host with a requested GPU" in " ".join(capsys.readouterr().err.split())
 
