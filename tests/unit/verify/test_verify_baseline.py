@@ -108,7 +108,7 @@ def test_figures_beside_a_job_are_not_kept_and_not_compared(good):
     busy = judge(Machine(captured("h200-x1-busy")))
     assert compare(busy, record(good, 1, "2026-11-20")) == busy
     assert {one.blame for one in busy if one.id.startswith(("memory.", "matrix.", "pcie.h"))} == {"job"}
-    assert set(record(busy, 1, "2026-11-20").figures) <= {"launch.latency"}
+    assert record(busy, 1, "2026-11-20").figures == {}
 
 
 def test_the_gravest_part_is_named_where_the_baseline_adds_a_lesser_one():

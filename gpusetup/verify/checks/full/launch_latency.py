@@ -18,6 +18,7 @@ from gpusetup.verify.expected import setting
 from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Blame
     from gpusetup.verify.machine import Machine
 
 
@@ -40,7 +41,8 @@ def judge(machine: Machine) -> Finding:
             f"{empty['graph_us']:.2f} µs in a graph ({empty['ratio']:.0f}x)"
         )
         grave = best > slow or empty["graph_us"] > slow_graph
-        items.append(Item(subject, "warn" if grave else "pass", text, best, limit=slow))
+        blame: Blame = "job" if machine.workers.get(key, {}).get("busy") else ""
+        items.append(Item(subject, "warn" if grave else "pass", text, best, limit=slow, blame=blame))
         if not figures:
             items += [_row(subject, row) for row in rows]
             lines = (
