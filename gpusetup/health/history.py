@@ -110,7 +110,7 @@ def _append(path: Path, host: HostReport, report: Report, gpus: str) -> None:
 
 
 def _figures(host: HostReport) -> Iterator[tuple[str, str, str, float]]:
-    """Yield the figures that were judged; those measured beside a job say nothing about the machine."""
+    """Yield the figures that were judged; those measured while a job ran say nothing about the machine."""
     for result in host.results:
         if not result.unit or result.level == "quick":
             continue

@@ -109,7 +109,7 @@ def _one(result: Result, own: HostBaseline) -> Result:
 
 
 def _figure(item: Item) -> float | None:
-    """Return the item's figure; None if it says nothing of the machine: beside a job, of a MIG slice or a failure."""
+    """Return the item's figure; None beside a running job, of a MIG slice and of a failure."""
     usable = item.blame != "job" and item.verdict in ("pass", "warn", "skip")
     return float(item.measured) if usable and isinstance(item.measured, (int, float)) else None
 

@@ -43,7 +43,7 @@ def explain(answer: dict[str, Any]) -> str:
 
 
 def failed_item(subject: str, answer: dict[str, Any], *, busy: bool) -> Item:
-    """Return the item of an answer with an error; lack of memory beside a job is the job's fault."""
+    """Return the item of an answer with an error; lack of memory while a job runs is the job's fault."""
     if busy and answer.get("error") == "out-of-memory":
         return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
     return Item(subject, "fail", explain(answer), blame="stack" if answer.get("error") in ("import", "compile") else "")

@@ -311,7 +311,7 @@ _WHY = {
 
 
 def reblamed(results: tuple[Result, ...], before: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
-    """Return the results with `blame` set anew in those that a baseline or `--strict` changed."""
+    """Return the results, with a new `blame` where a baseline or `--strict` changed the verdict."""
     known = {check.id: check for check in checks()}
     return tuple(
         new if new is old else known[new.id].blamed(msgspec.structs.replace(new, blame=""), machine)

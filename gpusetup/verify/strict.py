@@ -47,7 +47,7 @@ def floors() -> Floors:
 
 
 def strict(results: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
-    """Return the results; a figure below its floor fails, unless it was measured beside a job."""
+    """Return the results; a figure below its floor fails, unless a job ran on the GPU."""
     names = {gpu.name for gpu in machine.gpus}
     found = {floor.check: floor for floor in floors().floors if names == {floor.gpu}}
     return tuple(_one(result, found[result.id]) if result.id in found else result for result in results)

@@ -228,7 +228,7 @@ SORTS: dict[str, Callable[[Figures], float]] = {
     "power": lambda row: _or_less(row.power),
     "temp": lambda row: _or_less(row.temperature),
 }
-"""Sort orders beside `name`; the highest value comes first."""
+"""Sort orders other than `name`; the highest value comes first."""
 
 
 def _or_less(value: float | None) -> float:

@@ -1,1 +1,1 @@
-"""Every check, one file each, by level."""
+"""All checks, in one folder per level."""

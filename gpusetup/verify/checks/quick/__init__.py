@@ -1,1 +1,1 @@
-"""Seconds, no CUDA context: what the driver, the kernel and PCI say."""
+"""Level quick: what the driver, the kernel and PCI report, in seconds and without a CUDA context."""
