@@ -99,7 +99,9 @@ def removal_of(facts: HostFacts) -> Removal | None:
     back = state.taken | {name: old for name, old in state.moved.items() if name in installed}
     brought = {there for item in state.brought.items() for there in versions.places(installed, *item)}
     deleted = tuple(sorted(path for path, entry in state.files.items() if entry.original is None))
-    python = state.expect.python
+    python = state.expect.python.path or "" if state.expect.python and not state.expect.python.adopted else ""
+    # Of an apply that did not finish, or from before another gpusetup_python_path, only `environments` knows.
+    environments = {*(item.path for item in state.expect.environments if item.path), *state.environments} - {python}
     return Removal(
         packages=tuple(sorted(brought)),
         restored=tuple(f"{name}={back[name]}" for name in sorted(back)),
@@ -114,8 +116,8 @@ def removal_of(facts: HostFacts) -> Removal | None:
         streams=tuple(sorted(state.streams)),
         mig=tuple(sorted(state.mig.found)),
         initramfs=any("nouveau" in path or path == gpudirect.OPTIONS for path in state.files),
-        python=python.path or "" if python is not None and not python.adopted else "",
-        environments=tuple(item.path for item in state.expect.environments if item.path),
+        python=python,
+        environments=tuple(sorted(environments)),
         history="/var/lib/gpusetup",
     )
 

@@ -197,7 +197,8 @@ def test_a_rollback_goes_back_to_other_environments(planner: Planner, facts: Hos
 
 
 def test_removal_names_them(facts: HostFacts) -> None:
-    told = msgspec.convert({"expect": {"environments": [{"path": "/opt/gpusetup-serve"}]}}, HostRecord)
+    expect = {"environments": [{"path": "/opt/gpusetup-serve"}], "python": {"path": "/opt/new"}}
+    told = msgspec.convert({"expect": expect, "environments": {"/opt/new": None, "/opt/old": None}}, HostRecord)
     found = removal_of(msgspec.structs.replace(facts, state=told))
     assert found is not None
-    assert found.environments == ("/opt/gpusetup-serve",)
+    assert (found.python, found.environments) == ("/opt/new", ("/opt/gpusetup-serve", "/opt/old"))
