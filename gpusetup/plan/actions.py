@@ -47,10 +47,11 @@ def actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         yield from _packages(host, wanted, wanted.packages)
         yield from _lost(host, wanted.packages)
         yield from _holds(host.facts, wanted.packages)
-    for component in COMPONENTS:
-        yield from component.actions(host, wanted)
-    yield from _files(host)
-    yield from _record(host)
+    rest = [found for component in COMPONENTS for found in component.actions(host, wanted)]
+    rest += [*_files(host), *_record(host)]
+    if rest and wanted.packages is None:  # without packages, an apply for anything else releases all holds
+        yield from _holds(host.facts, PackageSet(manager=host.facts.packages.manager or "apt"))
+    yield from rest
 
 
 def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
@@ -126,8 +127,9 @@ def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     installed, held = facts.packages.installed, set(facts.packages.held)
-    ours = (*packages.driver, *packages.fabric, *packages.libraries(), *packages.monitoring)
-    named = {package.name for package in ours if versions.matches(package.name, packages.hold)}
+    named = {package.name for package in (*packages.driver, *packages.fabric)}
+    more = {package.name for package in (*packages.libraries(), *packages.monitoring)}
+    named |= {name for name in more if versions.matches(name, packages.hold)}
     recorded = {name for name in record_of(facts).holds if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}

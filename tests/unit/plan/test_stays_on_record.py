@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusetup.model.applied import SCHEMA, HostRecord
+from gpusetup.model.applied import SCHEMA, Apply, HostRecord
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
@@ -87,6 +87,17 @@ def test_libraries_are_held_beside_a_driver_that_was_there(host: Any, planner: A
     assert {name.partition("-")[0] for name in names} >= {"cuda", "libcudnn9", "libnccl2"}
     assert set(plan.holds) == names
     assert "hold-libraries" in {action.id for action in plan.actions if action.kind == "hold"}
+
+
+def test_holds_that_an_apply_without_packages_releases_are_named(host: Any, planner: Any) -> None:
+    facts, change = host("ubuntu24.04-h200-keep"), msgspec.structs.replace
+    packages = change(facts.packages, installed={**facts.packages.installed, "libnccl2": "2"}, held=("libnccl2",))
+    facts = change(facts, packages=packages, state=HostRecord(holds=("libnccl2",)))
+    settings = Settings(requirements=(Requirement(component="driver"),))
+    assert planner.first(facts, settings).plan.state == "unchanged", "they stay while nothing changes"
+    begun = change(facts, state=HostRecord(holds=("libnccl2",), apply=Apply(id="run-1")))
+    told = [action.what for action in planner.first(begun, settings).plan.actions if action.kind == "hold"]
+    assert told == ["no longer libnccl2"]
 
 
 def test_headers_come_when_they_are_asked_for(host: Any, planner: Any, nvidia_ubuntu: Any) -> None:
