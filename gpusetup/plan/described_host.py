@@ -10,7 +10,7 @@ import msgspec
 from gpusetup.components.base import brought_driver
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.facts_machine import Gpu, Storage
 from gpusetup.model.request import Request
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ def as_delivered(host: HostFacts) -> HostFacts:
     }  # fmt: skip
     if not brought_driver(host):
         kept |= {"driver": host.driver, "smi": host.smi, "dkms": host.dkms}
+        kept["services"] = {name: unit for name, unit in host.services.items() if name == "gridd"}
+    if host.storage is not None:
+        kept["storage"] = Storage(p2pdma=host.storage.p2pdma)
     return msgspec.structs.replace(bare, **kept)
 
 

@@ -5,8 +5,10 @@ import pytest
 
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
+from gpusetup.model.facts_machine import Storage
 from gpusetup.model.facts_software import Licence, Service
 from gpusetup.model.settings import Settings
+from gpusetup.plan.described_host import as_delivered
 from gpusetup.plan.settings import read_level
 from gpusetup.rollout.wishes import _with_token
 from tests.unit.plan.conftest import changes
@@ -19,6 +21,12 @@ WISH = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="
 def _facts(host, licence):
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     return msgspec.structs.replace(host(GUEST), services={"gridd": service}, licence=licence)
+
+
+def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest(host):
+    facts = as_delivered(msgspec.structs.replace(_facts(host, None), storage=Storage(p2pdma=False, nvidia_fs="2")))
+    assert list(VGPU.refusals(facts, WISH)) == []
+    assert facts.storage == Storage(p2pdma=False), "nvidia-fs comes instead"
 
 
 @pytest.mark.parametrize(
