@@ -44,5 +44,4 @@ def machine(tmp_path):
 
 @pytest.fixture
 def machine_in(tmp_path):
-    """Make further machines, by name."""
     return lambda name: Machine(tmp_path / name)

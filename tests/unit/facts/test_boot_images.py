@@ -74,7 +74,6 @@ def test_the_arguments_of_entries_anywhere_count(machine: Any) -> None:
 
 
 def unified(**sections: bytes) -> bytes:
-    """The smallest file that has the form of a unified kernel image."""
     begin = 64 + 24 + 40 * len(sections)
     head = b"MZ" + bytes(58) + struct.pack("<I", 64)
     head += struct.pack("<4sHH12xH2x", b"PE\0\0", 0x8664, len(sections), 0)

@@ -31,7 +31,6 @@ def machine(name: str) -> HostFacts:
 
 @pytest.fixture
 def host() -> Callable[..., HostFacts]:
-    """A captured machine by its folder's name, with fields replaced."""
 
     def make(name: str, **changes: Any) -> HostFacts:
         return msgspec.structs.replace(machine(name), **changes)
@@ -45,14 +44,12 @@ def planner() -> Planner:
 
 
 def changes(component: Component, facts: HostFacts, wish: Any = None, settings: Settings | None = None) -> list[Action]:
-    """What a component changes on a host, alone."""
     parts = {component.name: wish} if wish else {}
     wanted = Wanted(stack=Stack(), packages=None, settings=settings or Settings(), manage_driver=False, parts=parts)
     return list(component.actions(judge.judged(facts), wanted))
 
 
 def preview(candidates: dict[str, Any]) -> Preview:
-    """Return a host's answer that offers these."""
     return msgspec.convert({"findings": [], "candidates": candidates}, Preview)
 
 

@@ -36,7 +36,6 @@ RECORD: dict[str, Any] = {
 
 
 def changed(facts, **parts):
-    """Return facts of which parts differ; a record is one as a host tells it."""
     if parts.get("state") is not None:
         parts["state"] = record(parts["state"])
     return msgspec.structs.replace(facts, **parts)
@@ -44,7 +43,6 @@ def changed(facts, **parts):
 
 @pytest.fixture
 def applied(host):
-    """A captured machine made to be just what RECORD says."""
     facts = host("ubuntu24.04-h200-keep")
     release = facts.kernel.next
     module = ModuleFile(path="/x/nvidia.ko", version=VERSION, flavour="open")

@@ -37,7 +37,6 @@ def bare(host: Any) -> HostFacts:
 
 
 def with_environment(facts: HostFacts, lines: tuple[str, ...], nvjitlink: str, **expect: Any) -> HostFacts:
-    """A host on which an earlier gpusetup, on another matrix, made the environment of these lines."""
     wanted = {"manage_driver": False, "packages": None, "requirements": lines, "adopted": [], "services": []}
     python = {"path": "/opt/gpusetup", "packages": {"torch": "2.14.1"}, **expect}
     told = record(

@@ -237,7 +237,6 @@ def test_a_flavour_is_no_way_and_is_said_so() -> None:
 
 
 def works(host: Make) -> HostFacts:
-    """A host whose working driver's modules DKMS built."""
     facts = host("ubuntu24.04-h200-keep")
     module = facts.kernel.target.nvidia if facts.kernel.target else None
     assert module is not None

@@ -174,7 +174,6 @@ def test_secrets_reach_the_role_as_paths_alone(plan: Any) -> None:
 
 
 def recorded(facts: Any, plan: Any) -> Any:
-    """The host after this plan: its packages, its units, its record."""
     there = {item.name: item.version or "1.5.0-1+b6" for item in plan.variables.gpu_monitoring_packages}
     state = HostRecord(schema="gpusetup/state/1", lock=plan.lock, brought=there, packages=there)
     return msgspec.structs.replace(with_packages(facts, **there), state=state)

@@ -36,7 +36,6 @@ def facts(host: Any) -> HostFacts:
 
 
 def made(planner: Planner, facts: HostFacts, wish: Settings) -> HostFacts:
-    """The host as an apply of this wish leaves it, as far as Python goes."""
     plan = planner.first(facts, wish).plan
     there = [{"path": item.path, "packages": {}} for item in plan.lock.wanted.environments or ()]
     lock = msgspec.to_builtins(plan.lock)

@@ -233,7 +233,6 @@ def test_libraries_come_from_the_same_repository_and_python_from_the_index(plann
 
 
 def only(answer, *leaving_out):
-    """An answer without the packages whose names begin like this."""
     kept = {name: offers for name, offers in answer.candidates.items() if not name.startswith(leaving_out)}
     return Preview(candidates=kept)
 

@@ -46,7 +46,6 @@ def layouts(facts: Any, value: Any, driver: str = "580.159.04") -> Any:
 
 
 def cut(facts: Any, *instances: str, mode: str | None = "Enabled", pending: str | None = None) -> Any:
-    """Give every GPU these instances."""
     there = tuple(MigInstance(profile=name, start=place, compute=(name,)) for place, name in enumerate(instances))
     gpus = tuple(
         msgspec.structs.replace(

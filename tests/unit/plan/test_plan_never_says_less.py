@@ -27,7 +27,6 @@ replace = msgspec.structs.replace
 
 @pytest.fixture
 def works(host: Callable[..., HostFacts]) -> HostFacts:
-    """A machine whose driver runs."""
     return host("ubuntu24.04-h200-keep")
 
 

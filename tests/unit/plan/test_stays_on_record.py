@@ -19,7 +19,6 @@ CUDA = (Requirement(component="cuda"), Requirement(component="cudnn"), Requireme
 
 
 def applied(stack: dict[str, Any], *, manages: bool = True) -> HostRecord:
-    """A record of an apply that finished."""
     wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
     return record({"lock": {"schema": SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}})
 

@@ -30,7 +30,6 @@ PLAYBOOKS = content_path() / "playbooks"
 
 
 def roles_of(tasks: list[dict[str, Any]]) -> list[str]:
-    """Return the roles that tasks bring, in their order."""
     found = []
     for task in tasks:
         if "ansible.builtin.include_tasks" in task:
@@ -61,7 +60,6 @@ class Manager:
 
 @pytest.fixture
 def first(planner: Any, host: Any, nvidia_ubuntu: Any) -> Any:
-    """The plan of a host without a driver."""
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
     return planner.second(facts, DRIVER, nvidia_ubuntu).plan
 
@@ -100,7 +98,6 @@ def rebooted(host: Any, first: Any) -> Any:
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any) -> Any:
-    """The record of that host, and one apply on it."""
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Manager([]))
 
     def opened(**more: Any) -> lifecycle.Lifecycle:
