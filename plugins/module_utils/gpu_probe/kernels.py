@@ -95,21 +95,23 @@ def _grub_variable(host: LiveHost, name: str) -> str:
     return ""
 
 
+def _grub_settings(host: LiveHost, name: str) -> List[str]:
+    """Return the values of a setting in GRUB's files, in the order in which GRUB reads them: the last one counts."""
+    paths = ["/etc/default/grub"]
+    paths += ["/etc/default/grub.d/" + found for found in host.names("/etc/default/grub.d", "*.cfg")]
+    texts = [host.read(path, keep=_grub_lines) or "" for path in paths]
+    return [value for text in texts for value in re.findall(rf"^\s*{name}=(.*)$", text, re.MULTILINE)]
+
+
 def _grub_default(host: LiveHost) -> str:
-    match = re.search(r"^\s*GRUB_DEFAULT=(.*)$", host.read("/etc/default/grub", keep=_grub_lines) or "", re.MULTILINE)
-    return match.group(1).strip().strip("\"'") if match else ""
+    value = (_grub_settings(host, "GRUB_DEFAULT") or [""])[-1]
+    return re.sub(r"\s+#.*$", "", value).strip().strip("\"'")
 
 
 def configured_cmdline(host: LiveHost) -> str:
     """Return the kernel arguments that the next boot gets, as configured."""
     texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
-    files = ["/etc/default/grub"] + [
-        "/etc/default/grub.d/" + name for name in host.names("/etc/default/grub.d", "*.cfg")
-    ]
-    for path in files:
-        texts += re.findall(
-            r"^\s*GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)$", host.read(path, keep=_grub_lines) or "", re.MULTILINE
-        )
+    texts += _grub_settings(host, "GRUB_CMDLINE_LINUX(?:_DEFAULT)?")
     for folder in (root + "/loader/entries" for root in boot_images.ROOTS):
         for name in host.names(folder, "*.conf", "kernel.cmdline_next"):
             texts += re.findall(r"^options\s+(.*)$", boot_images.text_of(host, f"{folder}/{name}"), re.MULTILINE)
