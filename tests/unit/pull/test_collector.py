@@ -39,12 +39,13 @@ def test_a_report_is_kept_and_said_to_be_so(collector):
         (400, json.dumps(report("gpu01") | {"state": "splendid"}), {}),
         (400, json.dumps(report("gpu01") | {"more": 1}), {}),
         (400, json.dumps(report("gpu01") | {"number": -1}), {}),
+        (400, json.dumps(report("gpu01") | {"kind": "h100\n"}), {}),
         (400, json.dumps(report("gpu01") | {"message": "x" * 5000}), {}),
         (403, json.dumps(report("gpu02")), {}),
         (413, "x" * (LIMIT + 1), {}),
         (411, iter([b"x"]), {"Transfer_Encoding": "chunked"}),
     ],
-    ids=["cut", "list", "bytes", "state", "field", "number", "long", "other", "huge", "length"],
+    ids=["cut", "list", "bytes", "state", "field", "number", "line", "long", "other", "huge", "length"],
 )
 def test_bad_input_is_refused_with_words_and_what_was_there_stays(collector, expected, body, headers):
     collector.report(number=7)
