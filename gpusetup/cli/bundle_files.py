@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST = 1 << 20
-_MOST_PARTS = 1000
 
 
 def add_pack_arguments(parser: argparse.ArgumentParser) -> None:

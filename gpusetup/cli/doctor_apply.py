@@ -58,7 +58,8 @@ def refuse_without_apply(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
     """Diagnose, ask, recover, diagnose again, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
-    from gpusetup.cli.session import open_session
+    from gpusetup.cli.session import agreed, open_session
+    from gpusetup.doctor.text import recoveries
     from gpusetup.rollout.recovery import EXITS, prepare, recover
 
     if arguments.dry_run and arguments.yes:
@@ -68,7 +69,9 @@ def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
         hosts, failures, exits = _hosts(arguments, session, lookup)
         found = prepare(hosts)
         wanted = [name for name, told in found.items() if told.state == "planned"]
-        done = bool(wanted) and not arguments.dry_run and (arguments.yes or _agreed(arguments, hosts, found))
+        shown = recoveries(hosts.diagnoses, found)
+        asks = bool(wanted) and not arguments.dry_run
+        done = asks and (arguments.yes or agreed(arguments, shown, "do all of this?"))
         if done:
             found = recover(hosts, found)
     _report(arguments, hosts, found, failures)
@@ -121,17 +124,6 @@ def _reached(track: Track) -> tuple[dict[str, str], dict[str, str]]:
     connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
     nodes = {name: host.variables.get("gpusetup_node") for name, host in track.hosts.items()}
     return connections, {name: str(node) for name, node in nodes.items() if node}
-
-
-def _agreed(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered]) -> bool:
-    """Ask for confirmation; return False without a terminal, or if the answer is not text."""
-    from gpusetup.doctor.text import recoveries
-
-    if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
-        return False
-    print(recoveries(hosts.diagnoses, found), file=sys.stderr)
-    print("do all of this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:

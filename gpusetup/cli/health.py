@@ -106,7 +106,6 @@ def _textfile_folder(arguments: argparse.Namespace) -> str | None:
     return next((folder for folder in FOLDERS if os.access(folder, os.W_OK)), None)
 
 
-KINDS = ("slurm", "kubernetes", timers.SHOW, timers.OFF)
 _NEXT = {
     "slurm": "next: the lines of {folder}/slurm.conf.example into slurm.conf on all nodes, then scontrol reconfigure\n",
     "kubernetes": (

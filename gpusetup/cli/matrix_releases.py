@@ -16,7 +16,6 @@ from gpusetup.cli.output import json_text, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
-from gpusetup.model.answers import MatrixRelease
 
 if TYPE_CHECKING:
     import argparse
@@ -172,7 +171,6 @@ def run_export(arguments: argparse.Namespace) -> Exit:
       gpusetup matrix export --out matrix.json --sign ~/.ssh/id_ed25519     writes matrix.json.sig too
     """
     from gpusetup.drive import signatures
-    from gpusetup.matrix import kept
     from gpusetup.model.documents import MatrixExported
 
     content = kept.exported(matrix())
@@ -221,8 +219,6 @@ def run_import(arguments: argparse.Namespace) -> Exit:
       gpusetup matrix import matrix.json --sha256 3f…                   of the file
       gpusetup matrix import matrix.json --check                        what would change; imports nothing
     """
-    from gpusetup.matrix import kept
-    from gpusetup.matrix.load import matrix, releases_place
     from gpusetup.model.documents import MatrixImported
 
     with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Show what would go, ask, remove, report."""
     from gpusetup.cli.apply import terminated_is_interrupted
-    from gpusetup.cli.session import open_session
+    from gpusetup.cli.session import agreed, open_session
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
 
@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             facts = fleet.look(session, candidates=False, observer=observer).facts
         hosts = _planned(facts)
         wanted = [name for name, host in hosts.items() if host.state == "planned"]
-        done = bool(wanted) and (arguments.yes or _agreed(arguments, session, hosts))
+        shown = removal_text(_document(session, hosts, done=False))
+        done = bool(wanted) and (arguments.yes or agreed(arguments, shown, "remove all of this?"))
         if done:
             hosts |= _remove(session, facts, hosts, wanted)
     removed = _document(session, hosts, done=done)
@@ -99,15 +100,6 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
         refusals = (refusal_not_seen(failure),)
         hosts[name] = HostRemoval(state="unreachable" if unreachable else "refused", refusals=refusals)
     return hosts
-
-
-def _agreed(arguments: argparse.Namespace, session: Session, hosts: dict[str, HostRemoval]) -> bool:
-    """Ask for confirmation; return False without a terminal, or if the answer is not text."""
-    if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
-        return False
-    print(removal_text(_document(session, hosts, done=False)), file=sys.stderr)
-    print("remove all of this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _document(session: Session, hosts: dict[str, HostRemoval], *, done: bool) -> Removed:

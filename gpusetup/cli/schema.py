@@ -6,8 +6,6 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
-from gpusetup.cli.options import add_output
-from gpusetup.cli.output import json_text, write_answer
 from gpusetup.content import collections_path, content_path
 from gpusetup.errors import BadInputError, Exit
 
@@ -84,7 +82,7 @@ def add_content_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_PLACES,
         help="path: the folder with playbooks/, roles/ and plugins/; collections: what ANSIBLE_COLLECTIONS_PATH wants",
     )
-    add_output(parser)
+    options.add_output(parser)
 
 
 def run_content(arguments: argparse.Namespace) -> Exit:
@@ -98,6 +96,6 @@ def run_content(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "json":
         from gpusetup.model.documents import ContentPlace
 
-        folder = json_text(ContentPlace(path=folder))
-    write_answer(folder, arguments.out)
+        folder = output.json_text(ContentPlace(path=folder))
+    output.write_answer(folder, arguments.out)
     return Exit.DONE

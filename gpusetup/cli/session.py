@@ -102,6 +102,15 @@ def _ask(prompt: str) -> str:
     return getpass.getpass(prompt)
 
 
+def agreed(arguments: argparse.Namespace, shown: str, question: str) -> bool:
+    """Ask for confirmation; return False without a terminal, or if the answer is not text."""
+    if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
+        return False
+    print(shown, file=sys.stderr)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 class Progress:
     """Reports the progress of a rollout on the command line."""
 

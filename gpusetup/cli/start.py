@@ -14,7 +14,6 @@ from gpusetup import __version__
 from gpusetup.cli.output import write_answer
 from gpusetup.content import content_path
 from gpusetup.errors import Exit, GpuSetupError, NoStackError
-from gpusetup.matrix.load import matrix
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.documents import About, MatrixInForce, Overlay
 
@@ -98,7 +97,7 @@ _PACKAGED = Path("/usr/lib/gpusetup")
 
 def about() -> About:
     """Return the details of this installation and of what it uses."""
-    known = matrix()
+    known = load_matrix()
     try:
         collection = str(content_path())
     except GpuSetupError as error:
