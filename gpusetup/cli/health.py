@@ -74,20 +74,7 @@ def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the same verification, always with --when-idle."""
     level = arguments.level
     words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
-    words += verify_quarantine.repeated(arguments)
-    for option, value in (
-        ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
-        ("--minutes", f"{arguments.minutes:g}" if level == "stress" else None),
-        ("--python", arguments.python),
-        ("--cuda-home", arguments.cuda_home),
-        ("--gpus", arguments.gpus),
-        ("--lock", arguments.lock),
-        ("--baseline", arguments.baseline),
-        ("--textfile", _textfile_folder(arguments)),
-    ):
-        if value is not None:
-            files = option in {"--lock", "--baseline", "--textfile"}
-            words += [option, str(Path(value).absolute()) if files else str(value)]
+    words += verify_quarantine.repeated(arguments) + _check_words(arguments, _textfile_folder(arguments))
     return timers.Task(
         command="fleet health",
         does=f"verify {{what}}, level {level}",
@@ -98,6 +85,25 @@ def task_of(arguments: argparse.Namespace) -> timers.Task:
         environment=_LIBRARIES,
         longest="1h" if level != "stress" else f"{60 + int(arguments.minutes)}min",
     )
+
+
+def _check_words(arguments: argparse.Namespace, textfile: str | None) -> list[str]:
+    """Return the options of the checks for a timer or a script to repeat."""
+    words: list[str] = []
+    for option, value in (
+        ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
+        ("--minutes", f"{arguments.minutes:g}" if arguments.level == "stress" else None),
+        ("--python", arguments.python),
+        ("--cuda-home", arguments.cuda_home),
+        ("--gpus", arguments.gpus),
+        ("--lock", arguments.lock),
+        ("--baseline", arguments.baseline),
+        ("--textfile", textfile),
+    ):
+        if value is not None:
+            files = option in {"--lock", "--baseline", "--textfile"}
+            words += [option, str(Path(value).absolute()) if files else str(value)]
+    return words
 
 
 def _textfile_folder(arguments: argparse.Namespace) -> str | None:
@@ -145,10 +151,7 @@ def hooks(arguments: argparse.Namespace) -> Exit:
 
 def _hook_words(arguments: argparse.Namespace) -> list[str]:
     words = ["--level", arguments.level, *verify_quarantine.repeated(arguments)]
-    if arguments.lock is not None:
-        words += ["--lock", str(Path(arguments.lock).absolute())]
-    if arguments.gpus is not None:
-        words += ["--gpus", str(arguments.gpus)]
+    words += _check_words(arguments, arguments.textfile)
     return words + (["--strict"] if arguments.strict else [])
 
 

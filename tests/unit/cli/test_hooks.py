@@ -28,12 +28,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
     """Only exit 8 keeps a job away; the health program never fails, for slurmd would not come up."""
-    assert main(["fleet", "health", "--hooks", "slurm", "--ignore", "gpu.ecc", "--strict"]) == 0
+    words = ["--ignore", "gpu.ecc", "--strict", "--budget", "20", "--cuda-home", "/opt/cuda"]
+    assert main(["fleet", "health", "--hooks", "slurm", *words]) == 0
     assert f"{folder}/slurm-health" in machine.capsys.readouterr().out
     machine.program("logger", "cat >>log")
     for name, codes in (("slurm-health", {0: 0, 1: 0, 8: 0, 127: 0}), ("slurm-job", {0: 0, 1: 0, 8: 1, 9: 0, 127: 0})):
         text = (folder / name).read_text()
-        assert "--ignore gpu.ecc --leave-after 2 --return-after 3 --most-out 10% --strict" in text
+        assert "--return-after 3 --most-out 10% --budget 20 --cuda-home /opt/cuda --strict" in text
         for code, wanted in codes.items():
             stand_in = machine.program("python", f"echo said {code} >&2; exit {code}")
             script = machine.folder / "script"
