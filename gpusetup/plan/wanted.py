@@ -225,7 +225,7 @@ def _not_as_packages(stack: Stack) -> PreflightError:
 def _as_applied(
     context: Context, family: Family, choice: DriverChoice, wanted: AppliedWanted, applied: PackageSet
 ) -> DriverPackages:
-    """Return the driver's packages from the last apply, and those that IMEX and desktops need since then.
+    """Return the driver's packages from the last apply, and those that wishes since then need beside them.
 
     Whether the kernel is held follows from today's settings.
     """
@@ -233,9 +233,16 @@ def _as_applied(
     units = {service.unit.removesuffix(".service") for service in context.facts.services.values()}
     fabric = {package.name for package in applied.fabric}
     imex = (package for package in imex_of(context, choice, _form(family)) if package.name not in fabric)
+    persistence = daemon in wanted.services or daemon in units
+    added: tuple[Package, ...] = ()
+    if context.settings.persistence and not persistence and applied.runfile is None:  # it was off at the last apply
+        off = dataclasses.replace(context, settings=replace(context.settings, persistence=False))
+        without = {package.name for package in (*applied.driver, *family.driver(off, choice).packages)}
+        added = tuple(package for package in family.driver(context, choice).packages if package.name not in without)
     return DriverPackages(
         packages=(
             *applied.driver,
+            *added,
             *graphics_of(context, family.series(context, choice), choice.version, applied.driver),
         ),
         fabric=(*applied.fabric, *imex),
@@ -244,7 +251,7 @@ def _as_applied(
         remove=applied.remove,
         may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
-        persistence=daemon in wanted.services or daemon in units,
+        persistence=persistence or bool(added),
         built=applied.built or "dkms",
         runfile=applied.runfile,
         keeps_kernel=applied.keeps_kernel,

@@ -133,7 +133,7 @@ def main() -> None:
     wanted = [digest for digest in (request["code"], request["program"]) if digest]
     try:
         places = {digest: held(digest, request["sent"].get(digest)) for digest in wanted}
-    except (OSError, ValueError):
+    except (OSError, ValueError, zipfile.BadZipFile):
         _ask_for([])
     missing = [digest for digest in wanted if not places[digest]]
     if missing:

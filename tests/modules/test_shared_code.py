@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -61,6 +62,15 @@ def test_other_files_than_announced_are_not_kept(folder, digest):
     with pytest.raises(ValueError, match="announced"):
         gpu_shared_code.held(digest, sent({**FILES, "modules/gpu_part.py": b"main = 2\n"}))
     assert not folder.exists()
+
+
+def test_a_damaged_archive_is_asked_for_no_more(digest, monkeypatch, capsys):
+    arguments = {"code": digest, "program": "", "module": "gpu_part", "sent": {digest: "UEsDBA=="}}
+    monkeypatch.setattr(gpu_shared_code.basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
+    monkeypatch.setattr(gpu_shared_code, "_owned", lambda *_args, **_options: True)
+    with pytest.raises(SystemExit):
+        gpu_shared_code.main()
+    assert json.loads(capsys.readouterr().out) == {"changed": False, "missing": []}
 
 
 @pytest.mark.parametrize("which", ["above", "folder", "place"])

@@ -82,7 +82,7 @@ def work(host: LiveHost) -> List[Dict[str, str]]:
     if kubelet:
         where = ("--all-namespaces", "--field-selector=spec.nodeName=" + name.lower(), "--output=json")
         pods = _answer("kubectl", "--kubeconfig=" + kubelet, "get", "pods", *where)
-        with contextlib.suppress(ValueError):  # the answer was not JSON
+        with contextlib.suppress(ValueError, AttributeError, TypeError):  # the answer was not JSON, or no list of pods
             found += [_entry("kubernetes", pod) for pod in gpu_pods(json.loads(pods))]
     return found
 

@@ -28,11 +28,6 @@ def every_cause(test):
     return pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)(test)
 
 
-def test_there_are_enough():
-    assert len(CAUSES) >= 80
-    assert len({sample["cause"] for sample in SAMPLES}) >= 80
-
-
 @every_cause
 def test_sources(cause):
     assert cause.sources

@@ -12,11 +12,7 @@ PATH = "/lib/modules/6.1.0-2/updates/dkms/nvidia.ko"
 MODULE = {"path": PATH, "version": VERSION, "flavour": "open", "signed": None, "signer": None, "key": None}
 FACTS: dict[str, Any] = {
     "simulated": False,
-    "kernel": {
-        "running": "6.1.0-2",
-        "next": "6.1.0-2",
-        "installed": [{"release": "6.1.0-2", "nvidia": MODULE}],
-    },
+    "kernel": {"running": "6.1.0-2", "next": "6.1.0-2", "installed": [{"release": "6.1.0-2", "nvidia": MODULE}]},
     "modules": ["nvidia"],
     "module_users": {"nvidia": {"references": 0, "holders": []}},
     "driver": {

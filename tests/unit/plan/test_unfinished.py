@@ -271,6 +271,19 @@ def test_a_run_installer_on_record_gets_no_daemon_later(planner: Any, host: Any)
     assert plan.lock.wanted.services == lock.wanted.services == ()
 
 
+def test_the_persistence_daemon_comes_when_it_is_asked_for_later(
+    planner: Any, host: Any, rebooted: Any, nvidia_ubuntu: Any
+) -> None:
+    change, facts = msgspec.structs.replace, host("ubuntu24.04-h200-keep")
+    without = change(DRIVER, persistence=False)
+    lock = planner.second(change(facts, driver=None, services={}), without, nvidia_ubuntu).plan.lock
+    own = {item.name for item in lock.wanted.packages.driver}
+    done = change(rebooted, services={}, state=HostRecord(lock=lock))
+    plan = planner.second(done, DRIVER, nvidia_ubuntu).plan
+    assert {item.name for item in plan.lock.wanted.packages.driver} - own == {"nvidia-compute-utils-580"}
+    assert (lock.wanted.services, plan.lock.wanted.services) == ((), ("nvidia-persistenced",))
+
+
 @pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
 def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner: Any, host: Any, state: Any) -> None:
     facts, change, table = host("ubuntu24.04-h200-keep"), msgspec.structs.replace, planner.matrix.monitoring
