@@ -42,7 +42,9 @@ OUTSIDE = {"__main__", "callback_plugins", "inventory_plugins"}
 """The program's door, and the adapters that Ansible loads inside its own processes."""
 INSIDE_ANSIBLE = ("gpusetup.drive.callback", "gpusetup.drive.forked")
 """What is Ansible's process: to leave it with a code is its way to refuse a run, and to end one."""
-IMPURE = set("os subprocess socket time random requests yaml io pathlib datetime shutil sys".split())
+IMPURE = {
+    "os", "subprocess", "socket", "time", "random", "requests", "yaml", "io", "pathlib", "datetime", "shutil", "sys",
+}  # fmt: skip
 LONGEST = 500
 """An alarm, not a shape to cut files to."""
 
