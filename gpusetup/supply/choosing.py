@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from packaging.markers import Marker
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
@@ -76,9 +76,12 @@ def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
         ranked = []
         for wheel in item.get("wheels", ()):
             name = unquote(wheel.get("name") or wheel["url"].rpartition("/")[2])
-            tags = parse_wheel_filename(name)[3]
+            try:
+                tags = parse_wheel_filename(name)[3]
+            except InvalidWheelFilename:
+                continue
             rank = min((order[tag] for tag in tags if tag in order), default=None)
-            if rank is not None:
+            if rank is not None and "/" not in name:  # a build tag may have one, and the name becomes a path
                 ranked.append((rank, name, wheel))
         if not ranked:
             raise UnreachableError("GS-768", f"{item['name']} has no wheel for {target}")

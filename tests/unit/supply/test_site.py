@@ -296,8 +296,9 @@ def test_the_best_wheel_of_each_package_is_taken() -> None:
     (old,) = wheels_of(text, Target("3.11", "x86_64", "2.28"))
     (new,) = wheels_of(text, Target("3.11", "x86_64", "2.36"))
     assert (old.name, new.name) == (names[2], names[1])
-    with pytest.raises(GpuSetupError, match="no wheel"):
-        wheels_of(text.replace(names[3], "n-1-cp310-none-win_amd64.whl"), Target("3.9", "aarch64"))
+    for other in ("n-1-cp310-none-win_amd64.whl", "no-wheel.whl", "n-1-1%2F..%2Fx-py3-none-any.whl"):
+        with pytest.raises(GpuSetupError, match="no wheel"):
+            wheels_of(text.replace(names[3], other), Target("3.9", "aarch64"))
 
 
 def test_every_named_environment_brings_its_wheels(
