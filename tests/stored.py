@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parent / "fixtures/stored"
 
@@ -17,3 +20,15 @@ def stored(name: str) -> str:
 def stored_rows(name: str) -> Any:
     """Return a table of cases."""
     return json.loads(stored(name))
+
+
+def spoiled(value: Any, depth: int = 9) -> Iterator[Any]:
+    """Yield a document with each of its parts left out or replaced by what does not belong there."""
+    yield from (None, "", "\0", [], {}, [None], 0, 1e400)
+    for key in (
+        (value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()) if depth else ()
+    ):
+        for part in spoiled(value[key], depth - 1):
+            yield {**value, key: part} if isinstance(value, dict) else [*value[:key], part, *value[key + 1 :]]
+        if isinstance(value, dict):
+            yield {name: part for name, part in value.items() if name != key}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpusetup import __version__
+from gpusetup.errors import GpuSetupError
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import topology_of
 from gpusetup.verify.baseline import compare
@@ -90,6 +91,18 @@ def host_report(
     )
 
 
+def _judged(
+    name: str, document: dict[str, Any], wanted: Wanted | None, baseline: Baseline | None, *, is_strict: bool
+) -> HostReport:
+    try:
+        return host_report(name, Machine(document, wanted), baseline, is_strict=is_strict)
+    except GpuSetupError:
+        raise
+    except Exception as error:  # noqa: BLE001 - documents come from outside; the other hosts are judged
+        problem = f"its observations cannot be read: {type(error).__name__}: {error}"
+        return HostReport(name=name, problem=problem)
+
+
 def verification_report(
     documents: Mapping[str, dict[str, Any]],
     *,
@@ -104,7 +117,7 @@ def verification_report(
 ) -> Report:
     """Return the report on the observed hosts and on those with problems."""
     hosts = [
-        host_report(name, Machine(document, (wanted or {}).get(name)), baseline, is_strict=is_strict)
+        _judged(name, document, (wanted or {}).get(name), baseline, is_strict=is_strict)
         for name, document in documents.items()
     ]
     hosts += [

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gpusetup.model.verdict import Finding, Grid, Item
+from gpusetup.report.verification import verification_report
 from gpusetup.verify.checks.smoke.frameworks import _too_few
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items, judge
+from tests.stored import spoiled
 from tests.unit.verify.verify_documents import captured
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,3 +89,11 @@ def test_seconds_are_those_of_the_measurement():
     machine = Machine(captured("h200-x4-full"))
     assert find("nccl.all-reduce").run(machine).seconds > 5
     assert find("gpu.ecc").run(machine).seconds < 3
+
+
+def test_observations_of_another_form_fail_their_host_alone():
+    known = captured("h200-x2-quick")
+    for document in spoiled(known, 2):
+        if isinstance(document, dict) and document.get("schema") == known["schema"]:
+            report = verification_report({"a": document}, level="quick", started=datetime.now(timezone.utc), seconds=1)
+            assert report.hosts[0].problem or report.hosts[0].results
