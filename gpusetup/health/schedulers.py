@@ -125,14 +125,17 @@ class Kubernetes:
 
     def seen(self) -> Seen:
         """Read the node's taints."""
-        node = json.loads(self._output_of("get", "node", check_node(self.node), "--output=json"))
-        return Seen(ours=any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ()))
+
+        def look(node: Any) -> Seen:
+            return Seen(ours=any(taint.get("key") == TAINT for taint in node["spec"].get("taints") or ()))
+
+        words = ("kubectl", "get", "node", check_node(self.node), "--output=json")
+        return self.call.read(look, *words, seconds=_SECONDS)
 
     def others_out(self) -> tuple[int, int]:
         """Count our taints on nodes with GPUs in their capacity; on all nodes if none has any."""
-        nodes = [
-            line.split("\t") for line in self._output_of("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()
-        ]
+        lines = self._output_of("get", "nodes", f"--output=jsonpath={_NODES}").splitlines()
+        nodes = [line.split("\t") for line in lines if line.count("\t") == 2]  # a banner of ssh is none
         with_gpus = [node for node in nodes if node[1]] or nodes
         others = [taints for name, _gpus, taints in with_gpus if name != self.node]
         return sum(TAINT in taints.split() for taints in others), len(with_gpus)

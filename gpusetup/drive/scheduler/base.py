@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gpusetup.drive import runner
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
@@ -23,6 +24,7 @@ MARK = "gpusetup"
 HEALTH_MARK = f"{MARK}-health"
 """Marks nodes with bad health: a change does not return them to service, good health does."""
 
+Read = TypeVar("Read")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _CALL_SECONDS = 60.0
 _POLL_SECONDS = 5.0
@@ -116,6 +118,15 @@ class Caller:
                 note="the node is unchanged",
             )  # fmt: skip
         return done.out
+
+    def read(self, look: Callable[[Any], Read], *argv: str, seconds: float = _CALL_SECONDS) -> Read:
+        """Run a command and return what `look` finds in its JSON; raise if it fails or has another form."""
+        text = self.output_of(*argv, seconds=seconds)
+        try:
+            return look(json.loads(text))
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            why = f"{argv[0]} gave an answer that cannot be read: {' '.join(text.split())[:200]}"
+            raise SchedulerError("GS-811", why, context=" ".join([*self.prefix, *argv])) from error
 
 
 def check_node(node: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from gpusetup.content import host_code
 from gpusetup.drive.scheduler.base import Caller, Drained, check_node, give_back, wait_until
@@ -64,13 +64,16 @@ class Kubernetes:
 
     def _node(self, node: str) -> tuple[bool, bool]:
         """Return whether a node is cordoned, and whether it has our annotation."""
-        told = json.loads(self.call.output_of("kubectl", "get", "node", check_node(node), "--output=json"))
-        ours = _ANNOTATION in told.get("metadata", {}).get("annotations", {})
-        return bool(told.get("spec", {}).get("unschedulable")), ours
+
+        def look(told: Any) -> tuple[bool, bool]:
+            ours = _ANNOTATION in (told["metadata"].get("annotations") or {})
+            return bool((told.get("spec") or {}).get("unschedulable")), ours
+
+        return self.call.read(look, "kubectl", "get", "node", check_node(node), "--output=json")
 
     def _with_gpu(self, node: str) -> str:
         where = ("--all-namespaces", f"--field-selector=spec.nodeName={node}", "--output=json")
-        pods = gpu_pods(json.loads(self.call.output_of("kubectl", "get", "pods", *where)))
+        pods = self.call.read(gpu_pods, "kubectl", "get", "pods", *where)
         return f"pods with a GPU run: {', '.join(pods[:8])}" if pods else ""
 
     def _back(self, node: str) -> None:

@@ -61,8 +61,8 @@ def _scan() -> Tuple[List[Dict[str, Any]], int]:
             continue
         try:
             held = [os.readlink(f"/proc/{pid}/fd/{handle}") for handle in os.listdir(f"/proc/{pid}/fd")]
-            if any(_DEVICE.match(path) for path in held):
-                with open(f"/proc/{pid}/comm") as handle:
+            if any(_DEVICE.fullmatch(path) for path in held):
+                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
                     found.append({"pid": int(pid), "command": handle.read().strip()})
         except PermissionError:
             hidden += 1
@@ -82,7 +82,7 @@ def work(host: LiveHost) -> List[Dict[str, str]]:
     if kubelet:
         where = ("--all-namespaces", "--field-selector=spec.nodeName=" + name.lower(), "--output=json")
         pods = _answer("kubectl", "--kubeconfig=" + kubelet, "get", "pods", *where)
-        with contextlib.suppress(ValueError, AttributeError, TypeError):  # the answer was not JSON, or no list of pods
+        with contextlib.suppress(ValueError, TypeError, AttributeError, LookupError):  # another kind of answer
             found += [_entry("kubernetes", pod) for pod in gpu_pods(json.loads(pods))]
     return found
 
@@ -99,12 +99,12 @@ def _entry(scheduler: str, number: str, user: str = "", left: str = "", name: st
 def gpu_pods(pods: Dict[str, Any]) -> List[str]:
     """Return the running pods with a GPU, except those of DaemonSets, which stay on their node anyway."""
     found: List[str] = []
-    for pod in pods.get("items", ()):
-        meta, spec = pod.get("metadata", {}), pod.get("spec", {})
-        containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-        limits = [name for one in containers for name in one.get("resources", {}).get("limits", {})]
-        daemon = any(owner.get("kind") == "DaemonSet" for owner in meta.get("ownerReferences", ()))
-        ended = pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+    for pod in pods["items"] or ():
+        meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        limits = [name for one in containers for name in (one.get("resources") or {}).get("limits") or {}]
+        daemon = any(owner.get("kind") == "DaemonSet" for owner in meta.get("ownerReferences") or ())
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if any(name.startswith("nvidia.com/") for name in limits) and not daemon and not ended:
             found.append(f"{meta.get('namespace', 'default')}/{meta.get('name', '?')}")
     return found

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,8 @@ from gpusetup.drive.scheduler.command import Command
 from gpusetup.drive.scheduler.kubernetes import Kubernetes, gpu_pods
 from gpusetup.drive.scheduler.slurm import Slurm, parse_node, parse_reservations
 from gpusetup.errors import BadInputError
+from gpusetup.health import schedulers as health
+from tests.stored import spoiled
 
 # Slurm 22.05.8 of Debian 12, shortened in the middle.
 NODE = (
@@ -226,10 +229,22 @@ def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
 
 def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
     cluster = kubernetes()
-    program("kubectl", 'case "$1 $2" in "get node") cat node ;; "get pods") exit 1 ;; esac')
-    with pytest.raises(SchedulerError):
-        cluster.drain("n1", 5)
-    assert [call.split()[1] for call in program.calls()].count("uncordon") == 1
+    for number, answer in enumerate(("exit 1", "echo Welcome; cat pods", "echo '{}'"), 1):
+        program("kubectl", f'case "$1 $2" in "get node") cat node ;; "get pods") {answer} ;; esac')
+        with pytest.raises(SchedulerError):
+            cluster.drain("n1", 5)
+        assert [call.split()[1] for call in program.calls()].count("uncordon") == number
+
+
+NODE_DOCUMENT = {"metadata": {"annotations": {"a": "b"}}, "spec": {"unschedulable": True, "taints": [{"key": "x"}]}}
+
+
+@pytest.mark.parametrize("document", [*spoiled({"items": [POD]}), *spoiled(NODE_DOCUMENT)], ids=repr)
+def test_an_answer_of_another_form_is_the_scheduler_s_failure(monkeypatch, document):
+    monkeypatch.setattr(Caller, "output_of", lambda *_words, **_options: json.dumps(document))
+    for look in (Kubernetes()._node, Kubernetes()._with_gpu, lambda node: health.Kubernetes(node=node).seen()):
+        with suppress(SchedulerError):
+            look("n1")
 
 
 def test_kubernetes_leaves_what_somebody_else_cordoned(kubernetes):
