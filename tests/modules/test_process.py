@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
@@ -74,3 +75,11 @@ def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes() -> None:
     data = bytes(range(256)) * 4096
     assert process.raw(["cat"], ENV, 10, data) == (0, data, b"")
     assert process.output(["cat"], ENV, 10, "text") == (0, "text", "")
+
+
+def test_an_interrupted_read_leaves_no_program_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(process.commands, "listen", lambda *given: seen.append(given[0]) or pytest.exit("interrupted"))
+    with pytest.raises(pytest.exit.Exception):
+        process.output(["sleep", "100"], ENV)
+    assert seen[0].poll() is not None

@@ -76,7 +76,11 @@ def ended(
             return Ended(None, b"", (reason.strerror or str(reason)).encode(), "missing" if missing else "cannot-start")
     pipes = [cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)]
     kept = [bytearray(), bytearray()]
-    in_time = listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)
+    try:
+        in_time = listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)
+    except BaseException:  # Ctrl-C does not reach the program, which has a session of its own
+        kill(process)
+        raise
     error, code = "", None
     if in_time:
         code = process.wait()
