@@ -192,7 +192,10 @@ def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] 
         lines += authorities
         lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
         partial = path.with_name(f".{path.name}.part")
-        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with partial.open("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         partial.chmod(0o600)
         partial.replace(path)
 

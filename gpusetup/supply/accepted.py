@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, read_manifest
+from gpusetup.bootstrap.record import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import data_home
 from gpusetup.supply.signing import prove_signature
@@ -57,10 +58,8 @@ def keep(folder: Path, manifest: Manifest, signer: str) -> None:
     """Record what was accepted for a folder."""
     path = _record(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     signers = (signer,) if signer else ()
-    part.write_bytes(msgspec.json.encode(Before(serial=manifest.serial, made=manifest.made, signers=signers)))
-    part.replace(path)
+    write_whole(path, msgspec.json.encode(Before(serial=manifest.serial, made=manifest.made, signers=signers)))
 
 
 def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, where: Path) -> None:
