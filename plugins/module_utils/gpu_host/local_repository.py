@@ -21,7 +21,7 @@ _NAME = re.compile(r"^(?:cuda-repo|nvidia-driver-local-repo)-(?P<directory>[a-z]
 _LISTS = re.compile(r"^(?:Packages|Release|InRelease|repodata/)|\.(?:gpg|pub|key|asc)$")
 _KEY = re.compile(r"^[^/]*(?:-keyring\.gpg|\.pub)$")
 _MARK = ".unpacked.json"
-_MAGIC = b"070701"
+_HEAD = re.compile(rb"070701[0-9A-Fa-f]{104}")
 _BLOCK = 1 << 20
 
 
@@ -196,7 +196,7 @@ def _of_cpio(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]
     """Read rpm2cpio's output: 110 bytes in hexadecimal, a name, the content, each padded to four bytes."""
     while True:
         head = pipe.read(110)
-        if len(head) != 110 or not head.startswith(_MAGIC):
+        if not _HEAD.fullmatch(head):
             raise HostFailure("GS-478", "the local repository's package cannot be read as a cpio archive", path)
         mode, length, name_size = (int(head[at : at + 8], 16) for at in (14, 54, 94))
         name = pipe.read(name_size).rstrip(b"\0").decode("utf-8", "replace")
@@ -238,7 +238,7 @@ def _inside(name: str, path: str) -> Optional[str]:
 
 def _key(target: str, path: str, installer: Dict[str, Any]) -> Dict[str, Any]:
     """Return the repository's own key with the given fingerprints, or its own if the package's digest was verified."""
-    names = sorted(name for name in os.listdir(target) if _KEY.match(name))
+    names = sorted(name for name in os.listdir(target) if _KEY.fullmatch(name))
     if not names:
         raise HostFailure("GS-478", "the local repository has no key in it", path)
     place = os.path.join(target, names[0])
