@@ -189,18 +189,12 @@ class TestDefinitions:
     @pytest.mark.parametrize(
         "words",
         [
-            {"name": "../x"},
-            {"name": "a b"},
-            {"name": "a\n"},
-            {"uris": ["https://example.org/\n"]},
-            {"uris": ["https://example.org/x\nSigned-By: /tmp/k"]},
-            {"suites": ["a b"]},
-            {"uris": []},
-            {"kind": "dnf", "gpgcheck": False, "repo_gpgcheck": False},
-            {"kind": "dnf", "like_suite": "bookworm"},
+            {"name": "../x"}, {"name": "a b"}, {"name": "a\n"}, {"uris": ["https://example.org/\n"]},
+            {"uris": ["https://example.org/x\nSigned-By: /tmp/k"]}, {"suites": ["a b"]}, {"uris": []},
+            {"kind": "dnf", "gpgcheck": False, "repo_gpgcheck": False}, {"kind": "dnf", "like_suite": "bookworm"},
             {"kind": "dnf", "description": "x\n[evil]\nbaseurl=http://example.org"},
         ],
-    )
+    )  # fmt: skip
     def test_nothing_of_a_source_reaches_another_line(self, words: dict[str, Any]) -> None:
         with pytest.raises(HostFailure) as caught:
             sources.check(source(**words))

@@ -29,15 +29,10 @@ def test_every_exit_has_its_gravity_and_a_code_of_another_release_is_a_failure()
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("BadInputError", 3),
-        ("NoStackError", 4),
-        ("PreflightError", 5),
-        ("UnreachableError", 6),
-        ("HostFailedError", 7),
-        ("VerifyFailedError", 8),
-        ("GpuSetupError", 1),
+        ("BadInputError", 3), ("NoStackError", 4), ("PreflightError", 5), ("UnreachableError", 6),
+        ("HostFailedError", 7), ("VerifyFailedError", 8), ("GpuSetupError", 1),
     ],
-)
+)  # fmt: skip
 def test_exit_codes(kind: str, code: int) -> None:
     assert getattr(errors, kind)("GS-000", "x").exit == code
 

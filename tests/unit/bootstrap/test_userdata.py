@@ -153,24 +153,17 @@ def test_shapes_carry_the_same_files(manifest: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reference"),
     [
-        (("torch", "--source", "ftp://x"), "GS-709"),
-        ((*WISH, "--source", "ftp://x"), "GS-721"),
+        (("torch", "--source", "ftp://x"), "GS-709"), ((*WISH, "--source", "ftp://x"), "GS-721"),
         ((*WISH, "--source", "https://u:p@x.example"), "GS-722"),
-        ((*WISH, "--source", "https://x.example/$(id)`"), "GS-721"),
-        ((*WISH, "--size-limit", "5000"), "GS-703"),
-        ((*WISH, "--lock-url", "https://x.example/l"), "GS-706"),
-        (("--lock-url", "https://x.example/l"), "GS-707"),
+        ((*WISH, "--source", "https://x.example/$(id)`"), "GS-721"), ((*WISH, "--size-limit", "5000"), "GS-703"),
+        ((*WISH, "--lock-url", "https://x.example/l"), "GS-706"), (("--lock-url", "https://x.example/l"), "GS-707"),
         (("--lock-url", "https://x.example/l", "--lock-digest", "abc"), "GS-708"),
-        ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"),
-        ((*WISH, "--set", "ansible_user=root"), "GS-724"),
-        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"),
-        ((*WISH, "--token-file", "/dev/null"), "GS-705"),
-        ((*WISH, "--join", "/etc/hostname"), "GS-725"),
-        ((*WISH, "--ca", "/nowhere"), "GS-726"),
-        ((*WISH, "--reboots", "-1"), "GS-704"),
-        ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
+        ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"), ((*WISH, "--set", "ansible_user=root"), "GS-724"),
+        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"), ((*WISH, "--token-file", "/dev/null"), "GS-705"),
+        ((*WISH, "--join", "/etc/hostname"), "GS-725"), ((*WISH, "--ca", "/nowhere"), "GS-726"),
+        ((*WISH, "--reboots", "-1"), "GS-704"), ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_named(manifest: Path, words: tuple[str, ...], reference: str) -> None:
     done = cloud_init("--source", "https://files.example", "--manifest", manifest, *words)
     assert done.returncode == 3, done.stdout

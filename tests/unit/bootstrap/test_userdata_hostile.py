@@ -45,17 +45,8 @@ SERVED = {
     "files": {WHEEL: {"sha256": "0" * 64, "size": 1}},
 }  # fmt: skip
 NAMES = (
-    "source",
-    "no_proxy",
-    "proxy",
-    "python_links",
-    "source_key",
-    "domain",
-    "node",
-    "driver",
-    "python_path",
-    "colour",
-)
+    "source", "no_proxy", "proxy", "python_links", "source_key", "domain", "node", "driver", "python_path", "colour",
+)  # fmt: skip
 
 
 def hostile(option: str, source: random.Random) -> str:

@@ -121,19 +121,11 @@ def test_each_need_has_its_answer(
 @pytest.mark.parametrize(
     "words",
     [
-        ["--apply", "--yes", "--dry-run"],
-        ["--apply", "Xid 79"],
-        ["--apply", "--root", "."],
-        ["--apply", "--watch"],
-        ["--apply", "--probe"],
-        ["--apply", "--bundle", "x.tar.gz"],
-        ["--yes"],
-        ["--dry-run"],
-        ["--reboot", "never"],
-        ["Xid 79", "--drain", "slurm"],
-        ["--apply", "--drain", "mytool drain"],
+        ["--apply", "--yes", "--dry-run"], ["--apply", "Xid 79"], ["--apply", "--root", "."], ["--apply", "--watch"],
+        ["--apply", "--probe"], ["--apply", "--bundle", "x.tar.gz"], ["--yes"], ["--dry-run"], ["--reboot", "never"],
+        ["Xid 79", "--drain", "slurm"], ["--apply", "--drain", "mytool drain"],
     ],
-)
+)  # fmt: skip
 def test_what_does_not_go_together_is_bad_input(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:

@@ -34,18 +34,12 @@ def command(*arguments, **options):
 @pytest.mark.parametrize(
     "raw",
     [
-        XID.encode(),
-        gzip.compress(XID.encode()),
-        XID.encode("utf-16"),
-        XID.encode("utf-16-le"),
-        XID.encode("utf-16-be"),
-        gzip.compress(XID.encode("utf-16")),
-        b"\xef\xbb\xbf" + XID.encode(),
-        XID.replace("\n", "\r\n").encode(),
-        bytes(range(256)) * 40 + b"\n" + XID.encode(),
+        XID.encode(), gzip.compress(XID.encode()), XID.encode("utf-16"), XID.encode("utf-16-le"),
+        XID.encode("utf-16-be"), gzip.compress(XID.encode("utf-16")), b"\xef\xbb\xbf" + XID.encode(),
+        XID.replace("\n", "\r\n").encode(), bytes(range(256)) * 40 + b"\n" + XID.encode(),
     ],
     ids=["plain", "gzip", "utf-16", "utf-16-le", "utf-16-be", "gzip of utf-16", "mark", "crlf", "binary"],
-)
+)  # fmt: skip
 def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
     path = tmp_path / "log"
     path.write_bytes(raw)

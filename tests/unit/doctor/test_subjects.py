@@ -107,16 +107,11 @@ def test_the_firmware_file_and_its_package_are_named(capsys):
 @pytest.mark.parametrize(
     "text",
     [
-        "hello",
-        "hello\nworld, all good",
-        "NCCL INFO Connected all trees\nNCCL INFO Init COMPLETE",
-        "Xid 79",
-        "CUDA error: out of memory",
-        "Permission denied (publickey).",
-        "some error that nobody knows",
+        "hello", "hello\nworld, all good", "NCCL INFO Connected all trees\nNCCL INFO Init COMPLETE", "Xid 79",
+        "CUDA error: out of memory", "Permission denied (publickey).", "some error that nobody knows",
         *(entry["text"] for entry in OPEN["entries"][::9]),
     ],
-)
+)  # fmt: skip
 def test_a_text_says_the_same_as_an_argument_and_as_a_file(text, tmp_path, capsys):
     log = tmp_path / "log"
     log.write_text(text, encoding="utf-8")

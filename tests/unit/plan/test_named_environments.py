@@ -51,22 +51,17 @@ def python_actions(planner: Planner, facts: HostFacts, wish: Settings) -> dict[s
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"../etc": ["torch"]}, "cannot name an environment"),
-        ({"Serve": ["torch"]}, "cannot name an environment"),
-        ({"a/b": ["torch"]}, "cannot name an environment"),
-        ({"-x": ["torch"]}, "cannot name an environment"),
-        ({7: ["torch"]}, "cannot name an environment"),
-        ({"a" * 33: ["torch"]}, "cannot name an environment"),
-        ({"serve": []}, "no package"),
-        ({"serve": ["python==3.12"]}, "no package"),
+        ({"../etc": ["torch"]}, "cannot name an environment"), ({"Serve": ["torch"]}, "cannot name an environment"),
+        ({"a/b": ["torch"]}, "cannot name an environment"), ({"-x": ["torch"]}, "cannot name an environment"),
+        ({7: ["torch"]}, "cannot name an environment"), ({"a" * 33: ["torch"]}, "cannot name an environment"),
+        ({"serve": []}, "no package"), ({"serve": ["python==3.12"]}, "no package"),
         ({"serve": [7]}, "is not a list of requirements"),
         ({"serve": {"torch": "2.14"}}, "is not a list of requirements"),
         ({"serve": ["torch", "driver==580.*"]}, "driver does not belong"),
-        ({"serve": ["torch", "cuda==12.8"]}, "cuda does not belong"),
-        (["torch"], "is not a mapping"),
+        ({"serve": ["torch", "cuda==12.8"]}, "cuda does not belong"), (["torch"], "is not a mapping"),
         ("{serve", "is not a mapping"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_set_of_environments_is_refused_where_it_stands(value: Any, said: str) -> None:
     with pytest.raises(BadInputError) as caught:
         PYTHON.settings["environments"](value, "h1: gpusetup_environments")

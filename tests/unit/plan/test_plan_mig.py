@@ -81,19 +81,14 @@ def test_layouts_are_read(value: Any, read: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
-        ({"first": "all-1g.18gb"}, "name a GPU"),
-        ({"all": "seven"}, "name a profile"),
-        ({"all": ["1g.18GB"]}, "name a profile"),
-        ({"all": {"1g.18gb": 0}}, "say how many"),
+        ({"first": "all-1g.18gb"}, "name a GPU"), ({"all": "seven"}, "name a profile"),
+        ({"all": ["1g.18GB"]}, "name a profile"), ({"all": {"1g.18gb": 0}}, "say how many"),
         ({"all": {"1g.18gb": 70}}, "say how many"),
         ({"all": {"3g.71gb": ["4c"]}}, "3g.71gb has no compute instance 4c"),
-        ({"all": {"3g.71gb": ["2c", "2c"]}}, "3g.71gb has 3 compute slices in all"),
-        ({"all": True}, "for example"),
-        ({"all": []}, "for example"),
-        ("{all", "for example"),
-        (7, "for example"),
+        ({"all": {"3g.71gb": ["2c", "2c"]}}, "3g.71gb has 3 compute slices in all"), ({"all": True}, "for example"),
+        ({"all": []}, "for example"), ("{all", "for example"), (7, "for example"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_layout_is_refused_with_an_example(value: Any, hint: str) -> None:
     with pytest.raises(BadInputError) as caught:
         wishes(value)

@@ -159,17 +159,11 @@ TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0
 @pytest.mark.parametrize(
     "then",
     [
-        {"containers": ("docker",)},
-        {"requirements": TWO_CUDAS},
-        {"driver_options": {"NVreg_EnableGpuFirmware": 0}},
-        {"hold_kernel": True},
-        {"persistence": False},
-        {"monitoring": "textfile"},
-        {"module": "dkms"},
-        {"dev": True},
+        {"containers": ("docker",)}, {"requirements": TWO_CUDAS}, {"driver_options": {"NVreg_EnableGpuFirmware": 0}},
+        {"hold_kernel": True}, {"persistence": False}, {"monitoring": "textfile"}, {"module": "dkms"}, {"dev": True},
     ],
     ids=lambda then: next(iter(then)),
-)
+)  # fmt: skip
 def test_roles_are_told_what_they_were_told_then(
     planner: Planner, host: Callable[..., HostFacts], nvidia_ubuntu: Preview, then: dict[str, Any]
 ) -> None:

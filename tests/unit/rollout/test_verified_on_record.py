@@ -29,15 +29,9 @@ def test_what_was_verified_is_not_measured_again():
 @pytest.mark.parametrize(
     "kept",
     [
-        None,
-        "yes",
-        dict(KEPT, key="other"),
-        dict(KEPT, driver="575"),
-        dict(KEPT, verdict="fail"),
-        dict(KEPT, verdict="skip"),
-        dict(KEPT, verdict=7),
-        dict(KEPT, time=None),
+        None, "yes", dict(KEPT, key="other"), dict(KEPT, driver="575"), dict(KEPT, verdict="fail"),
+        dict(KEPT, verdict="skip"), dict(KEPT, verdict=7), dict(KEPT, time=None),
     ],
-)
+)  # fmt: skip
 def test_what_was_not_or_cannot_be_read_is_measured(kept):
     assert on_record(kept) == ""

@@ -31,15 +31,10 @@ def test_every_figure_of_a_real_run_is_near_what_is_expected():
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (802, "fabric manager"),
-        (999, "device files"),
-        (35, "older than"),
-        (100, "no CUDA device"),
-        (46, "busy"),
-        (804, "forward compatibility"),
-        (803, "do not match"),
+        (802, "fabric manager"), (999, "device files"), (35, "older than"), (100, "no CUDA device"), (46, "busy"),
+        (804, "forward compatibility"), (803, "do not match"),
     ],
-)
+)  # fmt: skip
 def test_a_context_that_cannot_be_made(status, words):
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
     worker = broken["sections"]["workers"]["0"]
@@ -159,21 +154,13 @@ def test_torch_without_code_for_the_gpu_names_a_build_that_has_it():
 @pytest.mark.parametrize(
     ("capability", "architectures", "how"),
     [
-        ("9.0", ["sm_80", "sm_90"], "sass"),
-        ("8.9", ["sm_80", "sm_90"], "sass"),
-        ("12.0", ["sm_80", "sm_90"], None),
-        ("12.0", ["sm_90", "compute_90"], "ptx"),
-        ("8.0", ["sm_86"], None),
-        ("10.3", ["sm_90a", "sm_100"], "sass"),
-        ("9.0", ["sm_90a"], "sass"),
-        ("10.3", ["sm_100a"], None),
-        ("10.3", ["sm_100f"], "sass"),
-        ("9.0", ["compute_90a"], "ptx"),
-        ("10.0", ["compute_90a"], None),
-        ("7.0", ["sm_75", "compute_80"], None),
+        ("9.0", ["sm_80", "sm_90"], "sass"), ("8.9", ["sm_80", "sm_90"], "sass"), ("12.0", ["sm_80", "sm_90"], None),
+        ("12.0", ["sm_90", "compute_90"], "ptx"), ("8.0", ["sm_86"], None), ("10.3", ["sm_90a", "sm_100"], "sass"),
+        ("9.0", ["sm_90a"], "sass"), ("10.3", ["sm_100a"], None), ("10.3", ["sm_100f"], "sass"),
+        ("9.0", ["compute_90a"], "ptx"), ("10.0", ["compute_90a"], None), ("7.0", ["sm_75", "compute_80"], None),
         ("9.0", ["something else"], None),
     ],
-)
+)  # fmt: skip
 def test_what_a_build_runs_on(capability, architectures, how):
     assert served(capability, architectures) == how
 

@@ -129,24 +129,13 @@ def test_what_a_host_says_cannot_steer_the_terminal(link):
 @pytest.mark.parametrize(
     ("terms", "left"),
     [
-        (["util>80"], ["a/0", "b/0"]),
-        (["util<=10"], ["b/1"]),
-        (["util<=10", "temp>50"], []),
-        (["memory>70%"], ["a/0", "b/0"]),
-        (["user=anna"], ["a/0"]),
-        (["user!=anna"], ["b/0", "b/1"]),
-        (["container~docker"], ["a/0"]),
-        (["programs=0"], ["b/0", "b/1"]),
-        (["state=live"], ["a/0", "b/0", "b/1"]),
-        (["state!=live"], ["c"]),
-        (["gpu=1"], ["b/1"]),
-        (["train"], ["a/0"]),
-        (["sw_power_cap"], ["b/0"]),
-        (["c"], ["a/0", "b/0", "c"]),
-        (["nothing has this"], []),
-        (["driver~580"], ["a/0", "b/0", "b/1"]),
+        (["util>80"], ["a/0", "b/0"]), (["util<=10"], ["b/1"]), (["util<=10", "temp>50"], []),
+        (["memory>70%"], ["a/0", "b/0"]), (["user=anna"], ["a/0"]), (["user!=anna"], ["b/0", "b/1"]),
+        (["container~docker"], ["a/0"]), (["programs=0"], ["b/0", "b/1"]), (["state=live"], ["a/0", "b/0", "b/1"]),
+        (["state!=live"], ["c"]), (["gpu=1"], ["b/1"]), (["train"], ["a/0"]), (["sw_power_cap"], ["b/0"]),
+        (["c"], ["a/0", "b/0", "c"]), (["nothing has this"], []), (["driver~580"], ["a/0", "b/0", "b/1"]),
     ],
-)
+)  # fmt: skip
 def test_filters(link, terms, left):
     hosts = [
         link("a", gpu(0, processes=(program(),))),
