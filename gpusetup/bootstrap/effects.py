@@ -227,7 +227,7 @@ class Effects:
         done = stream([*argv, *words], env=environment, deadline=APPLY_DEADLINE, on_line=keep)
         if done.interrupted:
             raise KeyboardInterrupt
-        return done, answer.read_text(encoding="utf-8") if answer.exists() else "\n".join(printed)
+        return done, answer.read_text("utf-8", "replace") if answer.exists() else "\n".join(printed)
 
     def _pause(self, status: Status) -> Outcome:
         time.sleep(pause_before(status.attempts))

@@ -169,7 +169,7 @@ def _reachable(wheels: dict[str, Path], own: Path, environment: dict[str, str]) 
 def _requirements(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(item for item in archive.namelist() if item.endswith(".dist-info/METADATA"))
-        return HeaderParser().parsestr(archive.read(name).decode()).get_all("Requires-Dist") or []
+        return HeaderParser().parsestr(archive.read(name).decode("utf-8", "replace")).get_all("Requires-Dist") or []
 
 
 def target_environment(python: str, arch: str) -> dict[str, str]:

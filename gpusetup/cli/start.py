@@ -154,7 +154,9 @@ def _distribution(state: Path) -> InstallKind:
 
 def _made_by_uv(prefix: Path) -> bool:
     try:
-        return any(line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text().splitlines())
+        return any(
+            line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
+        )
     except OSError:
         return False
 

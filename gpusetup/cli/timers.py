@@ -262,7 +262,7 @@ def _shown(name: str, environment: Mapping[str, str]) -> Timer:
 
     folder = unit_folder(environment)
     try:
-        texts = [(folder / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("timer", "service")]
+        texts = [(folder / f"{name}.{suffix}").read_text("utf-8", "replace") for suffix in ("timer", "service")]
     except FileNotFoundError:
         return Timer(timer=name, state="none")
     found = [re.search(pattern, text, re.MULTILINE) for pattern, text in zip(_SHOWN, texts, strict=True)]

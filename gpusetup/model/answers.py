@@ -98,7 +98,7 @@ class WhyNot(Document, frozen=True, kw_only=True, tag="gpusetup/why-not/1"):
 class MatrixRelease(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-release/1"):
     """A whole matrix in one file; `sha256` is a digest of its files."""
 
-    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")]
     sha256: str
     files: dict[str, str]
 

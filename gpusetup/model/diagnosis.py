@@ -117,7 +117,7 @@ class Recovered(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hint: str = ""
 
 
-CauseId = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+CauseId = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)")]
 Kind = Literal["root", "symptom", "notice"]
 Area = Literal[
     "driver",
@@ -182,7 +182,7 @@ class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of the catalogue."""
 
     schema: Literal["gpusetup/causes/1"]
-    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$(?!\n)")]
     causes: tuple[Cause, ...]
 
 

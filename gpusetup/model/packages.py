@@ -11,7 +11,7 @@ from gpusetup.model.record import Arch, Capability, MatrixFile, PackageVersion, 
 PackageKind = Literal["wheel", "source", "placeholder"]
 
 
-Target = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9][af]?$")]
+Target = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9][af]?$(?!\n)")]
 
 
 class PackageCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -13,7 +13,7 @@ class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     aliases: tuple[str, ...] = ()
-    ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$")], ...] = ()
+    ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$(?!\n)")], ...] = ()
     subsystems: tuple[str, ...] = ()
     """Subsystem ids (vendor:device) that distinguish it from another product with the same id."""
     arch: str
@@ -40,7 +40,7 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Python that a distribution packages besides its own, sufficient to create an environment with pip."""
 
-    version: Annotated[str, Meta(pattern=r"^3\.[0-9]+$")]
+    version: Annotated[str, Meta(pattern=r"^3\.[0-9]+$(?!\n)")]
     packages: tuple[str, ...]
     path: str
     """The path of the interpreter."""

@@ -12,10 +12,10 @@ from msgspec import Meta, Struct
 
 Confidence = Literal["vendor", "observed", "inferred"]
 Arch = Literal["x86_64", "aarch64"]
-Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$")]
-Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
-PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$")]
-Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
+Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$(?!\n)")]
+Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$(?!\n)")]
+PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$(?!\n)")]
+Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$(?!\n)")]
 
 
 CANDIDATE = "read by a program on"
@@ -48,7 +48,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A named rule that explanations, documentation and lints cite; `value` is its number or list, if it has one."""
 
-    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)")]
     text: str
     value: str | int | tuple[str, ...] | None = None
 
@@ -57,6 +57,6 @@ class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """The fields of every file."""
 
     schema: str
-    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")]
     sources: dict[str, Source]
     rules: tuple[Rule, ...] = ()

@@ -187,7 +187,7 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One torch wheel family: a release for one CUDA version."""
 
     version: Version
-    variant: Annotated[str, Meta(pattern=r"^cu[0-9]+$")]
+    variant: Annotated[str, Meta(pattern=r"^cu[0-9]+$(?!\n)")]
     cuda: Version
     default: bool
     """Whether PyPI serves this build on Linux x86_64."""

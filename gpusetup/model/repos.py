@@ -16,8 +16,8 @@ from gpusetup.model.record import Arch, MatrixFile, Record, Version
 Family = Literal["ubuntu", "debian", "el-modular", "el-plain", "suse"]
 """The kind of a distribution's packaging: `el-modular` has DNF module streams, `el-plain` has none."""
 Format = Literal["deb", "rpm"]
-Fingerprint = Annotated[str, Meta(pattern=r"^([0-9A-F]{40})?$")]
-Sha256 = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
+Fingerprint = Annotated[str, Meta(pattern=r"^([0-9A-F]{40})?$(?!\n)")]
+Sha256 = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$(?!\n)")]
 
 
 class Key(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -85,7 +86,7 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
     """Pull once; return the report, and whether the collector took it."""
     home = settings.home
     with alone(home / "lock"):
-        begun = datetime.now(timezone.utc)
+        begun, clock = datetime.now(timezone.utc), time.monotonic()
         kept, notes = _load(home), list[str]()
         offer, kept, trouble = _offer(settings, kept, notes)
         outcome = trouble or why_not(offer, kept, settings.wave, boot_id(), begun)
@@ -101,7 +102,7 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
             domain=settings.domain, wave=settings.wave, state=told.state, serial=serial, wanted=wanted,
             lock=kept.applied, stack=kept.stack[:1000], reference=told.reference[:20], message=told.message[:4000],
             hint=told.hint[:4000], notes=tuple(note[:4000] for note in notes), changed=changed,
-            seconds=round((datetime.now(timezone.utc) - begun).total_seconds(), 1), gpusetup=__version__,
+            seconds=round(time.monotonic() - clock, 1), gpusetup=__version__,
         )  # fmt: skip
         _queue(home, report)
         return report, _deliver(settings, log)

@@ -174,7 +174,7 @@ def parse_requirement(text: str) -> Requirement:
 
 def with_toolkit(first: Requirement, specifier: str) -> Requirement | None:
     """Add a second toolkit to a CUDA requirement; return None when both specifiers constrain the same toolkit."""
-    minors = [_SERIES_OF.match(text) for text in (first.specifier, *first.beside, specifier)]
+    minors = [_SERIES_OF.fullmatch(text) for text in (first.specifier, *first.beside, specifier)]
     numbers = [match[1] for match in minors if match]
     if len(numbers) != len(minors) or len(set(numbers)) != len(numbers):
         return None

@@ -45,7 +45,7 @@ _PLAIN = "/+~:@"
 def read(place: Path) -> list[Entry]:
     """Return the packages of a repository; none if it does not exist."""
     index = place / "Packages"
-    return entries_of(index.read_text(encoding="utf-8"), "") if index.is_file() else []
+    return entries_of(index.read_text("utf-8", "replace"), "") if index.is_file() else []
 
 
 def extras_in(_place: Path, _signer: Signer) -> Extras:
@@ -232,7 +232,7 @@ class AptRoot(Root):
 
     def index(self, url: str) -> list[Entry]:
         """Return all packages of the only repository."""
-        texts = [path.read_text(encoding="utf-8") for path in (self.folder / "lists").glob("*_Packages")]
+        texts = [path.read_text("utf-8", "replace") for path in (self.folder / "lists").glob("*_Packages")]
         return [entry for text in texts for entry in entries_of(text, url)]
 
     def extras(self) -> Extras:

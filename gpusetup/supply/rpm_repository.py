@@ -75,7 +75,7 @@ def modules_of(place: Path) -> str:
     if index is None:
         return ""
     with _opened(index) as stream:
-        return stream.read().decode()
+        return stream.read().decode("utf-8", "replace")
 
 
 def _listed(place: Path, kind: str) -> Path | None:

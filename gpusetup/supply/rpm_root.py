@@ -141,7 +141,7 @@ def repositories(folder: Path) -> list[Repository]:
 
 def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     text = configparser.ConfigParser(interpolation=None, strict=False)
-    text.read_string(path.read_text(encoding="utf-8"))
+    text.read_string(path.read_text("utf-8", "replace"))
     for name in text.sections():
         fields = dict(text[name])
         if fields.get("enabled", "1") == "1":

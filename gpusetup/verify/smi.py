@@ -26,7 +26,7 @@ class SmiGpu:
         """Return the text at a path below the GPU."""
         found = self.element.find(path)
         value = (found.text or "").strip() if found is not None else ""
-        return None if not value or _UNKNOWN.match(value) or _BROKEN.match(value) else value
+        return None if not value or _UNKNOWN.fullmatch(value) or _BROKEN.fullmatch(value) else value
 
     def number(self, path: str) -> float | None:
         """Return the number at the beginning of the text at a path."""
@@ -42,7 +42,7 @@ class SmiGpu:
     def broken(self) -> str:
         """nvidia-smi's words in place of the figures of a GPU that does not work; empty if it works."""
         texts = ((element.text or "").strip() for element in self.element.iter())
-        return next((found[1] for text in texts if (found := _BROKEN.match(text))), "")
+        return next((found[1] for text in texts if (found := _BROKEN.fullmatch(text))), "")
 
     @property
     def name(self) -> str:

@@ -227,7 +227,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         vault = list(getattr(self._loader._vault, "secrets", None) or [])  # noqa: SLF001 - there is no other way
         if len(vault) > 1:
             raise AnsibleActionFail("gpusetup opens one vault: give this job a single vault credential")
-        return [*found, *(("--ask-vault-pass", secret.bytes.decode()) for _name, secret in vault)]
+        return [
+            *found,
+            *(("--ask-vault-pass", secret.bytes.decode("utf-8", "surrogateescape")) for _name, secret in vault),
+        ]
 
     @staticmethod
     def _file(folder: str, name: str, text: str) -> str:
@@ -257,8 +260,9 @@ NOT_THERE = {"state": "unknown", "ok": False, "changed": False, "message": "gpus
 def follow(argv: list[str], environment: dict[str, str], secrets: str, printed: str) -> int:
     """Run gpusetup, show its progress as the job's output, and return its exit code."""
     with open(printed, "w", encoding="utf-8") as answers, subprocess.Popen(
-        argv, env=environment, stdin=subprocess.PIPE, stdout=answers, stderr=subprocess.PIPE, text=True
-    ) as process:
+        argv, env=environment, stdin=subprocess.PIPE, stdout=answers, stderr=subprocess.PIPE,
+        encoding="utf-8", errors="surrogateescape",
+    ) as process:  # fmt: skip
         try:
             if process.stdin is None or process.stderr is None:
                 return 1

@@ -69,7 +69,7 @@ def is_among(node: str, own: Set[str]) -> bool:
 def has_channels() -> bool:
     """Return whether the loaded driver has IMEX channels."""
     try:
-        with open(DEVICES) as stream:
+        with open(DEVICES, encoding="utf-8", errors="replace") as stream:
             return bool(re.search(r"^\s*\d+ nvidia-caps-imex-channels$", stream.read(), re.MULTILINE))
     except OSError:
         return False

@@ -75,7 +75,7 @@ class Dnf(Rpm):
         """
         argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
         _code, text, error = process.output(argv, self.env, 300)
-        offered = sorted(name for name in set(text.splitlines()) if _NAME.match(name))
+        offered = sorted(name for name in set(text.splitlines()) if _NAME.fullmatch(name))
         there = process.output(["rpm", "-q", "--whatprovides", _HOLDING], self.env)[0] == 0
         if offered and not there:
             return offered[:1]

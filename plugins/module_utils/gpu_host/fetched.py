@@ -176,7 +176,7 @@ def _messages(left: str) -> Optional[List[str]]:
 
 def _is_ours(folder: str) -> bool:
     """Return whether a path is the folder of a preview: everybody can write to /var/tmp."""
-    if os.path.dirname(folder) != PLACE or not _NAME.match(os.path.basename(folder)):
+    if os.path.dirname(folder) != PLACE or not _NAME.fullmatch(os.path.basename(folder)):
         return False
     try:
         found = os.lstat(folder)

@@ -41,7 +41,7 @@ def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
             continue
         try:
             held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
-            if any(pattern.match(path) for path in held):
+            if any(pattern.fullmatch(path) for path in held):
                 name = files.read_bytes(f"{proc}/{pid}/comm") or b""
                 found.append((int(pid), name.decode("utf-8", "replace").strip()))
         except OSError:

@@ -192,7 +192,7 @@ Work = Callable[[Job], Dict[str, Any]]
 
 def _write_in_place(path: str, status: Status) -> None:
     """Overwrite a status on a full disk, where the block of the old one is all there is."""
-    with open(path, "r+") as stream:
+    with open(path, "r+", encoding="utf-8", errors="replace") as stream:
         stream.write(json.dumps(status))
         stream.truncate()
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from .failure import HostFailure
 
-_LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s:]*):([^/@\s]*)@(.*)$", re.IGNORECASE)
+_LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s:]*):([^/@\s]*)@(.*)$", re.IGNORECASE | re.DOTALL)
 
 
 class Login(NamedTuple):
@@ -19,7 +19,7 @@ class Login(NamedTuple):
 
 def split(uri: str) -> Tuple[str, Optional[Login]]:
     """Return an address without its login, and the login if it has one."""
-    match = _LOGIN.match(uri)
+    match = _LOGIN.fullmatch(uri)
     if match is None:
         return uri, None
     scheme, user, password, rest = match.groups()

@@ -82,7 +82,7 @@ def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
             hint="give the full fingerprint (40 hex digits)",
         )
     for text in prints:
-        if not _FINGERPRINT.match(text):
+        if not _FINGERPRINT.fullmatch(text):
             raise HostFailure(
                 "GS-444", f"{text!r} is not a full fingerprint", where, hint="give all 40 (or 64) hex digits"
             )

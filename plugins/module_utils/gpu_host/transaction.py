@@ -263,6 +263,7 @@ class Transaction:
 
     def _transact(self, exact: Sequence[Wish], removals: Sequence[str]) -> Tuple[List[str], List[str]]:
         """Change the host; return what did not happen, and the package manager's last lines."""
+        until = time.monotonic() + _TRY_FOR
         for pause in (*_AGAIN_AFTER, 0):
             was = self.host.installed()
             ok, tail = self.host.transact(exact, removals)
@@ -271,7 +272,7 @@ class Transaction:
             if ok and not left:
                 return [], tail
             broken_off = now == was and any(word in line for line in tail for word in _BROKEN_OFF)
-            if not broken_off or not pause or time.time() - self.started > _TRY_FOR:
+            if not broken_off or not pause or time.monotonic() > until:
                 break
             self.job.tell("refresh", f"a download stopped, or the mirror changed: next try in {pause} s")
             time.sleep(pause)

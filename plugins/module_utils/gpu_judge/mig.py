@@ -18,12 +18,12 @@ _COMPUTE = re.compile(r"^(\d)c(\..+)?$")
 
 def is_profile(name: str) -> bool:
     """Return whether a text is the name of a GPU instance profile."""
-    return bool(PROFILE.match(name))
+    return bool(PROFILE.fullmatch(name))
 
 
 def compute_name(profile: str, wish: str) -> Optional[str]:
     """Return the full name of a compute instance (`1c` in `3g.20gb` is `1c.3g.20gb`), None when it is invalid."""
-    match, outer = _COMPUTE.match(wish), PROFILE.match(profile)
+    match, outer = _COMPUTE.fullmatch(wish), PROFILE.fullmatch(profile)
     if wish == profile:
         return profile
     if not match or not outer or match.group(2) not in (None, "." + profile):
@@ -36,13 +36,13 @@ def compute_name(profile: str, wish: str) -> Optional[str]:
 
 def slices(profile: str, compute: str) -> int:
     """Return how many compute slices a compute instance takes."""
-    match = _COMPUTE.match(compute) or PROFILE.match(profile)
+    match = _COMPUTE.fullmatch(compute) or PROFILE.fullmatch(profile)
     return int(match.group(1)) if match else 0
 
 
 def too_many(profile: str, compute: Sequence[str]) -> bool:
     """Return whether compute instances need more slices than their GPU instance has."""
-    outer = PROFILE.match(profile)
+    outer = PROFILE.fullmatch(profile)
     return outer is not None and sum(slices(profile, item) for item in compute) > int(outer.group(1))
 
 
@@ -122,7 +122,7 @@ def place(names: Sequence[str], profiles: Sequence[Profile]) -> Optional[Placed]
 
 
 def _slices_of(name: str) -> int:
-    match = PROFILE.match(name)
+    match = PROFILE.fullmatch(name)
     return int(match.group(1)) if match else 0
 
 

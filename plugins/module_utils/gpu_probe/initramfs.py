@@ -53,7 +53,7 @@ def _read(path: str, found: "_Contents", seconds: float) -> Dict[str, Any]:
         with open(path, "rb", buffering=0) as handle:
             start, size = section(handle, b".initrd")
             handle.seek(start)
-            _walk(handle, start + size, found, time.time() + seconds)
+            _walk(handle, start + size, found, time.monotonic() + seconds)
     except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError, struct.error) as error:
         answer["why"], missing = f"{path}: {error}", None
     return dict(answer, nouveau=found.nouveau or missing, blacklist=found.blacklist or missing)
@@ -169,7 +169,7 @@ def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> Non
             if not header.strip(b"\x00"):
                 return
             raise Unreadable("damaged archive")
-        if time.time() > deadline:
+        if time.monotonic() > deadline:
             raise Unreadable("not read to its end within the time allowed")
         mode, size, length = int(header[14:22], 16), int(header[54:62], 16), int(header[94:102], 16)
         name = (_exactly(read, length + (-(110 + length)) % 4) or b"")[: length - 1].decode("utf-8", "replace")
@@ -231,7 +231,7 @@ class _Unpacked:
             )
         except OSError as error:
             raise Unreadable(f"{argv[0]} is needed to read it: {error.strerror}") from error
-        self.timer = threading.Timer(max(0.1, deadline - time.time()), self.process.kill)
+        self.timer = threading.Timer(max(0.1, deadline - time.monotonic()), self.process.kill)
         self.timer.daemon = True
         self.timer.start()
 

@@ -19,7 +19,7 @@ def cuda(host: LiveHost) -> Dict[str, Any]:
     toolkits = []
     for name in host.names("/usr/local", "cuda-*"):
         path = "/usr/local/" + name
-        match = _TOOLKIT.match(name)
+        match = _TOOLKIT.fullmatch(name)
         if match and host.kind(path) == "folder" and not host.link(path):
             version = _toolkit_version(host, path) or match.group(1)
             toolkits.append({"version": version, "path": path, "nvcc": host.exists(path + "/bin/nvcc")})

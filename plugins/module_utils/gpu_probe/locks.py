@@ -61,7 +61,7 @@ def _listed(path: str) -> Optional[int]:
     """Return the process that /proc/locks names for a file; stat needs no permission to open it."""
     try:
         there = os.stat(path)
-        with open("/proc/locks") as handle:
+        with open("/proc/locks", encoding="utf-8", errors="replace") as handle:
             lines = [line.split() for line in handle]
     except OSError:
         return None
@@ -75,7 +75,7 @@ def _listed(path: str) -> Optional[int]:
 def _of_pid_file(path: str) -> Optional[int]:
     """Return the living process that a pid file names."""
     try:
-        with open(path) as handle:
+        with open(path, encoding="utf-8") as handle:
             pid = int(handle.read().split()[0])
     except (OSError, ValueError, IndexError):
         return None
@@ -87,7 +87,7 @@ def _command(pid: int) -> Optional[str]:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as handle:
             words = handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-        with open(f"/proc/{pid}/comm") as named:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as named:
             return masking.mask(words)[:200] or named.read().strip()
     except OSError:
         return None

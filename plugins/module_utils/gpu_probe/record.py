@@ -62,7 +62,7 @@ def _look(host: LiveHost, name: str, entry: Dict[str, Any]) -> None:
 def applied(path: str = STATE_FILE) -> Dict[str, Any]:
     """Return what the last apply wanted of this machine, from the recorded lock; empty without a record."""
     try:
-        with open(path) as stream:
+        with open(path, encoding="utf-8") as stream:
             return dict(json.load(stream)["lock"]["wanted"])
     except (OSError, ValueError, LookupError, TypeError):
         return {}

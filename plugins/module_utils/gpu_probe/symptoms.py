@@ -157,7 +157,7 @@ def _packages(host: LiveHost, prefix: str) -> Dict[str, Any]:
     for folder in folders:
         for pattern in _FRAMEWORKS:
             for name in host.names(folder, pattern + ".dist-info"):
-                match = _INFO.match(name)
+                match = _INFO.fullmatch(name)
                 if match:
                     found.setdefault(match.group(1).replace("_", "-").lower(), match.group(2))
     return found

@@ -119,7 +119,7 @@ def pythons(host: LiveHost, named: Sequence[str] = ()) -> List[Dict[str, Any]]:
     found: Dict[Tuple[str, str], str] = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
         for name in host.names(folder, "python3*"):
-            if not re.match(r"^python3(\.\d+)?$", name):
+            if not re.fullmatch(r"^python3(\.\d+)?$", name):
                 continue
             path = folder + "/" + name
             version = _python_version(host, path)
@@ -172,7 +172,7 @@ def _frameworks(told: Dict[str, Any]) -> Dict[str, Any]:
         return {}
     found = {}
     for name, version in reversed(listed):
-        if _FRAMEWORKS.match("{}-{}.dist-info".format(re.sub(r"[-_.]+", "_", name).lower(), version)):
+        if _FRAMEWORKS.fullmatch("{}-{}.dist-info".format(re.sub(r"[-_.]+", "_", name).lower(), version)):
             found[re.sub(r"[-_.]+", "-", name).lower()] = version
     return found
 
@@ -200,7 +200,7 @@ def _python(host: LiveHost, folder: str, version: str, path: str) -> Dict[str, A
     for library in libraries:
         for pattern in _FRAMEWORK_FILES:
             for name in host.names(library, pattern):
-                match = _FRAMEWORKS.match(name)
+                match = _FRAMEWORKS.fullmatch(name)
                 if match:
                     packages.setdefault(match.group(1).replace("_", "-"), match.group(2))
     return {

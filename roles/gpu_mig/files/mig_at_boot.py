@@ -19,7 +19,7 @@ _PATIENCE = 60
 def main(path: str) -> int:
     """Apply the recorded layouts; return the unit's exit status."""
     env = process.environment()
-    with open(path) as stream:
+    with open(path, encoding="utf-8", errors="replace") as stream:
         layouts = json.load(stream)
     until = time.monotonic() + _PATIENCE
     while probe.look(process.smi(env)) is None and time.monotonic() < until:

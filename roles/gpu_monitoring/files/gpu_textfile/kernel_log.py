@@ -47,5 +47,5 @@ def xids(told: Sequence[str], booted: float) -> Seen:
 
 
 def booted() -> float:
-    with open("/proc/stat") as stream:
+    with open("/proc/stat", encoding="utf-8", errors="replace") as stream:
         return next((float(line.split()[1]) for line in stream if line.startswith("btime ")), 0.0)

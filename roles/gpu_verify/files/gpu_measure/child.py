@@ -98,7 +98,7 @@ def run(
 
     With `cwd`, temporary files go there too: a killed compiler leaves a dozen of them.
     """
-    started = time.time()
+    started = time.monotonic()
     own = dict(extra or {}, **({"TMPDIR": cwd} if cwd else {}))
     found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=_tied(), alone=True)
     stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
@@ -109,7 +109,7 @@ def run(
         "stderr": stderr[-STDERR_TAIL:],
         "error": {"": None, "stuck": "timeout-unkillable"}.get(found.error, found.error),
         "deadline": deadline,
-        "seconds": round(time.time() - started, 3),
+        "seconds": round(time.monotonic() - started, 3),
     }
 
 

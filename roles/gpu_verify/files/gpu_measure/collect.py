@@ -216,12 +216,12 @@ class Collection:
                 thread.start()
 
     def _one(self, name: str, collector: Callable[[], Any]) -> None:
-        started = time.time()
+        started = time.monotonic()
         try:
             self.values[name] = collector()
         except Exception as failure:  # a collector's bug must not hide the others
             self.values[name] = {"error": f"{type(failure).__name__}: {failure}"}
-        self.seconds[name] = round(time.time() - started, 3)
+        self.seconds[name] = round(time.monotonic() - started, 3)
 
     def wait(self, name: str) -> Any:
         """Wait for one collector and return its value."""

@@ -32,7 +32,7 @@ def measure(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     gpu = state["gpu"]
     rank, world = request["rank"], request["world"]
     with gpu.device:
-        started = time.time()
+        started = time.monotonic()
         communicator = _join(nccl, world, request["id"], rank)
         answer: Dict[str, Any] = {"rank": rank, "world": world, "version": nccl.get_version()}
         answer.update({"init_seconds": None, "results": []})
@@ -41,7 +41,7 @@ def measure(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
             with gpu.memory(largest) as out, gpu.memory(largest) as into, gpu.memory(256) as barrier:
                 job = Job(gpu, communicator, rank, world, out, into, barrier)
                 job.wait_for_all()
-                answer["init_seconds"] = round(time.time() - started, 3)
+                answer["init_seconds"] = round(time.monotonic() - started, 3)
                 for name in request.get("collectives", COLLECTIVES):
                     for size in request["sizes"]:
                         answer["results"].append(job.run(name, size))

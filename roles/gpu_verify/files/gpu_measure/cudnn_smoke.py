@@ -44,13 +44,13 @@ def opened(library: Any) -> Dict[str, Any]:
 
 def main() -> None:
     """Print the answer as the last line, whatever happens."""
-    started = time.time()
+    started = time.monotonic()
     try:
         answer = look()
     except Exception as failure:
         answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
     answer["loaded"] = environment.loaded_libraries()
-    answer["seconds"] = round(time.time() - started, 3)
+    answer["seconds"] = round(time.monotonic() - started, 3)
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
 
 

@@ -45,7 +45,7 @@ def distributions(folder: str) -> Dict[str, str]:
         names = os.listdir(folder)
     except OSError:
         return {}
-    matches = (re.match(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", name) for name in names)
+    matches = (re.fullmatch(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", name) for name in names)
     return {plain_name(match.group(1)): match.group(2) for match in matches if match}
 
 
@@ -66,7 +66,7 @@ def loaded_libraries() -> Dict[str, List[str]]:
     """Return the paths of the CUDA libraries mapped into this process, by stem; two paths are two copies."""
     found: Dict[str, List[str]] = {}
     try:
-        with open("/proc/self/maps") as maps:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             lines = maps.read().splitlines()
     except OSError:
         return found
@@ -90,7 +90,7 @@ def hello(_state: object, _request: Dict[str, Any]) -> Dict[str, Any]:
 
 def print_framework(name: str, look: Callable[[Any], Dict[str, Any]]) -> None:
     """Import a framework, test it, and print one JSON document as the last line, whatever happens."""
-    started = time.time()
+    started = time.monotonic()
     try:
         answer = look(importlib.import_module(name))
     except ImportError as failure:
@@ -98,5 +98,5 @@ def print_framework(name: str, look: Callable[[Any], Dict[str, Any]]) -> None:
     except Exception as failure:
         answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
     answer["loaded"] = loaded_libraries()
-    answer["seconds"] = round(time.time() - started, 3)
+    answer["seconds"] = round(time.monotonic() - started, 3)
     sys.stdout.write("\n" + json.dumps(answer) + "\n")

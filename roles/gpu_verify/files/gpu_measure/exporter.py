@@ -27,7 +27,7 @@ def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
         path = os.path.join(told.get("folder", ""), TEXTFILE)
         try:
             found["age"] = round(time.time() - os.stat(path).st_mtime, 1)
-            with open(path) as stream:
+            with open(path, encoding="utf-8", errors="replace") as stream:
                 text = text or stream.read()
         except OSError as error:
             found["error"] = found["error"] or f"{path}: {error.strerror}"

@@ -101,7 +101,7 @@ class Mailbox:
 
 def fetch(address: str, port: int, token: str, deadline: float) -> Any:
     """Ask the mailbox until it answers or the deadline passes."""
-    ends = time.time() + deadline
+    ends = time.monotonic() + deadline
     while True:
         try:
             with socket.create_connection((address, port), timeout=5) as connection:
@@ -113,6 +113,6 @@ def fetch(address: str, port: int, token: str, deadline: float) -> Any:
                     raise ValueError("it refused the token")
                 return json.loads(line)
         except OSError:
-            if time.time() + 1 > ends:
+            if time.monotonic() + 1 > ends:
                 raise
             time.sleep(0.5)

@@ -38,12 +38,12 @@ class Work:
         self._threads.append((name, thread))
 
     def _one(self, name: str, function: Callable[..., Dict[str, Any]], *arguments: Any) -> None:
-        started = time.time()
+        started = time.monotonic()
         try:
             answer = function(*arguments)
         except Exception as failure:
             answer = {"error": "failed", "message": f"{type(failure).__name__}: {failure}"}
-        answer.setdefault("seconds", round(time.time() - started, 3))
+        answer.setdefault("seconds", round(time.monotonic() - started, 3))
         self._answers[name] = answer
 
     def finish(self) -> Dict[str, Any]:

@@ -40,7 +40,7 @@ class Gpu:
         raw = runtime.getDeviceProperties(self.ordinal)
         name = raw["name"]
         answer: Dict[str, Any] = {
-            "name": name.decode() if isinstance(name, bytes) else name,
+            "name": name.decode("utf-8", "replace") if isinstance(name, bytes) else name,
             "compute_capability": "{}.{}".format(raw["major"], raw["minor"]),
             "memory_bytes": raw["totalGlobalMem"],
         }
@@ -55,12 +55,12 @@ class Gpu:
 
     def compile(self) -> float:
         """Compile the kernels for this device; return the seconds it took."""
-        started = time.time()
+        started = time.monotonic()
         # A unique comment defeats every cache; without contraction the results equal NumPy's bit for bit.
         source = f"// {os.getpid()} {started:f}\n" + kernels.SOURCE
         self._module = cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
         self._module.get_function("fill")
-        return time.time() - started
+        return time.monotonic() - started
 
     def kernel(self, name: str) -> Any:
         """Return one of our kernels, compiling them first if needed."""

@@ -158,12 +158,12 @@ class Team:
         """Send the same request to all members at once; return the answers by member."""
         members = [member for member in (self.members if members is None else members) if member.start_failure is None]
         limit = self._deadline(name)
-        ends = time.time() + limit
+        ends = time.monotonic() + limit
         for member in members:
             member.worker.send(dict(each(member) if each else {}, do=name))
         answers: Answers = {}
         for member in members:
-            answers[member.key] = member.worker.receive(max(0.1, ends - time.time()), name)
+            answers[member.key] = member.worker.receive(max(0.1, ends - time.monotonic()), name)
             if answers[member.key].get("error") == "timeout":
                 answers[member.key]["deadline"] = limit
                 answers[member.key]["message"] = f"no answer to {name} within {limit:g} s; killed"
@@ -250,10 +250,10 @@ class Team:
         for member in members:
             member.worker.send({"do": "burn", "duration": duration})
         samples: List[Dict[str, Any]] = []
-        ends = time.time() + duration
-        while time.time() < ends:
-            time.sleep(max(0.0, min(5.0, ends - time.time())))
-            samples.append({"at": round(time.time() - ends + duration, 1), "rows": sample()})
+        ends = time.monotonic() + duration
+        while time.monotonic() < ends:
+            time.sleep(max(0.0, min(5.0, ends - time.monotonic())))
+            samples.append({"at": round(time.monotonic() - ends + duration, 1), "rows": sample()})
         answers = {member.key: member.worker.receive(60, "burn") for member in members}
         after = collect.Collection(("smi", "kernel_log")).finish()
         return {"minutes": duration / 60, "workers": answers, "samples": samples, "after": after, "busy": skipped}

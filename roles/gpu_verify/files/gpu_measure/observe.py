@@ -84,7 +84,7 @@ def blind(index: int, bus: str) -> "GpuEntry":
 def short_bus_id(text: str) -> str:
     """Return a PCI address as the kernel writes it: nvidia-smi gives the domain eight digits."""
     domain, _, rest = text.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}" if re.match(r"[0-9a-f]{8}$", domain) else text.lower()
+    return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]{8}$", domain) else text.lower()
 
 
 def mig_slices(listing: Dict[str, Any], gpus: "List[GpuEntry]") -> None:
@@ -120,14 +120,14 @@ def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
 
 def observe(request: Dict[str, Any]) -> Dict[str, Any]:
     """Return all observations of one level."""
-    started = time.time()
+    started = time.monotonic()
     level = request.get("level", "smoke")
     depth = LEVELS.index(level)
     document: Dict[str, Any] = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
     if request.get("simulated_root"):  # a folder stands in for the machine's hardware, so there is no GPU to run on
         captured = collect.gpus_of_capture(request["simulated_root"])
         document.update({"simulated": True, "gpus": [], "facts": {"gpus": captured}, "quick": {}})
-        return dict(document, seconds=round(time.time() - started, 3))
+        return dict(document, seconds=round(time.monotonic() - started, 3))
     collection = collect.Collection()
     with scratch.folder() as folder:
         smi = collection.wait("smi") or {}
@@ -150,7 +150,9 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
                     document["sections"]["workers"] = team.start(("hello", "open"))
                     document["sections"]["hosts"] = fleet.measure(team, request["hosts"])
                 elif request.get("budget"):
-                    found = within(request["budget"] - (time.time() - started), on_the_gpus, team, depth, collection)
+                    found = within(
+                        request["budget"] - (time.monotonic() - started), on_the_gpus, team, depth, collection
+                    )
                     if found is None:
                         over = "the budget of {:g} s was over".format(request["budget"])
                         document.update({"level": "quick", "left_alone": [over], "sections": {}})
@@ -166,7 +168,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
             written = write_bandwidth.measure(facts)
             document["sections"].update({"rdma": written} if written else {})
         document.update({"facts": facts, "quick": quick, "collector_seconds": collection.seconds})
-    document["seconds"] = round(time.time() - started, 3)
+    document["seconds"] = round(time.monotonic() - started, 3)
     return document
 
 

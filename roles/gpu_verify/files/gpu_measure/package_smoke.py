@@ -84,7 +84,7 @@ def try_all(trials: Iterable[Trial], full: bool) -> Dict[str, Any]:
 
 
 def _one(trial: Trial, full: bool) -> Dict[str, Any]:
-    started = time.time()
+    started = time.monotonic()
     got = trial.run()
     error = trial.distance(got, trial.wanted)
     operation: Dict[str, Any] = {
@@ -92,7 +92,7 @@ def _one(trial: Trial, full: bool) -> Dict[str, Any]:
         "error": error if math.isfinite(error) else None,
         "limit": trial.limit,
         "ran_on": trial.where(got),
-        "seconds": round(time.time() - started, 3),
+        "seconds": round(time.monotonic() - started, 3),
     }
     if trial.note:
         operation["note"] = trial.note
@@ -106,14 +106,14 @@ def _rates(trial: Trial) -> Iterator[float]:
     trial.run()
     trial.settle()
     for _ in range(2):
-        runs, started = 0, time.time()
-        while time.time() - started < trial.passes:
+        runs, started = 0, time.monotonic()
+        while time.monotonic() - started < trial.passes:
             trial.run()
             runs += 1
             if runs % 64 == 0:
                 trial.settle()
         trial.settle()
-        yield round(trial.amount * runs / (time.time() - started), 2)
+        yield round(trial.amount * runs / (time.monotonic() - started), 2)
 
 
 def kind_of(failure: BaseException) -> str:
@@ -155,7 +155,7 @@ def main() -> None:
     full = sys.argv[2:3] == ["full"]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keep libraries' output out of the answer
-    started = time.time()
+    started = time.monotonic()
     try:
         answer = look(smoke, full)
     except ImportError as failure:
@@ -163,7 +163,7 @@ def main() -> None:
     except Exception as failure:
         answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
     answer["loaded"] = environment.loaded_libraries()
-    answer["seconds"] = round(time.time() - started, 3)
+    answer["seconds"] = round(time.monotonic() - started, 3)
     answers.write("\n" + json.dumps(answer) + "\n")
     answers.flush()
     os._exit(0)  # do not wait for an engine's threads and processes

@@ -55,7 +55,7 @@ class Packages:
         return dict(self._answers)
 
     def _begin(self, smokes: "List[package_table.Smoke]", together: int) -> None:
-        self._waiting, self._ends = list(smokes), time.time() + WHOLE
+        self._waiting, self._ends = list(smokes), time.monotonic() + WHOLE
         self._threads = [threading.Thread(target=self._work) for _ in range(min(together, len(smokes)))]
         for thread in self._threads:
             thread.daemon = True
@@ -63,14 +63,14 @@ class Packages:
 
     def _wait(self) -> None:
         for thread in self._threads:
-            thread.join(max(1.0, self._ends - time.time() + 15))
+            thread.join(max(1.0, self._ends - time.monotonic() + 15))
         for smoke in self._waiting:
             self._answers[smoke.package] = _late(WHOLE)
 
     def _work(self) -> None:
         while True:
             with self._taking:
-                if not self._waiting or time.time() >= self._ends:
+                if not self._waiting or time.monotonic() >= self._ends:
                     return
                 smoke = self._waiting.pop(0)
             try:
@@ -99,7 +99,7 @@ class Packages:
 
     def _process(self, smoke: "package_table.Smoke", members: "Sequence[Member]") -> Dict[str, Any]:
         full = self._full and not any(member.busy for member in members)
-        limit = min(smoke.deadline + (60 if full else 0), max(1.0, self._ends - time.time()))
+        limit = min(smoke.deadline + (60 if full else 0), max(1.0, self._ends - time.monotonic()))
         seen = [member.part["uuid"] if member.part else str(member.gpu["index"]) for member in members]
         script = os.path.join(HERE, "package_smoke.py")
         argv = [self._python, script, smoke.package, "full" if full else "smoke"]

@@ -20,7 +20,7 @@ def _burn(gpu: Gpu, request: Dict[str, Any]) -> Dict[str, Any]:
     while size > 1024 and 4 * 2 * size * size > free_bytes(gpu) // 4:
         size //= 2
     count = size * size
-    ends = time.time() + request["duration"]
+    ends = time.monotonic() + request["duration"]
     products = deviations = pattern_errors = rounds = 0
     device_seconds = 0.0
     room = count * 2
@@ -32,7 +32,7 @@ def _burn(gpu: Gpu, request: Dict[str, Any]) -> Dict[str, Any]:
         block_bytes = (int(free_bytes(gpu) * request.get("memory_fraction", 0.8))) & ~0xFFFF
         with gpu.memory(block_bytes) as block:
             words = block_bytes // 8
-            while time.time() < ends:
+            while time.monotonic() < ends:
                 rounds += 1
                 device_seconds += gpu.seconds(lambda: product.into(c), 400)
                 products += 400

@@ -61,7 +61,7 @@ def serve(stream_in: Iterable[str], stream_out: IO[str]) -> None:
         if not line.strip():
             continue
         request = json.loads(line)
-        started = time.time()
+        started = time.monotonic()
         try:
             module, function = WORK[request["do"]]
             if "gpu" in state:
@@ -71,7 +71,7 @@ def serve(stream_in: Iterable[str], stream_out: IO[str]) -> None:
             answer = explain(failure)
             if isinstance(failure, (KeyboardInterrupt, SystemExit)):
                 raise
-        answer["seconds"] = round(time.time() - started, 3)
+        answer["seconds"] = round(time.monotonic() - started, 3)
         stream_out.write(json.dumps(answer) + "\n")
         stream_out.flush()
 

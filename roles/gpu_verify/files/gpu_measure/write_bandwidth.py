@@ -76,10 +76,10 @@ def _run(name: str, number: int, port: int, words: Sequence[str]) -> Dict[str, A
 
 def _client(argv: Sequence[str], server: "subprocess.Popen[bytes]") -> Any:
     """Run the client until the server accepts it, which first opens the adapter and perhaps a GPU."""
-    started = time.time()
+    started = time.monotonic()
     while True:
         answer = child.run(argv, DEADLINE)
         refused = "Couldn't connect to" in answer["stdout"] + answer["stderr"]
-        if not refused or server.poll() is not None or time.time() - started > DEADLINE:
+        if not refused or server.poll() is not None or time.monotonic() - started > DEADLINE:
             return answer
         time.sleep(0.2)

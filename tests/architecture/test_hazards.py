@@ -1,0 +1,111 @@
+"""Clocks that somebody sets, bytes that are not UTF-8, and a line's end that `$` passes over surprise no code of ours."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.architecture.imports import PACKAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STORED = ("st_mtime", "_DAY", "uptime", "monotonic", "['updated']", "task_since", "said")
+"""What times of a clock that can be set are compared with: times of files, boots and other processes; a view's own."""
+UNICODE = ("ValueError", "UnicodeError", "UnicodeDecodeError", "Exception")
+OWN = (
+    "_DATA", "lock.read_text", "__file__", "_TEMPLATES", "_INSTANCE", "_SHIPPED", "data.joinpath", "matrix.path",
+    "'ascii'", "WHICH", "'program'", "_file(files",
+)  # fmt: skip
+"""Words in calls that read what gpusetup has written or delivers."""
+PROVEN = ("rollout/wishes.py", "handover/files.py", "drive/rundir.py", "monitoring/files.py")
+"""Modules that read their own files, or a file that was read as UTF-8 before."""
+
+
+def texts(call: ast.Call) -> bool:
+    """Return whether a call reads text and fails on bytes that are not UTF-8, or reads them as the locale says."""
+    words = {word.arg: ast.unparse(word.value) for word in call.keywords}
+    given = [ast.unparse(word) for word in call.args]
+    name, on = (call.func.attr, ast.unparse(call.func.value)) if isinstance(call.func, ast.Attribute) else ("", "")
+    mode = words.get("mode") or (given[1:2] if not on else given[:1] or [""])
+    reads = name == "read_text" and on != "files" and len(given) < 2
+    opened = ast.unparse(call.func) == "open" or (name == "open" and on.endswith("path"))
+    reads |= opened and not set("bwax") & set("".join(mode))
+    process = "True" in (words.get("text"), words.get("universal_newlines"))
+    return "errors" not in words and (process or (reads and not any(own in ast.unparse(call) for own in OWN)))
+
+
+def unguarded(node: ast.AST, guarded: bool = False) -> Iterator[ast.AST]:
+    """Yield the calls that read text outside a `try` that takes a UnicodeError."""
+    if isinstance(node, ast.Call) and texts(node) and not guarded:
+        yield node
+    caught = " ".join(ast.unparse(handler.type or node) for handler in getattr(node, "handlers", ()))
+    inside = [*node.body] if isinstance(node, ast.Try) else []
+    for child in ast.iter_child_nodes(node):
+        yield from unguarded(child, guarded or (child in inside and any(name in caught for name in UNICODE)))
+
+
+def clocks(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the comparisons, sums and differences of time.time() that measure how long something takes."""
+    now = {"time.time()"} | {
+        ast.unparse(node.targets[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "time.time()"
+    }
+    for node in ast.walk(tree):
+        sums = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+        if (sums or isinstance(node, ast.Compare)) and not any(word in ast.unparse(node) for word in STORED):
+            sides = [node.left, *(node.comparators if isinstance(node, ast.Compare) else [node.right])]
+            if now & set(map(ast.unparse, sides)):
+                yield node
+
+
+def ends(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the checks of a whole text, not a line, by a pattern with `$`, and such patterns of a model."""
+    known = {
+        ast.unparse(node.targets[0]): ast.unparse(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("re.compile(")
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "match":
+            whole = known.get(ast.unparse(node.func.value), ast.unparse(node))
+            if "$'" in whole and "MULTILINE" not in whole and "line" not in ast.unparse(node):
+                yield node
+        elif isinstance(node, ast.keyword) and node.arg == "pattern" and ast.unparse(node.value).endswith("$'"):
+            yield node.value
+
+
+LAWS = {"text": (unguarded, r"open\(|read_text\(|text=True"), "clock": (clocks, r"time\.time\("), "end": (ends, r"\$")}
+"""Each law with a pattern that a text must have for the law to find anything in it."""
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_hazard_is_met_nowhere(law: str) -> None:
+    found, word = LAWS[law]
+    paths = [
+        path for part in ("gpusetup", "plugins", "roles") for path in sorted((PACKAGE.parent / part).rglob("*.py"))
+    ]
+    read = {path: path.read_text(encoding="utf-8") for path in paths if "_content" not in path.parts}
+    assert [
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for path, text in read.items()
+        if re.search(word, text) and not (law == "text" and str(path).endswith(PROVEN))
+        for node in found(ast.parse(text))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("law", "bad"),
+    [
+        ("text", "open(path)"), ("text", "path.read_text()"), ("text", "try:\n open(path)\nexcept OSError:\n pass"),
+        ("text", "run(argv, text=True)"), ("clock", "until = time.time() + 5"), ("clock", "s = time.time()\nx = y - s"),
+        ("clock", "time.time() > end"), ("end", "re.match('^a$', name)"), ("end", "R = re.compile('a$')\nR.match(name)"),
+        ("end", "Meta(pattern='^a$')"),
+    ],
+)  # fmt: skip
+def test_each_law_sees_its_example(law: str, bad: str) -> None:
+    assert len(list(LAWS[law][0](ast.parse(bad)))) == 1
