@@ -76,20 +76,14 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
     floors = [gpu.min_driver for gpu in gpus if gpu.min_driver]
     forward = {gpu.kind in _FORWARD_COMPATIBLE for gpu in gpus}
     return GpuKind(
-        label=label,
-        names=tuple(gpu.name for gpu in gpus),
-        arch=first.arch,
-        cc=first.cc,
-        module=_module(first, architecture),
-        min_branch=architecture.min_branch,
+        label=label, names=tuple(gpu.name for gpu in gpus), arch=first.arch, cc=first.cc,
+        module=_module(first, architecture), min_branch=architecture.min_branch,
         last_branch=first.last_branch or architecture.last_branch,
         min_driver=max(floors, key=nv) if len(floors) == len(gpus) else None,
-        forward_compatible=forward.pop() if len(forward) == 1 else None,
-        only_cpu=first.only_cpu,
+        forward_compatible=forward.pop() if len(forward) == 1 else None, only_cpu=first.only_cpu,
         nvswitch=all(gpu.nvswitch_baseboard for gpu in gpus),
-        inferred=all(gpu.confidence == "inferred" for gpu in gpus),
-        sources=architecture.sources,
-    )
+        inferred=all(gpu.confidence == "inferred" for gpu in gpus), sources=architecture.sources,
+    )  # fmt: skip
 
 
 def _agreement(gpu: Gpu) -> tuple[object, ...]:
@@ -144,20 +138,10 @@ def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
         )
     row = known[0]
     return GpuKind(
-        label=label,
-        names=(label,),
-        arch=row.name,
-        cc=cc,
-        module=row.open_module,
-        min_branch=row.min_branch,
-        last_branch=row.last_branch,
-        min_driver=None,
-        forward_compatible=None,
-        only_cpu=None,
-        nvswitch=False,
-        inferred=row.confidence == "inferred",
-        sources=row.sources,
-    )
+        label=label, names=(label,), arch=row.name, cc=cc, module=row.open_module, min_branch=row.min_branch,
+        last_branch=row.last_branch, min_driver=None, forward_compatible=None, only_cpu=None, nvswitch=False,
+        inferred=row.confidence == "inferred", sources=row.sources,
+    )  # fmt: skip
 
 
 def gpu_by_id(matrix: Matrix, pci_id: str, subsystem: str = "") -> tuple[Gpu, ...]:

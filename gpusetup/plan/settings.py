@@ -27,17 +27,8 @@ NO_EFFECT = " on the command line has no effect"
 
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _OTHERS = (
-    "simulated_root",
-    "become",
-    "candidates",
-    "record",
-    "symptoms",
-    "domain",
-    "node",
-    "proxy",
-    "no_proxy",
-    "ca_file",
-)
+    "simulated_root", "become", "candidates", "record", "symptoms", "domain", "node", "proxy", "no_proxy", "ca_file",
+)  # fmt: skip
 """Variables that playbooks and roles read directly."""
 
 
@@ -215,22 +206,11 @@ def _components(value: Any, label: str) -> tuple[str, ...]:
 
 
 _GENERAL: dict[str, Callable[[Any, str], Any]] = {
-    "components": _components,
-    "source": source,
-    "source_sha256": sha256,
-    "source_fingerprints": fingerprints,
-    "source_key": source,
-    "extra_sources": extra_sources,
-    "reboot": choice(*get_args(RebootPolicy)),
-    "native": yes,
-    "forward": yes,
-    "allow_vulnerable": yes,
-    "replace": yes,
-    "no_way_back": yes,
-    "older_source": yes,
-    "despite_maintenance": yes,
-    "upgrade": yes,
-}
+    "components": _components, "source": source, "source_sha256": sha256, "source_fingerprints": fingerprints,
+    "source_key": source, "extra_sources": extra_sources, "reboot": choice(*get_args(RebootPolicy)), "native": yes,
+    "forward": yes, "allow_vulnerable": yes, "replace": yes, "no_way_back": yes, "older_source": yes,
+    "despite_maintenance": yes, "upgrade": yes,
+}  # fmt: skip
 _ALL = _GENERAL | {name: read for component in COMPONENTS for name, read in component.settings.items()}
 KNOWN = {name: _ALL[name] for name in ("components", *Settings.__struct_fields__) if name in _ALL}
 """Setting name → parser, for all settings except the components' versions."""

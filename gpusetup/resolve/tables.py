@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _FILTERS = {
-    "driver": {"--gpu", "--driver"},
-    "gpu": {"--gpu", "--arch", "--driver"},
-    "os": {"--os", "--arch"},
-    "python": {"--os", "--arch"},
-    "vgpu": {"--driver"},
-    "cve": {"--driver"},
-    "instances": {"--gpu"},
+    "driver": {"--gpu", "--driver"}, "gpu": {"--gpu", "--arch", "--driver"}, "os": {"--os", "--arch"},
+    "python": {"--os", "--arch"}, "vgpu": {"--driver"}, "cve": {"--driver"}, "instances": {"--gpu"},
     "variants": {"--gpu", "--driver"},
-}
+}  # fmt: skip
 """The options that can narrow each table."""
 TABLES = tuple(_FILTERS)
 
@@ -54,13 +49,9 @@ def table_rows(name: str, wanted: str, request: Request, matrix: Matrix) -> list
 
 def _check_filters(name: str, request: Request) -> None:
     given = {
-        "--gpu": bool(request.gpus),
-        "--os": request.os is not None,
-        "--arch": request.arch is not None,
-        "--driver": request.driver is not None,
-        "--native": request.native,
-        "--forward": request.forward,
-    }
+        "--gpu": bool(request.gpus), "--os": request.os is not None, "--arch": request.arch is not None,
+        "--driver": request.driver is not None, "--native": request.native, "--forward": request.forward,
+    }  # fmt: skip
     for option, used in given.items():
         if used and option not in _FILTERS[name]:
             raise BadInputError(
@@ -107,17 +98,10 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         modules = [flavour for flavour in flavours_of(item.branch) if _drives(matrix, item, branch, flavour, kinds)]
         if modules:
             yield {
-                "driver": item.version,
-                "branch": f"R{item.branch}",
-                "kind": branch.kind,
-                "date": item.date,
-                "until": branch.eol,
-                "supported": not has_ended(branch, matrix.date),
-                "cuda": branch.cuda,
-                "gpus": list(branch.architectures),
-                "modules": modules,
-                **_provenance(matrix, "driver", item),
-            }
+                "driver": item.version, "branch": f"R{item.branch}", "kind": branch.kind, "date": item.date,
+                "until": branch.eol, "supported": not has_ended(branch, matrix.date), "cuda": branch.cuda,
+                "gpus": list(branch.architectures), "modules": modules, **_provenance(matrix, "driver", item),
+            }  # fmt: skip
 
 
 def _same_driver(version: str, asked: str) -> bool:
@@ -211,18 +195,11 @@ def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     """Yield one row per distribution."""
     for system in _systems(wanted, request, matrix):
         yield {
-            "os": system.id,
-            "name": system.name,
-            "family": system.family,
-            "arches": list(system.arches),
-            "python": system.python,
-            "pythons": [item.version for item in system.pythons],
-            "glibc": system.glibc,
-            "repository": system.repo,
-            "cuda_min": system.cuda_min,
-            "cuda_max": system.cuda_max,
+            "os": system.id, "name": system.name, "family": system.family, "arches": list(system.arches),
+            "python": system.python, "pythons": [item.version for item in system.pythons], "glibc": system.glibc,
+            "repository": system.repo, "cuda_min": system.cuda_min, "cuda_max": system.cuda_max,
             **_provenance(matrix, "os", system),
-        }
+        }  # fmt: skip
 
 
 def _pythons(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
@@ -289,16 +266,10 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         line = item.vgpu.partition(".")[0]
         branch = branches.get(line, nv(item.guest).major)
         yield {
-            "vgpu": item.vgpu,
-            "branch": f"R{branch}",
-            "guest": item.guest,
-            "host": item.host,
-            "date": item.date,
-            "cuda": cuda.get(branch),
-            "hosts": list(hosts.get(line, ())),
-            "clouds": clouds.get(item.vgpu, {}),
+            "vgpu": item.vgpu, "branch": f"R{branch}", "guest": item.guest, "host": item.host, "date": item.date,
+            "cuda": cuda.get(branch), "hosts": list(hosts.get(line, ())), "clouds": clouds.get(item.vgpu, {}),
             **_provenance(matrix, "vgpu", item),
-        }
+        }  # fmt: skip
 
 
 def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
@@ -326,12 +297,6 @@ def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
-    "driver": _drivers,
-    "gpu": _gpus,
-    "os": _os,
-    "python": _pythons,
-    "vgpu": _vgpu,
-    "cve": _cves,
-    "instances": _instances,
-    "variants": _variants,
-}
+    "driver": _drivers, "gpu": _gpus, "os": _os, "python": _pythons, "vgpu": _vgpu, "cve": _cves,
+    "instances": _instances, "variants": _variants,
+}  # fmt: skip

@@ -66,20 +66,11 @@ def of_gpu(gpu: GpuNow) -> Figures:
     """Return a GPU's figures."""
     found = trouble(gpu)
     return Figures(
-        utilization=gpu.utilization,
-        memory_used=gpu.memory_used,
-        memory_total=gpu.memory_total,
-        power=gpu.power,
-        power_limit=gpu.power_limit,
-        temperature=gpu.temperature,
-        clock=gpu.clock,
-        pcie_tx=gpu.pcie_tx,
-        pcie_rx=gpu.pcie_rx,
-        nvlink_tx=gpu.nvlink_tx,
-        nvlink_rx=gpu.nvlink_rx,
-        trouble=found,
+        utilization=gpu.utilization, memory_used=gpu.memory_used, memory_total=gpu.memory_total, power=gpu.power,
+        power_limit=gpu.power_limit, temperature=gpu.temperature, clock=gpu.clock, pcie_tx=gpu.pcie_tx,
+        pcie_rx=gpu.pcie_rx, nvlink_tx=gpu.nvlink_tx, nvlink_rx=gpu.nvlink_rx, trouble=found,
         note=found.text or ("MIG" if gpu.mig else _users(gpu)),
-    )
+    )  # fmt: skip
 
 
 def of_host(link: Link) -> Figures:
@@ -88,21 +79,15 @@ def of_host(link: Link) -> Figures:
     found, note = _host_trouble(link)
     busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
     return Figures(
-        gpus=len(gpus),
-        utilization=sum(busy) / len(busy) if busy else None,
-        memory_used=_sum(gpu.memory_used for gpu in gpus),
-        memory_total=_sum(gpu.memory_total for gpu in gpus),
-        power=_sum(gpu.power for gpu in gpus),
-        power_limit=_sum(gpu.power_limit for gpu in gpus),
+        gpus=len(gpus), utilization=sum(busy) / len(busy) if busy else None,
+        memory_used=_sum(gpu.memory_used for gpu in gpus), memory_total=_sum(gpu.memory_total for gpu in gpus),
+        power=_sum(gpu.power for gpu in gpus), power_limit=_sum(gpu.power_limit for gpu in gpus),
         temperature=max((gpu.temperature for gpu in gpus if gpu.temperature is not None), default=None),
         clock=min((gpu.clock for gpu in gpus if gpu.clock is not None), default=None),
-        pcie_tx=_sum(gpu.pcie_tx for gpu in gpus),
-        pcie_rx=_sum(gpu.pcie_rx for gpu in gpus),
-        nvlink_tx=_sum(gpu.nvlink_tx for gpu in gpus),
-        nvlink_rx=_sum(gpu.nvlink_rx for gpu in gpus),
-        trouble=found,
+        pcie_tx=_sum(gpu.pcie_tx for gpu in gpus), pcie_rx=_sum(gpu.pcie_rx for gpu in gpus),
+        nvlink_tx=_sum(gpu.nvlink_tx for gpu in gpus), nvlink_rx=_sum(gpu.nvlink_rx for gpu in gpus), trouble=found,
         note=note,
-    )
+    )  # fmt: skip
 
 
 def trouble(gpu: GpuNow) -> Trouble:
@@ -199,14 +184,10 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 _TERM = re.compile(r"([a-z]+)(<=|>=|!=|=|<|>|~)(.*)", re.DOTALL)
 _NUMBERS: dict[str, Callable[[GpuNow], float | None]] = {
-    "util": lambda gpu: gpu.utilization,
-    "memory": lambda gpu: gpu.memory_share,
-    "power": lambda gpu: gpu.power,
-    "temp": lambda gpu: gpu.temperature,
-    "clock": lambda gpu: gpu.clock,
-    "programs": lambda gpu: len(gpu.processes),
+    "util": lambda gpu: gpu.utilization, "memory": lambda gpu: gpu.memory_share, "power": lambda gpu: gpu.power,
+    "temp": lambda gpu: gpu.temperature, "clock": lambda gpu: gpu.clock, "programs": lambda gpu: len(gpu.processes),
     "gpu": lambda gpu: gpu.index,
-}
+}  # fmt: skip
 _TEXTS: dict[str, Callable[[Link, GpuNow | None], Iterable[str | None]]] = {
     "host": lambda link, _: (link.host,),
     "state": lambda link, _: (link.state,),

@@ -216,17 +216,11 @@ def test_what_all_have_at_once_empties_no_fleet(
         results = [SimpleNamespace(verdict=verdict, id="driver.loaded", text="no driver", level="quick")]
         hosts = [
             SimpleNamespace(
-                name=str(number),
-                problem="",
-                simulated=False,
-                state="",
-                verdict=verdict,
-                level="quick",
-                results=results,
-                maintenance="",
+                name=str(number), problem="", simulated=False, state="", verdict=verdict, level="quick",
+                results=results, maintenance="",
             )
             for number in range(40)
-        ]
+        ]  # fmt: skip
         verify_quarantine.act(asked, SimpleNamespace(hosts=hosts, level="quick"))  # type: ignore[arg-type]
 
     look("fail")

@@ -16,14 +16,9 @@ from gpusetup.verify.pages import explained
 ALERTS = pytest.mark.parametrize("alert", tables.alerts(), ids=lambda alert: alert.name)
 OURS = re.compile(r"gpu:[a-z_]+:[a-z_]+")
 THEIRS = {
-    "gpusetup_textfile_timestamp_seconds",
-    "gpusetup_textfile_up",
-    "up",
-    "gpusetup_verify_check",
-    "gpusetup_verify_timestamp_seconds",
-    "node_systemd_unit_state",
-    "ALERTS",
-}
+    "gpusetup_textfile_timestamp_seconds", "gpusetup_textfile_up", "up", "gpusetup_verify_check",
+    "gpusetup_verify_timestamp_seconds", "node_systemd_unit_state", "ALERTS",
+}  # fmt: skip
 
 
 def recorded() -> set[str]:

@@ -102,13 +102,8 @@ def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, 
     """Side by side the newer one's libraries would be in force, with a module of the older one."""
     facts = host("debian12-t4-open", driver=None)
     plain = (
-        "nvidia-kernel-dkms",
-        "libcuda1",
-        "nvidia-smi",
-        "nvidia-alternative",
-        "libnvidia-ml1",
-        "firmware-nvidia-gsp",
-    )
+        "nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "libnvidia-ml1", "firmware-nvidia-gsp",
+    )  # fmt: skip
     installed = dict.fromkeys(plain, "535.309.01-0+deb12u1")
     packages = msgspec.structs.replace(facts.packages, installed=facts.packages.installed | installed)
     old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")

@@ -57,29 +57,18 @@ OF_PACKAGES: dict[str, Any] = {
 BY_CHANCE = {"prerequisites", "remove", "may_remove", "enable", "replace"}
 """Of packages, what follows from what was on the host before."""
 OF_WANTED: dict[str, Any] = {
-    "packages": PackageSet(manager="apt", containers=A),
-    "manage_driver": True,
-    "requirements": ("torch==2.9.1",),
-    "interpreter": "/usr/bin/python3.12",
-    "adopted": ("torch==2.9.1",),
-    "services": ("nvidia-persistenced",),
+    "packages": PackageSet(manager="apt", containers=A), "manage_driver": True, "requirements": ("torch==2.9.1",),
+    "interpreter": "/usr/bin/python3.12", "adopted": ("torch==2.9.1",), "services": ("nvidia-persistenced",),
     "mig": (MigLayout(gpu="0000:00:06.0", enabled=True, instances=(MigInstances(profile="1g.18gb", count=7),)),),
-    "imex": ImexWish(nodes=("10.0.0.1",), channels=1),
-    "gpudirect": GpuDirect(stack="inbox"),
-    "desktops": DesktopsWish(users=("anna",)),
-    "monitoring": Exporter(kind="textfile"),
+    "imex": ImexWish(nodes=("10.0.0.1",), channels=1), "gpudirect": GpuDirect(stack="inbox"),
+    "desktops": DesktopsWish(users=("anna",)), "monitoring": Exporter(kind="textfile"),
     "environments": (Environment(name="vllm", path="/opt/vllm", stack=Stack(), requirements=("vllm==0.11.0",)),),
-}
+}  # fmt: skip
 OF_SETTINGS: dict[str, Any] = {
-    "containers": ("docker",),
-    "driver_options": {"NVreg_EnableGpuFirmware": 0},
-    "python_path": "/srv/python",
-    "python_links": "/srv/bundle/python",
-    "python_adopt": "/srv/adopted/bin/python",
-    "vgpu_token": "/home/anna/site.tok",
-    "vgpu_token_sha256": "ab" * 32,
-    "vgpu_feature": "workstation",
-}
+    "containers": ("docker",), "driver_options": {"NVreg_EnableGpuFirmware": 0}, "python_path": "/srv/python",
+    "python_links": "/srv/bundle/python", "python_adopt": "/srv/adopted/bin/python",
+    "vgpu_token": "/home/anna/site.tok", "vgpu_token_sha256": "ab" * 32, "vgpu_feature": "workstation",
+}  # fmt: skip
 ELSEWHERE = {
     "requirements": "stack", "native": "stack", "forward": "stack", "upgrade": "stack",
     "source": "packages", "source_sha256": "packages", "source_fingerprints": "packages", "source_key": "packages",

@@ -205,19 +205,13 @@ def test_chromium_draws_the_page(fleet, tmp_path):
     page.write_text(render(fleet, "html"), encoding="utf-8")
     subprocess.run(
         [
-            chromium,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--window-size=1200,1600",
-            f"--screenshot={tmp_path}/page.png",
-            f"--user-data-dir={tmp_path}/profile",
-            f"file://{page}",
+            chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600",
+            f"--screenshot={tmp_path}/page.png", f"--user-data-dir={tmp_path}/profile", f"file://{page}",
         ],
         capture_output=True,
         timeout=120,
         check=True,
-    )
+    )  # fmt: skip
     assert (tmp_path / "page.png").stat().st_size > 50_000
 
 

@@ -329,14 +329,9 @@ def test_stdin_is_the_request_and_stdout_the_document():
     import subprocess
 
     finished = subprocess.run(
-        probe_argv(),
-        input='{"level": "quick"}',
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-    )
+        probe_argv(), input='{"level": "quick"}', capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
+    )  # fmt: skip
     assert finished.returncode == 0
     assert json.loads(finished.stdout)["level"] == "quick"
 

@@ -29,14 +29,9 @@ def hca(name: str = "mlx5_0", *, above: tuple[str, ...] = ("b", "a", "root"), **
     way = {"iommu": "identity", "above": list(above), "acs_redirect": []}
     link = {"width": 16, "speed": "32.0 GT/s PCIe"}
     return {
-        "name": name,
-        "address": "0000:18:00.0",
-        "board": "MT_0",
-        "numa_node": 0,
-        "way": way,
-        "link": link,
+        "name": name, "address": "0000:18:00.0", "board": "MT_0", "numa_node": 0, "way": way, "link": link,
         "ports": [told],
-    }
+    }  # fmt: skip
 
 
 def machine(*hcas: dict[str, Any], name: str = "h200-x2-quick", **memlock: Any) -> dict[str, Any]:
