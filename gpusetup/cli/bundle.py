@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
+from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -190,7 +191,8 @@ def _in_short(wanted: SystemWanted) -> str:
     from gpusetup.cli.plan_text import size_text
 
     stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
-    return f"{wanted.system}: {stacks}{wanted.packages} packages, {wanted.wheels} wheels, {size_text(wanted.bytes)}"
+    parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), size_text(wanted.bytes)
+    return f"{wanted.system}: {stacks}{', '.join(parts)}"
 
 
 def _in_full(wanted: SystemWanted) -> str:
@@ -252,7 +254,7 @@ def _print_contents(folder: Path, arguments: argparse.Namespace) -> Exit:
         output.write_answer(output.json_text(about), None)
         return Exit.DONE
     lines = [
-        f"{folder}: {len(manifest.files)} files, {size / 1e6:.1f} MB, gpusetup {manifest.gpusetup}",
+        f"{folder}: {counted(len(manifest.files), 'file')}, {size / 1e6:.1f} MB, gpusetup {manifest.gpusetup}",
         f"for {', '.join(manifest.systems or manifest.sets)}",
         f"manifest sha256 {digest}",
     ]

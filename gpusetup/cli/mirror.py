@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output, timers
+from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _text(made: Mirror) -> str:
     from gpusetup.cli.plan_text import size_text
 
     lines = [
-        f"{each.place}: {each.packages} packages, {size_text(each.bytes)}"
+        f"{each.place}: {counted(each.packages, 'package')}, {size_text(each.bytes)}"
         + ("" if each.new is None else f"; {each.new} new, {each.gone} gone")
         for each in made.repositories
     ]

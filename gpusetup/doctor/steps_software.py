@@ -9,6 +9,7 @@ from gpusetup.components.judge import names
 from gpusetup.components.record import record_of, wish_on_record
 from gpusetup.doctor import builds
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
+from gpusetup.drive.causes import counted
 from gpusetup.resolve.rules import way_of
 from gpusetup.versions import nv
 
@@ -86,7 +87,7 @@ def visible(look: Look) -> Outcome:
     asked = [part.strip() for part in value.split(",")]
     count = sum(1 for gpu in look.facts.gpus if gpu.uuid) or len(look.facts.gpus)
     uuids = [gpu.uuid for gpu in look.facts.gpus if gpu.uuid]
-    shown = f"CUDA_VISIBLE_DEVICES={value!r}, {count} GPUs"
+    shown = f"CUDA_VISIBLE_DEVICES={value!r}, {counted(count, 'GPU')}"
     if value.strip() in {"", "-1", "NoDevFiles", "none", "void"}:
         return cause("cuda-visible-devices", "CUDA_VISIBLE_DEVICES hides every GPU", shown)
     for position, part in enumerate(asked):

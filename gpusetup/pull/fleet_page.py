@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusetup.drive.causes import common, in_short
+from gpusetup.drive.causes import common, counted, in_short
 from gpusetup.pull.offers import in_words
 from gpusetup.report.page import page
 from gpusetup.report.prometheus import metric
@@ -114,7 +114,7 @@ def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
     reports = [host.report for host in state.hosts.values() if host.report is not None]
     bad = sum(one.state in BAD for one in reports)
     return page(
-        "fleet", title=f"{len(state.hosts)} hosts that pull", made=state.time,
+        "fleet", title=f"{counted(len(state.hosts), 'host')} in this fleet", made=state.time,
         told=[f"{bad} fail" if bad else "none fails"], stands=stands(reports, offers), waves=waves(reports, offers),
         causes=causes(reports), offers=[offers[kind] for kind in sorted(offers)], budget=in_words,
         silent=_silent(state), bad=BAD, states=Counter(one.state for one in reports).most_common(),

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpusetup.bootstrap.web import Unfetched, session
+from gpusetup.drive.causes import counted
 
 if TYPE_CHECKING:
     from gpusetup.model.pull import Budget
@@ -144,16 +145,16 @@ def _stopped(store: _Etcd, budget: Budget, host: str, lock: str) -> str:
     failed = {name for name, other in (_parts(key, FAILED) for key in store.keys(FAILED)[1]) if other == lock}
     if len(failed) < budget.failures or host in failed:
         return ""
-    return f"lock {lock[:12]} failed on {len(failed)} hosts, and after {budget.failures} the fleet stops"
+    return f"lock {lock[:12]} failed on {counted(len(failed), 'host')}, and after {budget.failures} the fleet stops"
 
 
 def _full(budget: Budget, others: list[tuple[str, str]], domain: str) -> str:
     hosts = {name for name, _ in others}
     near = {name for name, place in others if place == domain}
     if budget.at_a_time and len(hosts) >= budget.at_a_time:
-        return f"{len(hosts)} hosts change now, as many as the budget allows"
+        return f"changing now: {counted(len(hosts), 'host')}, as many as the budget allows"
     if domain and budget.of_a_domain and len(near) >= budget.of_a_domain:
-        return f"{len(near)} hosts of {domain} change now, as many as the budget allows"
+        return f"changing now: {counted(len(near), 'host')} of {domain}, as many as the budget allows"
     return ""
 
 

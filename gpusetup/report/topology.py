@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from gpusetup.drive.causes import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -222,11 +224,11 @@ def topology_of(facts: Mapping[str, Any], ways: Sequence[Sequence[str]] = ()) ->
     fabric = bool(facts.get("nvswitch")) or any((gpu.get("fabric") or {}).get("state") == "Completed" for gpu in gpus)
     shared = any(sum(there) > (up or _MOST_LINKS) for there, up in zip(reached, own, strict=True))
     switched = len(gpus) > 1 and (fabric or shared)
-    counted = [max(there, default=0) if switched else sum(there) for there in reached] if told else [None] * len(gpus)
+    links = [max(there, default=0) if switched else sum(there) for there in reached] if told else [None] * len(gpus)
     return Topology(
         gpus=tuple(_gpu(number, gpu) for number, gpu in enumerate(gpus)),
         adapters=tuple(_adapter(hca) for hca in hcas),
-        links=tuple(count if up is None else int(up) for count, up in zip(counted, own, strict=True)),
+        links=tuple(count if up is None else int(up) for count, up in zip(links, own, strict=True)),
         ways=tuple(map(tuple, told)),
         switched=switched,
     )
@@ -273,7 +275,7 @@ def sentences(found: Topology) -> list[str]:
     elif found.switched and links is None:
         told.append("meeting in NVSwitches")
     others = Counter(way for i, row in enumerate(found.ways) for way in row[i + 1 :] if not _LINK.fullmatch(way))
-    told += [f"{number} pairs over {_WAYS.get(way, way)}" for way, number in others.items()]
+    told += [f"{counted(number, 'pair')} over {_WAYS.get(way, way)}" for way, number in others.items()]
     nodes = {device.node for device in found.gpus} - {None}
     told.append(f"on {len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}" if nodes else "NUMA node not told")
     if found.adapters:

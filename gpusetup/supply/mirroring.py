@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
 from gpusetup.components.judge import versions
+from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.plan.described_host import described_host
 from gpusetup.supply.fetching import Pool
@@ -69,7 +70,7 @@ def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> S
     chosen = select(entries, family.patterns(context), newest)
     if not chosen:
         raise UnreachableError(
-            "GS-780", f"the repository has nothing that the matrix knows ({len(entries)} packages)",
+            "GS-780", f"the repository has nothing that the matrix knows ({counted(len(entries), 'package')})",
             context=repository.url, hint="nothing was changed; is it the right address?",
         )  # fmt: skip
     return Selection(f"compute/cuda/repos/{repository.folder}/{repository.cpu}", chosen, kind, extras)

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Item, Result, worst
 from gpusetup.verify.baseline import LESS_IS_BETTER, MORE_IS_BETTER
 
@@ -108,7 +109,7 @@ def judged(series: Iterable[Series]) -> Result | None:
         id=CHECK,
         level="full",
         verdict=worst([item.verdict for item in items]),
-        text=text or f"no figure fell steadily over {runs} runs",
+        text=text or f"no figure fell steadily over {counted(runs, 'run')}",
         items=tuple(fallen),
     )
 
@@ -119,7 +120,7 @@ def _item(series: Series, decay: Decay | None) -> Item:
         return Item(subject, "pass")
     text = (
         f"{decay.now:.4g} {series.unit}, {100 * decay.share:.0f} % worse than its first runs ({decay.before:.4g}),"
-        f" falling over {len(series.points)} runs"
+        f" falling over {counted(len(series.points), 'run')}"
     )
     return Item(subject, "warn", text, decay.now, decay.before)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusetup.drive.causes import counted
 from gpusetup.watch import figures as f
 from gpusetup.watch.figures import SORTS, Filter, ordered, ordered_gpus
 
@@ -151,7 +152,7 @@ class View:
         busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
         power = sum(gpu.power or 0.0 for gpu in gpus)
         grave = sum(f.trouble(gpu).score >= f.GRAVE for gpu in gpus)
-        parts = [f"{live} of {len(links)} hosts live", f"{len(gpus)} GPUs"]
+        parts = [f"{live} of {counted(len(links), 'host')} live", counted(len(gpus), "GPU")]
         parts += [f"{sum(busy) / len(busy):.0f}% busy"] if busy else []
         parts += [f"{power / 1000:.1f} kW"] if power else []
         parts += [f"{grave} in trouble"] if grave else []

@@ -58,7 +58,7 @@ def test_once_prints_and_ends(environment):
     code, out, err = run(environment, "--once")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "1 of 1 hosts live  2 GPUs  50% busy  0.6 kW  1 in trouble"
+    assert lines[0] == "1 of 1 host live  2 GPUs  50% busy  0.6 kW  1 in trouble"
     assert lines[2].split()[:2] == ["localhost", "50%"]
     assert lines[2].endswith("#1 slowed by heat (hardware)")
     assert lines[3].startswith("  0 H200               97%")

@@ -49,7 +49,8 @@ def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
     seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", _scan) or ([], 0)
     found, hidden = seen
     if hidden:
-        host.note("processes", f"{hidden} processes of other users could not be read (needs root)")
+        them = "1 process" if hidden == 1 else f"{hidden} processes"
+        host.note("processes", f"{them} of other users could not be read (needs root)")
     return found
 
 

@@ -195,7 +195,7 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(encrypted, tmp_p
         own.give_back()
         stopped = take(budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
         assert isinstance(stopped, Refused)
-        assert "failed on 1 hosts" in stopped.text
+        assert "failed on 1 host, and" in stopped.text
         assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--remove", *administrator]) == 0
         assert isinstance(take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock"), Refused)
         for name in ("root", "backup"):  # a host may have the name of a user that was there

@@ -82,7 +82,7 @@ SEEN = {"way": "cdi", "devices": ["nvidia0", "nvidia1"], "smi": 2, "error": None
 @pytest.mark.parametrize(("told", "verdict", "says"), [
     ({"podman": SEEN}, "pass", "2 GPUs in a container: podman by CDI"),
     ({"docker": {**SEEN, "way": "runtime", "smi": None}}, "pass", "docker by NVIDIA's runtime"),
-    ({"podman": {**SEEN, "devices": ["nvidia0"]}}, "fail", "sees 1 devices, nvidia-smi 2 GPUs; this machine has 2"),
+    ({"podman": {**SEEN, "devices": ["nvidia0"]}}, "fail", "sees 1 device, nvidia-smi 2 GPUs; this machine has 2"),
     ({"podman": {"error": "run", "message": "crun: no such device\nunresolvable CDI devices"}}, "fail",
      "gives no GPU: unresolvable CDI devices"),
     ({"docker": {"error": "run", "message": "unknown or invalid runtime name: nvidia"}}, "warn",

@@ -139,7 +139,7 @@ def test_the_limit_of_locked_memory() -> None:
 
 def test_acs_an_iommu_that_translates_and_a_gpu_without_an_adapter_below_its_switch() -> None:
     document = machine(hca(above=("n0", "a", "root")))
-    assert judged(document, "pcie.peers") == ("pass", "2 GPUs, 1 adapters: no ACS, no translation")
+    assert judged(document, "pcie.peers") == ("pass", "2 GPUs, 1 adapter: no ACS, no translation")
     first, second = document["facts"]["gpus"]
     first["way"]["acs_redirect"] = ["0000:17:01.0"]
     assert "0000:17:01.0: ACS sends traffic" in judged(document, "pcie.peers")[1]

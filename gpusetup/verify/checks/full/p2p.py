@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Grid, Item, Verdict
 from gpusetup.verify.bandwidth import bounded
 from gpusetup.verify.checks.full import pcie
@@ -90,7 +91,7 @@ def copies(machine: Machine, part: str) -> Finding:
         expected=first.expected if first else None,
         limit=first.fail if first else None,
     )
-    text = f"{min(measured, default=0):.1f} to {max(measured, default=0):.1f} GB/s over {len(items)} pairs"
+    text = f"{min(measured, default=0):.1f} to {max(measured, default=0):.1f} GB/s over {counted(len(items), 'pair')}"
     return from_items(items, text, unit="GB/s", figures=(grid,))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.registry import check, took
 
@@ -58,8 +59,8 @@ def judge(machine: Machine) -> Finding:
     if machine.gpus and len(devices) < len(machine.gpus) and not any(map(machine.mig, machine.gpus)):
         return Finding(
             "warn",
-            f"the CDI description has {len(devices)} of {len(machine.gpus)} GPUs",
+            f"the CDI description has {len(devices)} of {counted(len(machine.gpus), 'GPU')}",
             len(devices),
             len(machine.gpus),
         )
-    return Finding("pass", f"toolkit {version}, CDI describes {len(devices)} GPUs", version)
+    return Finding("pass", f"toolkit {version}, CDI describes {counted(len(devices), 'GPU')}", version)

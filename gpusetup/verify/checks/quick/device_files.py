@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.registry import check, from_items, took
 
@@ -42,7 +43,7 @@ def judge(machine: Machine) -> Finding:
     items = [_one(path, files.get(path), majors.get(kind, majors.get("nvidia-frontend"))) for path, kind in wanted]
     if any("name" in machine.opened(key) for key in machine.workers):
         items = [_made_since(item) if item.subject == "/dev/nvidia-uvm" else item for item in items]
-    return from_items(items, f"{len(items)} files, usable by this user")
+    return from_items(items, f"{counted(len(items), 'file')}, usable by this user")
 
 
 def _made_since(item: Item) -> Item:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.components import judge as verdicts
+from gpusetup.drive.causes import counted
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.verdict import Finding, Item
@@ -158,7 +159,7 @@ def driver_log(machine: Machine) -> Finding:
     past = []
     for row in meanings()["complaints"]:
         if found := [line for line in log.get("lines", []) if re.search(row["pattern"], line)]:
-            text = f"{row['text']} ({len(found)} lines)"
+            text = f"{row['text']} ({counted(len(found), 'line')})"
             if not answered or row.get("lasting"):
                 return Finding("fail", text)
             past.append(text)

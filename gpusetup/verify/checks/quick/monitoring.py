@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.reasons import meanings
 from gpusetup.verify.registry import check, took
@@ -90,7 +91,7 @@ def compare(machine: Machine) -> Finding:
     wrong = [text for uuid, gpu in here.items() for text in _differences(gpu, told[uuid])]
     if wrong:
         return Finding("fail", "; ".join(wrong[:3]), len(wrong), 0)
-    return Finding("pass", f"{len(here)} GPUs as in nvidia-smi", len(told), len(here))
+    return Finding("pass", f"{counted(len(here), 'GPU')} as in nvidia-smi", len(told), len(here))
 
 
 def _figures_by_gpu(lines: list[str]) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.verify.expected import nvlink_of, setting
 from gpusetup.verify.registry import check, from_items, took
@@ -55,7 +56,7 @@ def links_up(machine: Machine) -> Finding:
             items.append(Item(gpu.label, "fail", text, len(up) - len(slow), expected, expected))
         else:
             items.append(Item(gpu.label, "pass", measured=len(up), expected=expected, limit=expected))
-    return from_items(items, f"{most} links at {usual:.1f} GB/s each way on every GPU", unit="links")
+    return from_items(items, f"{counted(most, 'link')} at {usual:.1f} GB/s each way on every GPU", unit="links")
 
 
 @check("nvlink.errors", "NVLink without errors", needs=("gpu", "smi"), seconds=took("nvlink_errors"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.adapters import active, shared
 from gpusetup.verify.expected import setting
@@ -108,7 +109,7 @@ def pcie_peers(machine: Machine) -> Finding:
     unread = [name for name, way in devices if way.get("acs_redirect") is None]
     if unread and not any(item.verdict == "warn" for item in items):
         return Finding("skip", f"only root reads ACS above {', '.join(unread[:3])}")
-    return from_items(items, f"{len(gpus)} GPUs, {len(near)} adapters: no ACS, no translation")
+    return from_items(items, f"{counted(len(gpus), 'GPU')}, {counted(len(near), 'adapter')}: no ACS, no translation")
 
 
 def _acs(devices: list[tuple[str, dict[str, Any]]]) -> Iterator[Item]:

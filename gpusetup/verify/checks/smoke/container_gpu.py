@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.registry import check, from_items
 
@@ -46,7 +47,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "gpusetup configured no container runtime here")
     items = [_item(name, answer, len(machine.gpus)) for name, answer in answers.items()]
     ways = ", ".join(f"{name} by {_way(answer)}" for name, answer in answers.items())
-    return from_items(items, f"{len(machine.gpus)} GPUs in a container: {ways}")
+    return from_items(items, f"{counted(len(machine.gpus), 'GPU')} in a container: {ways}")
 
 
 def _way(answer: dict[str, Any]) -> str:
@@ -62,6 +63,6 @@ def _item(name: str, answer: dict[str, Any], count: int) -> Item:
         return Item(name, "fail", f"{step}: {message.splitlines()[-1][:160] if message else 'no word'}")
     devices, smi = len(answer.get("devices") or ()), answer.get("smi")
     if devices != count or smi not in {None, count}:
-        seen = f"{devices} devices" + ("" if smi is None else f", nvidia-smi {smi} GPUs")
+        seen = counted(devices, "device") + ("" if smi is None else f", nvidia-smi {counted(smi, 'GPU')}")
         return Item(name, "fail", f"a container sees {seen}; this machine has {count}")
     return Item(name, "pass")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.resolve.rules import way_of
 from gpusetup.verify.checks.smoke.cuda import cudnn_version
@@ -39,7 +40,7 @@ def _too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> 
     """Return a failure if a framework sees fewer GPUs than the driver; None if not, or if a GPU is in MIG mode."""
     if len(items) >= len(machine.gpus) or any(map(machine.mig, machine.gpus)):
         return None
-    text = f"{title} sees {len(items)} of {len(machine.gpus)} GPUs{why}"
+    text = f"{title} sees {len(items)} of {counted(len(machine.gpus), 'GPU')}{why}"
     return Finding("fail", text, len(items), len(machine.gpus))
 
 
