@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ def host_report(
     own = baseline.hosts.get(name) if baseline is not None else None
     held = strict(results, machine) if is_strict else results
     results = reblamed(compare(held, own) if own is not None else held, results, machine)
+    seconds = float(machine.document.get("seconds", 0.0))
     near = [str(event) for event in machine.announced if event.near(datetime.now(timezone.utc))]
     if near:
         results = tuple(replace(one, blame="host") if one.blame == "gpu" else one for one in results)
@@ -84,7 +86,7 @@ def host_report(
         rows=describe(machine),
         topology=_topology(machine),
         results=results,
-        seconds=round(float(machine.document.get("seconds", 0.0)), 3),
+        seconds=round(seconds, 3) if math.isfinite(seconds) else 0.0,
         simulated=machine.simulated,
         maintenance="; ".join(near),
         level=machine.level,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpusetup.model.verdict import Finding, Grid, Item
+from gpusetup.report.formats import render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.checks.smoke.frameworks import _too_few
 from gpusetup.verify.machine import Machine
@@ -97,3 +98,4 @@ def test_observations_of_another_form_fail_their_host_alone():
         if isinstance(document, dict) and document.get("schema") == known["schema"]:
             report = verification_report({"a": document}, level="quick", started=datetime.now(timezone.utc), seconds=1)
             assert report.hosts[0].problem or report.hosts[0].results
+            assert render(report, "text")
