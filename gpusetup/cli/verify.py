@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.cli import options, output, verify_quarantine
 from gpusetup.drive import signatures
+from gpusetup.drive.runner import parsed
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, A
         if signers is not None:
             who = signatures.check(raw, path.with_name(path.name + ".sig"), Path(signers), str(path), EVIDENCE)
             output.say(f"{path} is signed by {who}")
-        found = json.loads(raw)
+        found = parsed(raw)
     except OSError as error:
         raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except (ValueError, RecursionError) as error:

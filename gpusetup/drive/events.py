@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
+from gpusetup.drive.runner import parsed
 from gpusetup.model.run import Trouble
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class EventReader:
 
     def _event(self, line: bytes) -> Event | None:
         try:
-            event = json.loads(line)
-        except ValueError:
+            event = parsed(line)
+        except (ValueError, RecursionError):
             return None
         return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 

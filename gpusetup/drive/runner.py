@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -55,10 +56,19 @@ class Finished:
         """Return the JSON object on its last line of output, or None."""
         lines = self.out.strip().splitlines()
         try:
-            found = json.loads(lines[-1]) if lines else None
-        except ValueError:
+            found = parsed(lines[-1]) if lines else None
+        except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def parsed(text: str | bytes) -> Any:
+    """Parse a host's JSON: lone surrogates, which are bytes of file names that are not UTF-8, become their escapes."""
+    found = json.loads(text)
+    if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():  # type: ignore[operator]
+        whole = json.dumps(found, ensure_ascii=False)
+        found = json.loads(re.sub("[\ud800-\udfff]", lambda one: f"\\\\u{ord(one[0]):04x}", whole))
+    return found
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: bytes | None = None) -> Finished:

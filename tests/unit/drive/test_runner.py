@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.drive.runner import Process, run, stream, stream_all
+from gpusetup.drive.runner import Finished, Process, run, stream, stream_all
 from gpusetup.errors import BadInputError
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -188,3 +188,9 @@ def test_an_interrupt_at_a_process_s_end_forgets_no_process() -> None:
             raise press
 
     assert stream(python("print('unended', end='')"), env=ENV, deadline=20, on_line=heard).interrupted
+
+
+def test_a_file_name_that_is_not_utf_8_and_a_deep_answer_end_no_reader():
+    answers = ('{"a": "\\udcff \\ud83d\\ude00"}', "[" * 100_000)
+    found = [Finished((), 0, text, "", 0.0).document() for text in answers]
+    assert found == [{"a": "\\udcff \U0001f600"}, None]
