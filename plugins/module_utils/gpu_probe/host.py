@@ -55,7 +55,7 @@ class LiveHost:
         try:
             with open(self.inside(path), "rb", buffering=0, opener=_without_waiting) as handle:
                 return _all_of(handle, limit)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._denied(path, field, error)
             return None
 
@@ -76,7 +76,7 @@ class LiveHost:
         """Return the sorted names in a folder that fit a pattern; an empty list when there is no such folder."""
         try:
             found = os.listdir(self.inside(folder))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._denied(folder, field, error)
             return []
         return sorted(fnmatch.filter(found, pattern))
@@ -85,14 +85,14 @@ class LiveHost:
         """Return the text of a symbolic link, None when the path is no link."""
         try:
             return os.readlink(self.inside(path))
-        except OSError:
+        except (OSError, ValueError):  # a path from a damaged file may have a zero byte
             return None
 
     def kind(self, path: str) -> Optional[str]:
         """Return "folder", "file" or None; links are followed."""
         try:
             return "folder" if stat.S_ISDIR(os.stat(self.inside(path)).st_mode) else "file"
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def exists(self, path: str) -> bool:
@@ -113,7 +113,7 @@ class LiveHost:
         self.unreadable.setdefault(field, reason)
 
     def _denied(self, path: str, field: Optional[str], error: Any) -> None:
-        if error.errno in _DENIED:
+        if getattr(error, "errno", None) in _DENIED:
             self.note(field or path, f"{path}: {os.strerror(error.errno)}")
 
 
@@ -257,7 +257,7 @@ class _Recording(LiveHost):
 
     def _denied(self, path: str, field: Optional[str], error: Any) -> None:
         super()._denied(path, field, error)
-        if error.errno in _DENIED:
+        if getattr(error, "errno", None) in _DENIED:
             self.refused[path] = f"{path}: {os.strerror(error.errno)}"
 
 

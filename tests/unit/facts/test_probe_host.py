@@ -108,3 +108,13 @@ def test_a_recorder_remembers_files_links_folders_and_answers(tmp_path):
     assert host.links == {base + "/link": "d/one"}
     assert base + "/d" in host.folders
     assert host.answers == {"answer": 42}
+
+
+def test_a_path_with_a_zero_byte_does_not_exist(root):
+    for host in (package.LiveHost(), package.FolderHost(str(root))):
+        assert (host.exists("/a\0"), host.link("/a\0"), host.names("/a\0"), host.read("/a\0")) == (
+            False,
+            None,
+            [],
+            None,
+        )
