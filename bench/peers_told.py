@@ -13,6 +13,7 @@ import msgspec
 from bench.found import framed
 from bench.peers_steps import Step
 from bench.peers_steps import table as steps_table
+from gpusetup.drive.causes import counted
 from gpusetup.report.topology import element, text_at
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         failed = f"; FAILED ({self.code})" if self.code else ""
         clock = f"{self.seconds:.1f} s"
         cost = f"{self.processor:.1f} s of a processor ({clock})" if self.processor else clock
-        return f"{cost}, {self.operations} operations{', rebooted' if self.rebooted else ''}{failed}"
+        return f"{cost}, {counted(self.operations, 'operation')}{', rebooted' if self.rebooted else ''}{failed}"
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
