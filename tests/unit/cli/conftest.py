@@ -47,7 +47,7 @@ class Machine:
         self.observed = Observed(self.good)
         (folder / "state").write_text("IDLE")
         (folder / "reason").write_text("")
-        (folder / "node.json").write_text("{}")
+        (folder / "node.json").write_text('{"spec": {}}')
 
     def program(self, name: str, body: str = "") -> Path:
         path = self.folder / name

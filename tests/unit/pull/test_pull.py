@@ -276,7 +276,7 @@ def test_a_budget_is_never_overdrawn_by_hosts_that_ask_together(etcd):
     last.give_back()
     one = leases.take(replace(budget, of_a_domain=1), "gpu1", "r")
     near = leases.take(replace(budget, of_a_domain=1), "gpu2", "r")
-    assert "hosts of r, as many" in near.text
+    assert "1 host of r, as many" in near.text
     one.give_back()
 
 
