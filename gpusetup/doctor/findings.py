@@ -109,10 +109,12 @@ def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
     """
     found = {match.cause: match for match in matches if match.cause in catalogue()}
     hidden = {name for cause in found for name in catalogue()[cause].hides}
-    roots = [set(match.evidence) for match in found.values() if catalogue()[match.cause].kind == "root"]
-    for match in found.values():
-        if catalogue()[match.cause].kind == "symptom" and any(lines.issuperset(match.evidence) for lines in roots):
-            hidden.add(match.cause)
+    roots = [match for match in found.values() if catalogue()[match.cause].kind == "root"]
+    for one in found.values():
+        if catalogue()[one.cause].kind == "symptom" and any(
+            one.times <= root.times and set(one.evidence) <= set(root.evidence) for root in roots
+        ):
+            hidden.add(one.cause)
     left = [match for match in found.values() if match.cause not in hidden] or list(found.values())
     left.sort(key=lambda match: (_WEIGHT[catalogue()[match.cause].kind], match.line))
     return tuple(_finding(match) for match in left)

@@ -126,8 +126,11 @@ const Doctor = (data) => {
       }
       for (const [cause, groups] of told) {
         const known = found.get(cause), evidence = line.trim().slice(0, 400);
-        if (!known) found.set(cause, { cause, line: number, groups, evidence: [evidence] });
-        else if (known.evidence.length < 3 && !known.evidence.includes(evidence)) known.evidence.push(evidence);
+        if (!known) found.set(cause, { cause, line: number, groups, evidence: [evidence], times: 1 });
+        else {
+          known.times += 1;
+          if (known.evidence.length < 3 && !known.evidence.includes(evidence)) known.evidence.push(evidence);
+        }
       }
     }
 
@@ -152,9 +155,13 @@ const Doctor = (data) => {
     return [...found.values()];
   }
 
-  // The most telling first; what a found cause explains is left out.
+  // Root causes first, without what another finding explains: the causes that it names, and symptoms on its lines alone.
   function findings(matches) {
     const hidden = new Set(matches.flatMap(({ cause }) => data.causes[cause].hides ?? []));
+    const roots = matches.filter(({ cause }) => data.causes[cause].weight === 0);
+    for (const { cause, evidence, times } of matches.filter((one) => data.causes[one.cause].weight === 1)) {
+      if (roots.some((root) => times <= root.times && evidence.every((line) => root.evidence.includes(line)))) hidden.add(cause);
+    }
     const left = matches.filter(({ cause }) => !hidden.has(cause));
     return (left.length ? left : matches).sort((a, b) => data.causes[a.cause].weight - data.causes[b.cause].weight || a.line - b.line);
   }
