@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model import Document
+from gpusetup.model import Document, whole
 from gpusetup.model.stack import MatrixStamp, Reason, TakenFor
 
 
@@ -98,7 +98,7 @@ class WhyNot(Document, frozen=True, kw_only=True, tag="gpusetup/why-not/1"):
 class MatrixRelease(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-release/1"):
     """A whole matrix in one file; `sha256` is a digest of its files."""
 
-    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")]
+    date: Annotated[str, whole(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")]
     sha256: str
     files: dict[str, str]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from gpusetup.model import Document
+from gpusetup.model import Document, whole
 
 SCHEMA = "gpusetup/bundle/1"
 
@@ -14,7 +14,7 @@ SCHEMA = "gpusetup/bundle/1"
 class BundledFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file."""
 
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
+    sha256: Annotated[str, whole(r"[0-9a-f]{64}")]
     size: Annotated[int, Meta(ge=0)]
 
 
@@ -55,7 +55,7 @@ class Since(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-since/1"):
 class Manifest(Document, frozen=True, kw_only=True, tag="gpusetup/bundle/1"):
     """The document."""
 
-    gpusetup: Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,64}$(?!\n)")]
+    gpusetup: Annotated[str, whole(r"[0-9A-Za-z.+!_-]{1,64}")]
     """The bundled version of gpusetup."""
     serial: Annotated[int, Meta(ge=0)] = 0
     """Increases with every bundle; 0 in bundles from before there was a serial."""

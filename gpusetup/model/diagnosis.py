@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from gpusetup.model import whole
+
 
 class Device(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A device file, and whether the user may open it; None: unknown."""
@@ -117,7 +119,7 @@ class Recovered(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hint: str = ""
 
 
-CauseId = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)")]
+CauseId = Annotated[str, whole(r"[a-z0-9]+(-[a-z0-9]+)*")]
 Kind = Literal["root", "symptom", "notice"]
 Area = Literal[
     "driver",
@@ -182,7 +184,7 @@ class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of the catalogue."""
 
     schema: Literal["gpusetup/causes/1"]
-    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$(?!\n)")]
+    date: Annotated[str, whole(r"\d{4}-\d{2}-\d{2}")]
     causes: tuple[Cause, ...]
 
 

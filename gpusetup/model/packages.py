@@ -4,14 +4,15 @@
 import re
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
+from gpusetup.model import whole
 from gpusetup.model.record import Arch, Capability, MatrixFile, PackageVersion, Record, Version
 
 PackageKind = Literal["wheel", "source", "placeholder"]
 
 
-Target = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9][af]?$(?!\n)")]
+Target = Annotated[str, whole(r"[0-9]+\.[0-9][af]?")]
 
 
 class PackageCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

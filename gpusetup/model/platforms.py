@@ -3,8 +3,9 @@
 # No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
+from gpusetup.model import whole
 from gpusetup.model.record import Arch, Capability, MatrixFile, Record, Version
 
 
@@ -13,7 +14,7 @@ class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     aliases: tuple[str, ...] = ()
-    ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$(?!\n)")], ...] = ()
+    ids: tuple[Annotated[str, whole(r"10de:[0-9a-f]{4}")], ...] = ()
     subsystems: tuple[str, ...] = ()
     """Subsystem ids (vendor:device) that distinguish it from another product with the same id."""
     arch: str
@@ -40,7 +41,7 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Python that a distribution packages besides its own, sufficient to create an environment with pip."""
 
-    version: Annotated[str, Meta(pattern=r"^3\.[0-9]+$(?!\n)")]
+    version: Annotated[str, whole(r"3\.[0-9]+")]
     packages: tuple[str, ...]
     path: str
     """The path of the interpreter."""

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from gpusetup.model import Document
+from gpusetup.model import Document, whole
 from gpusetup.model.lock import Lock
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=253)]
+Name = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]*", max_length=253)]
 """The name of a host, class or failure domain; used in file paths and in keys of the lease store."""
 Text = Annotated[str, Meta(max_length=4000)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]

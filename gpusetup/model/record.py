@@ -8,14 +8,16 @@
 # No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from gpusetup.model import whole
 
 Confidence = Literal["vendor", "observed", "inferred"]
 Arch = Literal["x86_64", "aarch64"]
-Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$(?!\n)")]
-Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$(?!\n)")]
-PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$(?!\n)")]
-Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$(?!\n)")]
+Day = Annotated[str, whole(r"([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)")]
+Version = Annotated[str, whole(r"[0-9]+(\.[0-9]+)*")]
+PackageVersion = Annotated[str, whole(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?")]
+Capability = Annotated[str, whole(r"[0-9]+\.[0-9]")]
 
 
 CANDIDATE = "read by a program on"
@@ -48,7 +50,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A named rule that explanations, documentation and lints cite; `value` is its number or list, if it has one."""
 
-    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)")]
+    id: Annotated[str, whole(r"[a-z0-9]+(-[a-z0-9]+)*")]
     text: str
     value: str | int | tuple[str, ...] | None = None
 
@@ -57,6 +59,6 @@ class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """The fields of every file."""
 
     schema: str
-    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")]
+    date: Annotated[str, whole(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")]
     sources: dict[str, Source]
     rules: tuple[Rule, ...] = ()

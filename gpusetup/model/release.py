@@ -3,8 +3,9 @@
 # No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
+from gpusetup.model import whole
 from gpusetup.model.record import Arch, Capability, Confidence, Day, MatrixFile, PackageVersion, Record, Version
 
 # --- driver -----------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One torch wheel family: a release for one CUDA version."""
 
     version: Version
-    variant: Annotated[str, Meta(pattern=r"^cu[0-9]+$(?!\n)")]
+    variant: Annotated[str, whole(r"cu[0-9]+")]
     cuda: Version
     default: bool
     """Whether PyPI serves this build on Linux x86_64."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import field
 
+from gpusetup.model import whole
 from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
 Family = Literal["ubuntu", "debian", "el-modular", "el-plain", "suse"]
 """The kind of a distribution's packaging: `el-modular` has DNF module streams, `el-plain` has none."""
 Format = Literal["deb", "rpm"]
-Fingerprint = Annotated[str, Meta(pattern=r"^([0-9A-F]{40})?$(?!\n)")]
-Sha256 = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$(?!\n)")]
+Fingerprint = Annotated[str, whole(r"([0-9A-F]{40})?")]
+Sha256 = Annotated[str, whole(r"([0-9a-f]{64})?")]
 
 
 class Key(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from gpusetup.model import whole
+
 ModuleFlavour = Literal["open", "proprietary"]
 
 
@@ -74,7 +76,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a site or project forbids, whatever is requested: `[policy]`, `[tool.gpusetup.policy]`."""
 
     newest_driver_branch: Annotated[int, Meta(ge=100, le=9999)] | None = None
-    oldest_driver: Annotated[str, Meta(pattern=r"^[0-9]{3,4}(\.[0-9]{1,3}){0,2}$(?!\n)")] | None = None
+    oldest_driver: Annotated[str, whole(r"[0-9]{3,4}(\.[0-9]{1,3}){0,2}")] | None = None
     forbid_end_of_life: tuple[Literal["driver", "cuda"], ...] = ()
     """Drivers whose branch is past its end of life, and toolkits that shipped with such a branch."""
     forbid_cvss_from: Annotated[float, Meta(gt=0, le=10)] | None = None
