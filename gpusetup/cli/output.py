@@ -65,10 +65,9 @@ def json_line(document: object) -> str:
     try:
         return msgspec.json.encode(document).decode()
     except UnicodeEncodeError:  # a file name need not be UTF-8; a JSON document has to be
-        import json
+        from gpusetup.drive.runner import escaped
 
-        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False)
-        return re.sub("[\ud800-\udfff]", lambda found: f"\\\\u{ord(found[0]):04x}", text)
+        return escaped(msgspec.to_builtins(document))
 
 
 def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: str, command: str) -> None:

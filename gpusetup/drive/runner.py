@@ -64,11 +64,14 @@ class Finished:
 
 def parsed(text: str | bytes) -> Any:
     """Parse a host's JSON: lone surrogates, which are bytes of file names that are not UTF-8, become their escapes."""
-    found = json.loads(text)
-    if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():  # type: ignore[operator]
-        whole = json.dumps(found, ensure_ascii=False)
-        found = json.loads(re.sub("[\ud800-\udfff]", lambda one: f"\\\\u{ord(one[0]):04x}", whole))
-    return found
+    whole = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
+    found = json.loads(whole)
+    return json.loads(escaped(found)) if "\\ud" in whole.lower() else found
+
+
+def escaped(document: object) -> str:
+    """Return a document as JSON in which lone surrogates are visible escapes, so that it can be written as UTF-8."""
+    return re.sub("[\ud800-\udfff]", lambda one: f"\\\\u{ord(one[0]):04x}", json.dumps(document, ensure_ascii=False))
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: bytes | None = None) -> Finished:
