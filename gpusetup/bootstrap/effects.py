@@ -16,9 +16,9 @@ import msgspec
 
 from gpusetup.bootstrap.image import PER_BOOT, seal
 from gpusetup.bootstrap.machine import Outcome, pause_before
-from gpusetup.bootstrap.record import write_whole
 from gpusetup.bootstrap.web import Unfetched, fetch
 from gpusetup.content import host_code
+from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run, stream
 from gpusetup.errors import Exit
 from gpusetup.model.status import Problem

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpusetup.bootstrap.config import ETC
-from gpusetup.bootstrap.record import write_whole
+from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import STATUS_FILE, Status
 
@@ -57,23 +57,6 @@ def message(status: Status) -> str:
         return f"gpusetup: the NVIDIA stack has been ready since {status.since}{verified}"
     step = f"gpusetup: step {status.step} of {status.of}, {status.doing}"
     return f"{step}; do not shut down (gpusetup cloud-init status --wait)"
-
-
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a power cut leaves the complete old or new one."""
-    partial = path.with_name(f".{path.name}.part")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.chmod(mode)
-    partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 @contextmanager

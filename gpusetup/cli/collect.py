@@ -224,7 +224,7 @@ def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None
 
 
 def _write(out: str, token: str) -> None:
-    from gpusetup.bootstrap.record import write_whole
+    from gpusetup.drive.rundir import write_whole
 
     try:
         write_whole(Path(out), f"{token}\n".encode(), 0o600)

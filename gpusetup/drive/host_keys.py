@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpusetup.drive.route import route_of
+from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError
 
@@ -191,13 +192,7 @@ def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] 
                 lines.append(line)
         lines += authorities
         lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
-        partial = path.with_name(f".{path.name}.part")
-        with partial.open("w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(0o600)
-        partial.replace(path)
+        write_whole(path, ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"), 0o600)
 
 
 def _lines(path: Path) -> list[str]:

@@ -34,6 +34,23 @@ def state_home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home()) / ".local/state/gpusetup"
 
 
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that a power cut leaves the complete old or new one."""
+    partial = path.with_name(f".{path.name}.part")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.chmod(mode)
+    partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """The folder of one run and its files."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpusetup.bootstrap.record import write_whole
 from gpusetup.drive import signatures
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.pull import Budget, Offer, SignedOffer
 from gpusetup.plan.lock import read_lock

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, read_manifest
-from gpusetup.bootstrap.record import write_whole
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import data_home
 from gpusetup.supply.signing import prove_signature
