@@ -104,15 +104,16 @@ def reading_once(
 ) -> Callable[[bytes | str, Any], dict[str, Any]]:
     """Return `parse` of Ansible's metadata files, whose scalars all are strings, with an answer on disk for large ones.
 
-    The digest of the text names its file, so that a changed text is parsed again.
+    The digest of the text names its folder, so that a changed text is parsed again.
     """
     base = _cache_home(environment)
 
     def parsed(text: bytes | str, content_id: object) -> dict[str, Any]:
         if base is None or len(text) < _LARGE:
             return parse(text, content_id)
-        place, digest = base / "tables", hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()
-        kept = place / f"{digest}.json"
+        digest = hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()
+        place = base / "tables" / digest[:24]
+        kept = place / "table.json"
         with suppress(OSError, ValueError):
             if _only_ours(place):
                 return dict(json.loads(kept.read_bytes()))
@@ -122,6 +123,7 @@ def reading_once(
             part = place / f".{os.getpid()}"
             part.write_text(json.dumps(found), encoding="utf-8")
             part.replace(kept)
+            _forget_old(place)
         return found
 
     return parsed
