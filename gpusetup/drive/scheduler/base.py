@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -14,7 +15,7 @@ from gpusetup.drive import runner
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpusetup.drive.runner import Finished
 
@@ -145,15 +146,21 @@ def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, p
     return ""
 
 
-def give_back(back: Callable[[], object], by_hand: str, error: GpuSetupError) -> None:
-    """Return a drained node to service after its scheduler failed; if that fails too, raise an error that says so."""
+@contextmanager
+def given_back(taken: bool, back: Callable[[], object], by_hand: str) -> Iterator[None]:
+    """Return a node that we drained to service if its scheduler fails; if that fails too, the error says so."""
     try:
-        back()
-    except GpuSetupError:
-        raise SchedulerError(
-            error.reference, error.message, context=error.context, note="the node is still drained",
-            hint=f"to return it to service: {by_hand}",
-        ) from error  # fmt: skip
+        yield
+    except GpuSetupError as error:
+        if taken:
+            try:
+                back()
+            except GpuSetupError:
+                raise SchedulerError(
+                    error.reference, error.message, context=error.context, note="the node is still drained",
+                    hint=f"to return it to service: {by_hand}",
+                ) from error  # fmt: skip
+        raise
 
 
 def words(argv: Sequence[str], node: str) -> list[str]:

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpusetup.content import host_code
-from gpusetup.drive.scheduler.base import Caller, Drained, check_node, give_back, wait_until
-from gpusetup.errors import GpuSetupError
+from gpusetup.drive.scheduler.base import Caller, Drained, check_node, given_back, wait_until
 
 _ANNOTATION = "gpusetup.drained"
 _EVICTION_SECONDS = 300
@@ -29,12 +28,8 @@ class Kubernetes:
         if not cordoned:
             self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
             self.call.output_of("kubectl", "cordon", node)
-        try:
+        with given_back(not cordoned, partial(self._back, node), self.by_hand(node)):
             left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
-        except GpuSetupError as error:
-            if not cordoned:
-                give_back(partial(self._back, node), self.by_hand(node), error)
-            raise
         if not left:
             wait = f"--timeout={_EVICTION_SECONDS}s"
             done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 
-from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, give_back, wait_until
-from gpusetup.errors import GpuSetupError
+from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, given_back, wait_until
 
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _REBOOTED = ("Node unexpectedly rebooted", "Not responding")
@@ -72,12 +71,8 @@ class Slurm:
         taken = not seen.drained
         if taken:
             self.call.output_of("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
-        try:
+        with given_back(taken, partial(self._resume, node), self.by_hand(node)):
             left = wait_until(lambda: self.jobs_on(node, mine), seconds, self.call.stop)
-        except GpuSetupError as error:
-            if taken:
-                give_back(partial(self._resume, node), self.by_hand(node), error)
-            raise
         if left:
             if taken:
                 self._resume(node)
