@@ -73,7 +73,8 @@ def mokutil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     monkeypatch.setattr(signing.firmware, "PASSWORD", str(tmp_path / "state" / "mok-password"))
-    monkeypatch.setattr(signing.files, "read_bytes", lambda _path: CERTIFICATE)
+    read = signing.files.read_bytes
+    monkeypatch.setattr(signing.files, "read_bytes", lambda path: read(path) if "password" in path else CERTIFICATE)
     return path
 
 
@@ -187,6 +188,10 @@ def test_what_cannot_be_staged_leaves_no_password(tmp_path: Path, mokutil: Path)
         enrolment.stage()
     assert caught.value.fields["reference"] == "GS-494"
     assert list((tmp_path / "state").iterdir()) == []
+    (tmp_path / "state/mok-password").write_text("of an earlier request")
+    with pytest.raises(HostFailure):
+        enrolment.stage()
+    assert (tmp_path / "state/mok-password").read_text() == "of an earlier request"
 
 
 @pytest.mark.usefixtures("mokutil")

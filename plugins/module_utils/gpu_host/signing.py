@@ -119,7 +119,7 @@ class Enrolment:
     def _import(self, certificate: str) -> None:
         source = random.SystemRandom()
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
-        path = firmware.PASSWORD + ".hash"
+        path, before = firmware.PASSWORD + ".hash", files.read_bytes(firmware.PASSWORD)
         files.write_atomically(path, _hash(password, self.env), 0o600)
         files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # first, or an interruption would lose it
         try:
@@ -127,7 +127,10 @@ class Enrolment:
         finally:
             os.unlink(path)
         if code:
-            os.unlink(firmware.PASSWORD)
+            if before is None:
+                os.unlink(firmware.PASSWORD)
+            else:  # that of an earlier request, which still stands
+                files.write_atomically(firmware.PASSWORD, before, 0o600)
             raise HostFailure(
                 "GS-494",
                 "could not stage the enrolment of the signing key",
