@@ -66,7 +66,8 @@ def page(rows: list[Row]) -> str:
         "and DKMS; stand-in packages, a simulated T4), then the same command without the fault. The rows of the killed controller share one",
         "host. In the last rows, on a host in memory, each call that writes or runs something fails or is cut before or after.",
         "",
-        f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
+        f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**"
+        + (" A commit in brackets: an earlier run." if any(row.commit != usual for row in rows) else ""),
         "",
         "| fault | exit | what a person saw | on the host then | the same command again | as wanted |",
         "|---|---|---|---|---|---|",
