@@ -90,7 +90,7 @@ def _filled(text: str) -> str:
 
 def _broken(line: str, columns: int) -> list[str]:
     """Return an example with its remark on another line, and its command wrapped as a shell reads it."""
-    command, remark = re.match(r"( *\S+(?: \S+)*)(.*)", line).groups()  # type: ignore[union-attr]
+    command, _, remark = re.sub(r"(?<=\S)  +", "\0", line, count=1).partition("\0")
     lines: list[str] = []
     for part in re.split(r" (?=-|&& |> )", command):
         if lines and len(lines[-1]) + len(part) + 3 > columns and lines[-1].strip():

@@ -91,7 +91,7 @@ def main() -> None:
     when, env = module.params["when"], process.environment()
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
-        if not re.fullmatch(r"^(?:\+\d{1,4}|\d{1,2}:\d{2})$", when):
+        if not re.fullmatch(r"\+\d{1,4}|\d{1,2}:\d{2}", when):
             raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +MINUTES or HH:MM")
         if not module.check_mode:
             if module.params["resume"]:

@@ -76,7 +76,7 @@ def _is_of(path: str, name: str, address: str) -> bool:
     if path.endswith("Release"):
         return os.path.basename(path).startswith(_mangled(address) + "_")
     folder = os.path.basename(os.path.dirname(os.path.dirname(path)))
-    return bool(re.fullmatch(re.escape(name) + r"(?:-[0-9a-f]{16})?$", folder))
+    return bool(re.fullmatch(re.escape(name) + r"(?:-[0-9a-f]{16})?", folder))
 
 
 def _made(path: str) -> str:

@@ -60,4 +60,4 @@ def reasons(text: str) -> List[str]:
 
 
 def _number(text: Optional[str]) -> int:
-    return int(text) if text and re.fullmatch(r"^-?\d+$", text) else 0
+    return int(text) if text and re.fullmatch(r"-?\d+", text) else 0

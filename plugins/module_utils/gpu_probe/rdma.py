@@ -94,7 +94,7 @@ def _hca(machine: LiveHost, name: str) -> Dict[str, Any]:
     folder = _CLASS + "/" + name
     address = os.path.basename(machine.link(folder + "/device") or "")
     place = "/sys/bus/pci/devices/" + address
-    on_pci = bool(re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", address))
+    on_pci = bool(re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", address))
     interfaces = machine.names(place + "/net") if on_pci else []
     return {
         "name": name,

@@ -119,7 +119,7 @@ def pythons(host: LiveHost, named: Sequence[str] = ()) -> List[Dict[str, Any]]:
     found: Dict[Tuple[str, str], str] = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
         for name in host.names(folder, "python3*"):
-            if not re.fullmatch(r"^python3(\.\d+)?$", name):
+            if not re.fullmatch(r"python3(\.\d+)?", name):
                 continue
             path = folder + "/" + name
             version = _python_version(host, path)

@@ -50,7 +50,7 @@ def look(runtime: str, folder: str) -> Dict[str, Any]:
         for way, words in WAYS[runtime]:
             answer = _run(runtime, words, [programs["ls"], "-1", "/dev"])
             if answer["rc"] == 0:
-                devices = sorted(name for name in answer["stdout"].split() if re.fullmatch(r"nvidia\d+$", name))
+                devices = sorted(name for name in answer["stdout"].split() if re.fullmatch(r"nvidia\d+", name))
                 found: Dict[str, Any] = {"way": way, "devices": devices, "smi": None, "error": None}
                 return dict(found, **_smi(runtime, words, programs))
         return _failed("run", answer)

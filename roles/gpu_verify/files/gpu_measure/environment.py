@@ -45,7 +45,7 @@ def distributions(folder: str) -> Dict[str, str]:
         names = os.listdir(folder)
     except OSError:
         return {}
-    matches = (re.fullmatch(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", name) for name in names)
+    matches = (re.fullmatch(r"(.+?)-([^-]+)\.(?:dist|egg)-info", name) for name in names)
     return {plain_name(match.group(1)): match.group(2) for match in matches if match}
 
 

@@ -84,7 +84,7 @@ def blind(index: int, bus: str) -> "GpuEntry":
 def short_bus_id(text: str) -> str:
     """Return a PCI address as the kernel writes it: nvidia-smi gives the domain eight digits."""
     domain, _, rest = text.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]{8}$", domain) else text.lower()
+    return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]{8}", domain) else text.lower()
 
 
 def mig_slices(listing: Dict[str, Any], gpus: "List[GpuEntry]") -> None:
