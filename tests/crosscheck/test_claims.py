@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gpusetup.errors import NoStackError
-from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.rules import code_for
 from gpusetup.versions import nv
 from tests.crosscheck.facts import check_set
 
-
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    return Matrix()
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
 
 
 def _runs_on(matrix: Matrix, *capabilities: str, cpu: str = "x86_64") -> set[str]:

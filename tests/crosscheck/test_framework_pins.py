@@ -8,11 +8,6 @@ from gpusetup.resolve.api import fits
 from tests.crosscheck.facts import check_set, rows
 
 
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    return Matrix()
-
-
 def _requirement(component: str, specifier: str) -> Requirement:
     return Requirement(component=component, specifier=specifier)
 

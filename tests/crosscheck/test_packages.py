@@ -16,11 +16,6 @@ from gpusetup.resolve.requests import parse_requirements
 from tests.stored import stored_rows
 
 
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    return Matrix()
-
-
 def _ask(matrix: Matrix, *words: str, **machine) -> Stack:
     return resolve(Request(requirements=parse_requirements(list(words)), **machine), matrix).stack
 

@@ -22,11 +22,6 @@ DISAGREEMENTS: dict[tuple[str, str], str] = {}
 """(driver, torch build) → why we and the table differ."""
 
 
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    return Matrix()
-
-
 def _builds(matrix: Matrix) -> list[tuple[str, str]]:
     return [
         (f"{build.version}+{build.variant}", build.variant) for build in matrix.torch.builds if build.code is not None

@@ -52,6 +52,10 @@ def value_at(document: Any, path: str) -> Any:
     return document
 
 
+def test_there_are_sixty_questions_and_half_were_closed() -> None:
+    assert [item["half"] for item in QUESTIONS].count("closed") == len(QUESTIONS) / 2 == 30
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=[item["asked"] for item in QUESTIONS])
 def test_the_answer_is_the_one_that_the_metadata_gives(
     question: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -95,6 +95,8 @@ def test_every_cause_has_a_sample():
         cause.id for cause in CAUSES if (cause.patterns or cause.xids or cause.id in named) and cause.id not in sampled
     }
     assert without == WITHOUT_SAMPLE
+    assert len(CAUSES) >= 80
+    assert len({sample["cause"] for sample in SAMPLES}) >= 80
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample['cause']}:{sample['thread']}")
