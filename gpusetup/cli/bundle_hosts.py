@@ -36,7 +36,6 @@ def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked
 
 
 def _set_variables(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the variables of `--set`."""
     level: dict[str, str] = {}
     for text in arguments.variables:
         name, equals, value = text.partition("=")

@@ -167,7 +167,6 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.doctor_hosts import guest_here
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
-    from gpusetup.doctor.look import without_apply
     from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import reference_in
 
@@ -182,6 +181,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         return _vulnerability(arguments, cve)
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if found and (guest := guest_here()) is not None:
+        from gpusetup.doctor.look import without_apply
+
         found = tuple(without_apply(finding, guest) for finding in found)
     if not found and log.reference:
         return _reference(arguments, log.reference)
@@ -194,7 +195,6 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
-    """Explain one of gpusetup's error references."""
     from gpusetup.doctor.references import explained, nearest, page_of
     from gpusetup.doctor.text import reference_text
 

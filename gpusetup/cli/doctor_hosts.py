@@ -6,17 +6,14 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from gpusetup.doctor.look import Look
 from gpusetup.errors import BadInputError
-from gpusetup.facts import collect, fleet, probe
-from gpusetup.model.diagnosis import Symptoms
-from gpusetup.plan.preflight import is_jetson
+from gpusetup.facts import probe
+from gpusetup.matrix.systems import is_jetson
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.products import Lookup
@@ -25,14 +22,22 @@ if TYPE_CHECKING:
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
+    from gpusetup.facts.collect import LOCAL_NAME
+
     told = probe.load("facts").collect(host, None, False)
     symptoms = probe.load("symptoms").collect(host, told, environment)
-    return _opened(told, symptoms, collect.LOCAL_NAME, lookup)
+    return _opened(told, symptoms, LOCAL_NAME, lookup)
 
 
 def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
+    import msgspec
+
+    from gpusetup.doctor.look import Look
+    from gpusetup.facts.collect import from_probe
+    from gpusetup.model.diagnosis import Symptoms
+
     try:
-        return Look(collect.from_probe(facts, name, lookup), msgspec.convert(symptoms, Symptoms))
+        return Look(from_probe(facts, name, lookup), msgspec.convert(symptoms, Symptoms))
     except msgspec.ValidationError as error:
         raise BadInputError("GS-304", f"the symptoms of {name} cannot be used: {error}") from error
 
@@ -51,7 +56,9 @@ def guest_here() -> Guest | None:
 
 def captured(root: Path, lookup: Lookup) -> Look:
     """Examine a captured machine."""
-    host = collect.open_captured(root)
+    from gpusetup.facts.collect import open_captured
+
+    host = open_captured(root)
     return _look(host, lookup, probe.load("symptoms").surroundings(host))
 
 
@@ -59,6 +66,8 @@ def hosts(
     session: Session, lookup: Lookup, *, overlay: Path | None = None
 ) -> tuple[dict[str, Look], dict[str, Failure], Track]:
     """Examine every host of an inventory; return the looks, the failures and the playbook's track."""
+    from gpusetup.facts import fleet
+
     looked = fleet.look(session, lookup, candidates=False, symptoms=True, overlay=overlay)
     opened = {
         name: _opened(told["facts"], told.get("symptoms"), name, lookup)

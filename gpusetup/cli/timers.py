@@ -206,7 +206,6 @@ def unit_folder(environment: Mapping[str, str]) -> Path:
 def _install(
     arguments: argparse.Namespace, task: Task, name: str, command: Sequence[str], environment: Mapping[str, str]
 ) -> None:
-    """Write and start the timer."""
     calendar = arguments.timer
     if re.search(r"[\x00-\x1f\x7f]", calendar) or _run(("systemd-analyze", "calendar", "--", calendar), environment):
         raise BadInputError(

@@ -281,7 +281,6 @@ def _has_screen() -> bool:
 
 
 def _screen(fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
-    """Draw until `q` is typed."""
     from gpusetup.cli.watch_screen import Keys, Screen
 
     ticks, drawn = _Ticks(fleet.every), 0.0

@@ -10,12 +10,12 @@ import msgspec
 
 from gpusetup.content import content_path
 from gpusetup.doctor import builds
-from gpusetup.doctor.look import Look, Outcome, fine, notice, unknown
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpusetup.doctor.look import Look, Outcome
     from gpusetup.model.diagnosis import Finding
 
 CAUSE = "ptx-too-new"
@@ -74,6 +74,8 @@ def with_measure(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 def compiles(look: Look) -> Outcome:
     """Compare the measured PTX support with the compilers in Python environments."""
+    from gpusetup.doctor.look import fine, notice, unknown
+
     answer = look.ptx
     if answer is None or not answer.get("highest"):
         return unknown(sentence(answer) if answer is not None else "not measured")

@@ -127,3 +127,8 @@ def files_of(cloud: VgpuCloud, matrix: Matrix) -> tuple[CloudFile, ...]:
         for release in cloud.releases
     )
     return tuple(sorted((*cloud.files, *by_pattern), key=lambda item: nv(item.vgpu), reverse=True))
+
+
+def is_jetson(kernel: str) -> bool:
+    """Return whether a kernel release is of Jetson Linux."""
+    return kernel.endswith("tegra")

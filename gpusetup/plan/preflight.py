@@ -11,6 +11,7 @@ from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.gpus import instances, plain_type
+from gpusetup.matrix.systems import is_jetson
 from gpusetup.model.plan import Refusal
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.stack import Stack
@@ -167,11 +168,6 @@ def borrowed_from(facts: HostFacts) -> Guest | None:
     if facts.virtualisation.driver_refused is None and is_jetson(facts.kernel.running):
         return "jetson"
     return facts.virtualisation.driver_refused
-
-
-def is_jetson(kernel: str) -> bool:
-    """Return whether a kernel release is of Jetson Linux."""
-    return kernel.endswith("tegra")
 
 
 def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix) -> Iterator[Refusal]:

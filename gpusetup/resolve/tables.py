@@ -125,7 +125,6 @@ def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: 
 
 
 def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """Yield one row per product."""
     named = [gpus_named(matrix, name) for name in (wanted, *request.gpus) if name]
     products = [gpu for found in named for gpu in found] if named else list(matrix.gpus.gpus)
     for gpu in dict.fromkeys(products):
@@ -192,7 +191,6 @@ def _systems(wanted: str, request: Request, matrix: Matrix) -> list[OsRelease]:
 
 
 def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """Yield one row per distribution."""
     for system in _systems(wanted, request, matrix):
         yield {
             "os": system.id, "name": system.name, "family": system.family, "arches": list(system.arches),

@@ -244,7 +244,6 @@ def _driver(stack: Stack) -> str:
 
 
 def _environments(context: Context, matrix: Matrix) -> tuple[Environment, ...]:
-    """Return the wanted named environments."""
     facts, settings = context.facts, context.settings
     applied = _applied(facts)
     system = system_of(matrix, facts)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def _seconds(machine: Machine) -> float:
-    """Return the requested time."""
     return 60 * float((machine.sections.get("stress") or {}).get("minutes", 0))
 
 
