@@ -123,7 +123,7 @@ _NEXT = {
 
 def hooks(arguments: argparse.Namespace) -> Exit:
     """Write, show or remove the files that schedulers call."""
-    from gpusetup.health.hooks import FOLDER, files
+    from gpusetup.health.schedulers import FOLDER, hook_files
 
     for name in ("inventory", "quarantine", "timer"):
         if getattr(arguments, name) is not None:
@@ -131,7 +131,7 @@ def hooks(arguments: argparse.Namespace) -> Exit:
             raise BadInputError("GS-512", f"{option} cannot be used with --hooks", path=option)
     folder = Path(FOLDER)
     if arguments.hooks in {timers.SHOW, timers.OFF}:
-        names = sorted(name for kind in _NEXT for name in files(kind, ()))
+        names = sorted(name for kind in _NEXT for name in hook_files(kind, ()))
         paths = [folder / name for name in names if (folder / name).exists()]
         if arguments.hooks == timers.OFF:
             _remove_hooks(paths)
@@ -142,7 +142,7 @@ def hooks(arguments: argparse.Namespace) -> Exit:
         output.write_answer(text or "no hooks\n", arguments.out)
         return Exit.DONE
     words = _hook_words(arguments)
-    texts = files(arguments.hooks, words)
+    texts = hook_files(arguments.hooks, words)
     _write_hooks(folder, texts, shlex.join(["gpusetup", "fleet", "health", "--hooks", arguments.hooks, *words]))
     told = "".join(f"{folder / name}\n" for name in sorted(texts))
     output.write_answer(told + _NEXT[arguments.hooks].format(folder=folder), arguments.out)

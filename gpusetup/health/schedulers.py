@@ -1,4 +1,4 @@
-"""Take a machine out of service and back, in Slurm or Kubernetes.
+"""Take a machine out of service and back, in Slurm or Kubernetes; the scripts and manifests with which they act on it.
 
 A place reads the machine's state and changes it where needed. It does not undo what somebody else did.
 """
@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusetup.drive.scheduler.base import HEALTH_MARK, Caller, check_node
 from gpusetup.drive.scheduler.slurm import parse_node
 from gpusetup.health.service import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"
@@ -173,3 +180,39 @@ def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:
 def plain(text: str) -> str:
     """Return a reason on one line, without characters that shells read, short enough for a list of nodes."""
     return re.sub(r"[\x00-\x1f\x7f'\"\\`$=]+", " ", text)[:_LONGEST].strip()
+
+
+FOLDER = "/etc/gpusetup/hooks"
+# While its health program fails, slurmd does not register: a bad node would be down, not drained.
+_ALWAYS = "exit 0"
+# Only 8 means a bad machine; a verification that could not run must not keep jobs away.
+_IF_BAD = '[ "$code" -ne 8 ]'
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def hook_files(kind: str, words: Sequence[str]) -> dict[str, str]:
+    """Return the text of each file by its name; `words` are options of the verification."""
+    if kind == "kubernetes":
+        patches = {"unhealthy": "gpu.recovery: GPU 0: asks for: Reset", "healthy": ""}
+        day = "2026-01-01T00:00:00Z"
+        # With this account a timer may set a node's taint and condition; a kubelet's own may set no taint.
+        return {"kubernetes.json": _template("kubernetes.json")} | {
+            f"kubernetes-{name}.json": json.dumps(condition_patch(reason, day, day), indent=1) + "\n"
+            for name, reason in patches.items()
+        }
+
+    def script(name: str, place: str, what: str, end: str) -> str:
+        command = shlex.join(
+            [sys.executable, "-m", "gpusetup", "fleet", "health", "--quarantine", place, *words, "--format", "json"]
+        )
+        return _template("slurm-script").format(name=name, what=what, command=command, end=end)
+
+    return {
+        "slurm-health": script("health", "slurm", "Slurm's HealthCheckProgram; it drains a bad node", _ALWAYS),
+        "slurm-job": script("job", "slurm-job", "Slurm's Prolog and Epilog; they fail on a bad node", _IF_BAD),
+        "slurm.conf.example": _template("slurm.conf.example").format(folder=FOLDER),
+    }
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 
 from gpusetup.cli import health, session, timers
 from gpusetup.cli.main import main
-from gpusetup.health import hooks
+from gpusetup.health import schedulers
 from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Observed
 
@@ -34,7 +34,7 @@ def root(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> M
     monkeypatch.setattr(timers, "record", lambda _: None)
     monkeypatch.setattr(timers, "_run", lambda *_: "")
     monkeypatch.setattr(health, "FOLDERS", ())
-    monkeypatch.setattr(hooks, "FOLDER", str(tmp_path / "etc/gpusetup/hooks"))
+    monkeypatch.setattr(schedulers, "FOLDER", str(tmp_path / "etc/gpusetup/hooks"))
     monkeypatch.setattr(session, "open_session", lambda _: None)
     monkeypatch.setattr(fleet, "observe_fleet", lambda *_: {"gpu07": Observed(machine.good)})
     monkeypatch.setenv("SLURMD_NODENAME", "gpu07")

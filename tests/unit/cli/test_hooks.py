@@ -11,7 +11,7 @@ import pytest
 from gpusetup.cli import timers
 from gpusetup.cli.main import main
 from gpusetup.content import host_code
-from gpusetup.health import hooks as hook_files
+from gpusetup.health import schedulers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(hook_files, "FOLDER", str(tmp_path / "hooks"))
+    monkeypatch.setattr(schedulers, "FOLDER", str(tmp_path / "hooks"))
     monkeypatch.setattr(timers, "record", lambda _: None)
     return tmp_path / "hooks"
 

@@ -15,8 +15,7 @@ import pytest
 from gpusetup.cli import session, verify_quarantine
 from gpusetup.cli.main import main
 from gpusetup.errors import VerifyFailedError
-from gpusetup.health import history, service
-from gpusetup.health import hooks as hook_files
+from gpusetup.health import history, schedulers, service
 from gpusetup.health.schedulers import condition_patch
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import fleet, probe
@@ -178,7 +177,7 @@ def valid(document: dict[str, Any], name: str) -> None:
 
 
 def test_what_kubernetes_is_given_has_the_fields_of_its_api() -> None:
-    files = hook_files.files("kubernetes", ())
+    files = schedulers.hook_files("kubernetes", ())
     items = json.loads(files["kubernetes.json"])["items"]
     assert [item["kind"] for item in items] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
     for item in items:

@@ -15,8 +15,7 @@ import pytest
 from gpusetup.cli import verify_quarantine
 from gpusetup.drive.scheduler.base import SchedulerError
 from gpusetup.drive.scheduler.slurm import parse_node
-from gpusetup.health.hooks import files
-from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, limit_of, plain
+from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, hook_files, limit_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ OTHERS = [
     }
     for name, keys in (("gpu01", [TAINT, "other"]), ("gpu02", ["other"]), ("gpu03", [TAINT]), ("cpu01", [TAINT]))
 ]  # fmt: skip
-RULES = json.loads(files("kubernetes", ())["kubernetes.json"])["items"][1]["rules"]
+RULES = json.loads(hook_files("kubernetes", ())["kubernetes.json"])["items"][1]["rules"]
 
 
 class Server(BaseHTTPRequestHandler):
