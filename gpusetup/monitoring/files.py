@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.monitoring.rules import alert_rules, expression, recording_rules, rule_tests
-from gpusetup.monitoring.tables import alerts, dashboards, metrics
+from gpusetup.monitoring.rules import alert_rules, alerts, dashboards, expression, metrics, recording_rules, rule_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.monitoring.tables import Alert, Dashboard, Panel
+    from gpusetup.monitoring.rules import Alert, Dashboard, Panel
 
 _DATA = Path(__file__).parent / "data"
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gpusetup.monitoring.tables import dashboards
+from gpusetup.monitoring.rules import dashboards
 from tests.lab.browser import BROWSER
 from tests.lab.picture import of_png
 from tests.lab.prometheus import Exporter, running, until

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from gpusetup.monitoring.files import alert_page
 from gpusetup.monitoring.files import files as written
-from gpusetup.monitoring.tables import alerts, dashboards, metrics
+from gpusetup.monitoring.rules import alerts, dashboards, metrics
 
 
 @cache

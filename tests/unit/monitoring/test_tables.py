@@ -8,12 +8,12 @@ import re
 import pytest
 
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.monitoring import tables
+from gpusetup.monitoring import rules
 from gpusetup.monitoring.rules import alert_rules, expression, fatal_xids, recording_rules
 from gpusetup.recovery.table import meaning
 from gpusetup.verify.pages import explained
 
-ALERTS = pytest.mark.parametrize("alert", tables.alerts(), ids=lambda alert: alert.name)
+ALERTS = pytest.mark.parametrize("alert", rules.alerts(), ids=lambda alert: alert.name)
 OURS = re.compile(r"gpu:[a-z_]+:[a-z_]+")
 THEIRS = {
     "gpusetup_textfile_timestamp_seconds", "gpusetup_textfile_up", "up", "gpusetup_verify_check",
@@ -43,7 +43,7 @@ def test_an_alert_looks_at_recorded_names_only(alert):
 
 @ALERTS
 def test_an_alert_names_its_sources_and_is_tried_both_ways(alert):
-    named = json.loads((tables._DATA / "alerts.json").read_text())["sources"]
+    named = json.loads((rules._DATA / "alerts.json").read_text())["sources"]
     assert alert.sources
     assert set(alert.sources) <= set(named)
     assert alert.fires
@@ -51,15 +51,15 @@ def test_an_alert_names_its_sources_and_is_tried_both_ways(alert):
 
 
 def test_names_are_given_once():
-    for rows in (tables.alerts(), tables.metrics()):
+    for rows in (rules.alerts(), rules.metrics()):
         names = [row.name for row in rows]
         assert len(names) == len(set(names))
-    series = [series.metric for metric in tables.metrics() for series in metric.series]
+    series = [series.metric for metric in rules.metrics() for series in metric.series]
     assert len(series) == len(set(series))
 
 
 def test_dashboards_look_at_recorded_names():
-    for board in tables.dashboards():
+    for board in rules.dashboards():
         for panel in board.panels:
             assert set(OURS.findall(panel.expr)) <= recorded(), panel.title
             assert not re.search(r"DCGM_|nvidia_smi_", panel.expr), panel.title

@@ -11,7 +11,7 @@ import pytest
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Need, Step
-from gpusetup.monitoring.tables import alerts
+from gpusetup.monitoring.rules import alerts
 from gpusetup.recovery.table import catalogue as xids
 from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, recovery, table
 

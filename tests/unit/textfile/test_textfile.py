@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.content import content_path
-from gpusetup.monitoring.tables import metrics
+from gpusetup.monitoring.rules import metrics
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/textfile"
 LOOK, FIGURES, SMI, LOG = (import_module(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log"))
