@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.look import Look
     from gpusetup.model.diagnosis import Diagnosis, Finding
-    from gpusetup.monitoring.tables import Alert
+    from gpusetup.monitoring.rules import Alert
 
 _STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
@@ -223,7 +223,7 @@ def _alert_named(text: str) -> Alert | None:
     name = text.strip()
     if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
         return None
-    from gpusetup.monitoring.tables import alerts
+    from gpusetup.monitoring.rules import alerts
 
     return next((alert for alert in alerts() if alert.name == name), None)
 
@@ -359,11 +359,11 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
     from gpusetup.facts import probe
 
     files = probe.load("host").open_host(root or "/")
-    capture, masking = probe.load("capture"), probe.load("masking")
+    capture, commands = probe.load("capture"), probe.load("commands")
     names = [platform.node()] if root is None else []
 
     def redact(text: str) -> str:
-        return str(capture.redact(masking.mask(text), names))
+        return str(capture.redact(commands.mask(text), names))
 
     documents = {
         "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),

@@ -13,37 +13,21 @@ if TYPE_CHECKING:
         drift,
         driver,
         gpudirect,
-        holders,
-        licence,
         mig,
         names,
-        nouveau,
         record_form,
-        requirements,
         versions,
     )
-    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, firmware
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, firmware, licence
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, gpudirect, holders, licence, mig, names, nouveau, record_form, requirements, versions = (
+    drift, driver, gpudirect, mig, names, record_form, versions = (
         host_code(f"gpu_judge.{part}")
-        for part in (
-            "drift",
-            "driver",
-            "gpudirect",
-            "holders",
-            "licence",
-            "mig",
-            "names",
-            "nouveau",
-            "record_form",
-            "requirements",
-            "versions",
-        )
+        for part in ("drift", "driver", "gpudirect", "mig", "names", "record_form", "versions")
     )
-    containers, firmware = host_code("gpu_probe.containers"), host_code("gpu_probe.firmware")
+    containers, firmware, licence = (host_code(f"gpu_probe.{part}") for part in ("containers", "firmware", "licence"))
 
 __all__ = [
     "Judged",
@@ -52,16 +36,13 @@ __all__ = [
     "driver",
     "firmware",
     "gpudirect",
-    "holders",
     "judged",
     "licence",
     "mig",
     "names",
-    "nouveau",
     "probed",
     "record",
     "record_form",
-    "requirements",
     "versions",
     "wish",
 ]

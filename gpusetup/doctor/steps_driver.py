@@ -156,7 +156,7 @@ def loaded(look: Look) -> Outcome:
             "nouveau is loaded",
             *(f"{_name(gpu)} is held by nouveau" for gpu in facts.gpus if gpu.bound == "nouveau"),
         ]
-        if any(way.id == "initramfs" for way in judge.nouveau.ways(judge.probed(facts))):
+        if any(way.id == "initramfs" for way in judge.driver.nouveau_ways(judge.probed(facts))):
             shown.append("the initramfs carries nouveau, so the next boot loads it again")
         return cause("nouveau-in-use", "nouveau holds the GPU", *shown)
     if told := _from_log(look):

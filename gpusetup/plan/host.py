@@ -359,7 +359,7 @@ def jobs_of(facts: HostFacts, plan: HostPlan) -> dict[int, str]:
     """
     if not _moves_driver(plan):
         return {}
-    return {item.pid: item.command for item in facts.processes if not item.command.startswith(judge.holders.PROCESSES)}
+    return {item.pid: item.command for item in facts.processes if not item.command.startswith(judge.driver.PROCESSES)}
 
 
 def _moves_driver(plan: HostPlan) -> bool:

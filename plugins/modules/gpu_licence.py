@@ -53,7 +53,7 @@ others:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import licence, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.licence import FEATURES
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.licence import FEATURES
 
 
 def main() -> None:

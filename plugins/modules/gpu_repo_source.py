@@ -42,13 +42,13 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     sources,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sources as probe_sources
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.packages import sources as known_sources
 
 
 def definitions(request: Dict[str, Any]) -> sources.Written:
     """Return {path: (content, mode)}; every source is checked and every key verified before anything is written."""
-    layout, known = sources.Layout(), probe_sources.collect(LiveHost())
+    layout, known = sources.Layout(), known_sources(LiveHost())
     wanted: sources.Written = {}
     unpacked = local_repository.folder_of(request["state_dir"])
     for given in request["sources"]:

@@ -69,7 +69,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.requirements import pins
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.versions import pins
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
 

@@ -35,7 +35,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import holders
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 from tests.modules.deb_host import DebHost
 
@@ -217,7 +217,7 @@ class Host:
         changed = found != wanted
         if changed and not check:
             failure = HostFailure("GS-437", "it cannot be cut")
-            with systemd.Stopped(holders.WATCHERS, env, record):
+            with systemd.Stopped(driver.WATCHERS, env, record):
                 answer = self._ran(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
             if answer is failure:
                 raise failure

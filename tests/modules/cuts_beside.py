@@ -25,7 +25,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, names
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
 
 from tests.modules.cuts import Host
@@ -147,7 +147,7 @@ class RedHat(Host):
         monkeypatch.setattr(f"{dnf}.Dnf._enabled_stream", lambda _self, name: self.memory.packages.enabled.get(name))
         self.programs["kernel-install"] = self._kernel_install
         self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
-        monkeypatch.setattr(boot_images, "ROOTS", (str(self.root / "efi"),))
+        monkeypatch.setattr(kernels, "ROOTS", (str(self.root / "efi"),))
         monkeypatch.setattr(boot_entries, "CMDLINE", f"{self.root}{boot_entries.CMDLINE}")
         monkeypatch.setattr(boot_image, "can_install", lambda *_words: True)
         monkeypatch.setattr(boot_image, "_kernel_file", lambda kernel: "/boot/vmlinuz-" + kernel)

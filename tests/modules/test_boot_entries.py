@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_entries, boot_image, nouveau
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels
 
 from tests.stored import stored
 
@@ -41,9 +41,9 @@ class Host:
         self.write_entry(f"root=UUID=1 quiet systemd.machine_id={ID}")
         self.cmdline = root / "etc/kernel/cmdline"
         self.tool("kernel-install", KERNEL_INSTALL)
-        monkeypatch.setattr(boot_images, "ROOTS", (f"{root}/efi", f"{root}/boot", f"{root}/boot/efi"))
-        monkeypatch.setattr(boot_images, "NAMED", (f"{root}/boot/initrd.img-{{}}",))
-        monkeypatch.setattr(boot_images, "IMAGES", (f"{root}/boot/vmlinuz-{{}}", f"{root}/lib/modules/{{}}/vmlinuz"))
+        monkeypatch.setattr(kernels, "ROOTS", (f"{root}/efi", f"{root}/boot", f"{root}/boot/efi"))
+        monkeypatch.setattr(kernels, "NAMED", (f"{root}/boot/initrd.img-{{}}",))
+        monkeypatch.setattr(kernels, "IMAGES", (f"{root}/boot/vmlinuz-{{}}", f"{root}/lib/modules/{{}}/vmlinuz"))
         monkeypatch.setattr(boot_entries, "CMDLINE", str(self.cmdline))
         monkeypatch.setattr(boot_entries, "_VENDORS", f"{root}/usr/lib/kernel/cmdline")
         self.env = {"PATH": f"{root}/bin:/usr/bin:/bin", "ID": ID, "LC_ALL": "C"}

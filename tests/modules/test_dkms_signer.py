@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dkms
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import signatures
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
 
 from tests.lab.repository.elf import module
 from tests.unit.facts.signing import Key, signed
@@ -53,7 +53,7 @@ class Host:
         return list(kernels)
 
     def module_on_disk(self, _kernel: str) -> dict[str, Any] | None:
-        return {"version": "580.95.05", "flavour": "open", **signatures.of_module(self.module)}
+        return {"version": "580.95.05", "flavour": "open", **firmware.signature(self.module)}
 
     def mend(self) -> None:
         dkms.mend(self, PARAMS, {}, lambda *_words: None, lambda _line: None)

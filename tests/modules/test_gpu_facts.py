@@ -22,9 +22,8 @@ CAPTURE = HOSTS / "ubuntu24.04-h200x8-keep/root"
 
 
 def program(*arguments, python=sys.executable):
-    return subprocess.run(
-        [python, str(PROBE / "program.py"), *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    argv = [python, "-m", "gpu_probe.facts", *arguments]
+    return subprocess.run(argv, cwd=PROBE.parent, capture_output=True, text=True, timeout=60, check=False)
 
 
 def ansible(arguments, *extra, tmp_path):

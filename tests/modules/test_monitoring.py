@@ -17,7 +17,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
 
 from gpusetup.content import host_code
-from gpusetup.monitoring.tables import metrics
+from gpusetup.monitoring.rules import metrics
 from tests.stored import stored
 from tools import counters
 
@@ -225,7 +225,7 @@ def made_secrets(host: Path) -> dict[str, str]:
 def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(
     call: Any, host: Path, answering: str, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitoring.exporters, "scrape", lambda *_: {"status": 401, "text": "", "error": ""})
+    monkeypatch.setattr(monitoring, "scrape", lambda *_: {"status": 401, "text": "", "error": ""})
     result = call("nvidia_gpu_exporter", listen=answering, **secrets)
     text = drop_in(host, "nvidia_gpu_exporter")
     assert f"LoadCredential=web.yml:{monitoring.WEB}\n" in text

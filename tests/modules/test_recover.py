@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process, recover
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import holders, reset
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import recovery
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, reset
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
 
@@ -68,7 +68,7 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
 
 def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host: Host, call: Any) -> None:
     host.unit("nvidia-persistenced.service")
-    cut = Stopped(holders.FOR_RESET, process.environment(), Ledger(str(host.root / "state"))).__enter__()
+    cut = Stopped(driver.FOR_RESET, process.environment(), Ledger(str(host.root / "state"))).__enter__()
     assert cut.record.unfinished() == ["restart of nvidia-persistenced.service"]
     call("reset", gpus=[FIRST])
     assert host.did()[-1] == "start nvidia-persistenced.service"
@@ -190,7 +190,7 @@ def test_what_the_driver_asks_for_is_read(tmp_path: Path, recovery_answer: Any, 
         "command:nvidia-smi-recovery": dict(recovery_answer, err=""),
         "command:nvidia-smi-rows": dict(rows_answer, err=""),
     }
-    assert recovery.collect(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": told}
+    assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": told}
 
 
 def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path: Path) -> None:
@@ -206,4 +206,4 @@ def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path: Path)
     }.items():  # fmt: skip
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    assert recovery.resets(FolderHost(str(tmp_path))) == {"c": {"uptime": 9.0, "time": 3.0}}
+    assert smi.resets(FolderHost(str(tmp_path))) == {"c": {"uptime": 9.0, "time": 3.0}}

@@ -71,7 +71,7 @@ _NOUVEAU_REASONS = {
 
 
 def _nouveau(probed: dict[str, Any]) -> Iterator[Action]:
-    ways = [way.id for way in judge.nouveau.ways(probed)]
+    ways = [way.id for way in judge.driver.nouveau_ways(probed)]
     if ways:
         what = "keep nouveau off the GPU: blacklist, boot argument, initramfs"
         why = "; ".join(dict.fromkeys(_NOUVEAU_REASONS[way] for way in ways))

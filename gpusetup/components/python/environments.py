@@ -122,7 +122,7 @@ def lacking(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> lis
     """Return the lines that the default environment does not fulfil."""
     wanted = [line for line in lines if not line.startswith("-")]
     have = environment_of(facts, settings)
-    pins = judge.requirements.pins(wanted)
+    pins = judge.versions.pins(wanted)
     left = record_of(facts).expect.python
     if have is not None and left is not None and left.path == settings.python_path and left.now is None:
         # The record has every package, the probe only frameworks.
@@ -134,12 +134,12 @@ def lacking(lines: tuple[str, ...], facts: HostFacts, settings: Settings) -> lis
 
 
 def _name(line: str) -> str:
-    return next(iter(judge.requirements.pins((line,))), "")
+    return next(iter(judge.versions.pins((line,))), "")
 
 
 def _packages(python: Python | None) -> dict[str, str]:
     found = python.packages if python is not None else {}
-    return {judge.names.python_name(name): version for name, version in found.items()}
+    return {judge.versions.python_name(name): version for name, version in found.items()}
 
 
 def _beyond(line: str, there: dict[str, str]) -> bool:

@@ -88,4 +88,4 @@ def _pins(requirements: Iterable[str]) -> Iterator[str]:
 
 def _plain(pin: str) -> str:
     name, _, version = pin.partition("==")
-    return f"{judge.names.python_name(name)}=={version}"
+    return f"{judge.versions.python_name(name)}=={version}"

@@ -5,7 +5,7 @@ images): in /etc/kernel/cmdline for future kernels, and in the entries of the re
 import re
 from typing import Dict, List, Sequence, Tuple
 
-from ..gpu_probe import boot_images, initramfs
+from ..gpu_probe import initramfs, kernels
 from ..gpu_probe.host import LiveHost
 from . import boot_arguments, boot_image, files, process
 from .ledger import Ledger
@@ -120,7 +120,7 @@ def argument(
 
 def _places(kernel: str) -> List[str]:
     host = LiveHost()
-    return [entry.path for entry in boot_images.entries(host, kernel)] + boot_images.unified(host, kernel)
+    return [entry.path for entry in kernels.entries(host, kernel)] + kernels.unified(host, kernel)
 
 
 def _command_lines(kernel: str) -> List[str]:

@@ -4,7 +4,7 @@ import os
 import shutil
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..gpu_probe import boot_images
+from ..gpu_probe import kernels
 from ..gpu_probe.host import LiveHost
 from . import process, space
 from .failure import HostFailure
@@ -14,15 +14,15 @@ Log = Optional[Callable[[str], None]]
 
 def path_of(kernel: str) -> Optional[str]:
     """Return the path of the initramfs that boots with a kernel, None if none was found."""
-    return boot_images.find(LiveHost(), kernel)
+    return kernels.initramfs_of(LiveHost(), kernel)
 
 
 def lacking(kernel: str) -> Optional[str]:
     """Return a warning for a bootable kernel without an initramfs that we can find, None for others."""
-    if not boot_images.bootable(LiveHost(), kernel):
+    if not kernels.bootable(LiveHost(), kernel):
         return None
     return (
-        f"no initramfs of kernel {kernel} was found in {', '.join(boot_images.ROOTS)}: it was neither checked nor "
+        f"no initramfs of kernel {kernel} was found in {', '.join(kernels.ROOTS)}: it was neither checked nor "
         "rebuilt. If the kernel has one, rebuild it by hand"
     )
 
@@ -82,12 +82,12 @@ def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
 
 def _kernel_file(kernel: str) -> Optional[str]:
     """Return a kernel's image from its package; the copy next to an initramfs would bring back that initramfs too."""
-    places = (place.format(kernel) for place in boot_images.IMAGES)
+    places = (place.format(kernel) for place in kernels.IMAGES)
     return next((place for place in places if os.path.isfile(place)), None)
 
 
 def _named(kernel: str) -> List[str]:
-    return [name.format(kernel) for name in boot_images.NAMED]
+    return [name.format(kernel) for name in kernels.NAMED]
 
 
 def _stamp(path: str) -> Tuple[int, int]:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..gpu_judge import driver
-from ..gpu_probe import signatures
+from ..gpu_probe import firmware
 from . import files, process, signing
 from .failure import HostFailure
 
@@ -91,7 +91,7 @@ def signature_problem(machine: Any, kernel: str) -> Optional[str]:
         return None
     by = "signed by {}".format(found["signer"] or "another key") if found["signed"] else "not signed"
     path = signing.chosen()
-    certificate = signatures.certificate(files.read_bytes(path) or b"") if path else None
+    certificate = firmware.certificate(files.read_bytes(path) or b"") if path else None
     if certificate is not None and not driver.made_by(certificate, found):
         return f"the nvidia module for kernel {kernel} is {by}, and not with the key of {path}"
     if not found["signed"] and machine.secure_boot():

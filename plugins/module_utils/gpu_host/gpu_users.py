@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ..gpu_judge import holders
+from ..gpu_judge import driver
 from . import files, process
 
 
@@ -17,7 +17,7 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
         mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
         if len(cells) == 3 and cells[1].isdigit() and mine:
             found.setdefault(int(cells[1]), os.path.basename(cells[2]))
-    return sorted((pid, name) for pid, name in found.items() if not name.startswith(holders.PROCESSES))
+    return sorted((pid, name) for pid, name in found.items() if not name.startswith(driver.PROCESSES))
 
 
 def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:

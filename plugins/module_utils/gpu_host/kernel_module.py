@@ -5,7 +5,7 @@ import re
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ..gpu_judge import driver, holders
+from ..gpu_judge import driver
 from . import files, process
 from .failure import HostFailure
 from .machine import Machine
@@ -118,7 +118,7 @@ class Loader:
 
     def load(self) -> Optional[str]:
         """Unload the loaded module and load the one on disk; return None, or why that failed and needs a reboot."""
-        with Stopped(holders.FOR_EXCHANGE, self.env, self.record) as stopped:
+        with Stopped(driver.FOR_EXCHANGE, self.env, self.record) as stopped:
             trouble = stopped.trouble or driver.in_use(self.machine.module_users()) or self._replaced()
         return trouble or stopped.trouble
 

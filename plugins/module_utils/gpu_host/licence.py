@@ -5,8 +5,8 @@ import re
 import time
 from typing import Dict, List
 
-from ..gpu_judge.licence import TOKEN as _NAME
 from ..gpu_probe.licence import SETTINGS, TOKENS
+from ..gpu_probe.licence import TOKEN as _NAME
 from . import followers, process, services, systemd
 from .failure import HostFailure
 from .files import Content, read_text

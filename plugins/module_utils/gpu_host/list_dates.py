@@ -10,7 +10,7 @@ import re
 import time
 from typing import Dict, Iterable, List, Tuple
 
-from ..gpu_probe import sources as probe
+from ..gpu_probe import packages as probe
 from ..gpu_probe.host import LiveHost
 from . import files
 
@@ -37,7 +37,7 @@ def of(sources: Iterable[Tuple[str, str]], folder: str = "") -> Dict[str, str]:
 
 def of_host(ours: Iterable[str]) -> Dict[str, str]:
     """Do the same for the repositories in these files of the host."""
-    there = [item for item in probe.collect(LiveHost()) if item["file"] in set(ours)]
+    there = [item for item in probe.sources(LiveHost()) if item["file"] in set(ours)]
     return of([(item["suites"][0] if item["suites"] else "", item["uri"]) for item in there])
 
 

@@ -9,7 +9,7 @@ import re
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..gpu_judge import holders
+from ..gpu_judge import driver
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
 from . import process
@@ -33,7 +33,7 @@ def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False, r
     rebooted the host, and the unit of that boot) waits, and finds the work done.
     """
     with _alone():
-        return _lay(wishes, env, check, Stopped(() if boot else holders.WATCHERS, env, record))
+        return _lay(wishes, env, check, Stopped(() if boot else driver.WATCHERS, env, record))
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def _switch(run: probe.Run, address: str, enabled: bool, stopped: Stopped) -> st
     answer = _smi_output(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
     if _is(run, address) == enabled:
         return ""
-    stopped.stop(holders.FOR_RESET)
+    stopped.stop(driver.FOR_RESET)
     reset = run(["--gpu-reset", "-i", address])
     if _is(run, address) == enabled:
         return ""

@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge.names import MONITORING_UNITS
-from ..gpu_probe import exporters
+from ..gpu_probe.services import scrape
 from . import credentials, dcgm_counters, files, followers, ports, process, services, systemd
 from .failure import HostFailure
 from .ledger import Ledger
@@ -318,7 +318,7 @@ def _prove(wish: Asked, env: Dict[str, str]) -> None:
     unit = {"dcgm": DCGM, "nvidia_gpu_exporter": SMI}.get(wish.kind) or units(wish, env)[-1]
     deadline = time.monotonic() + _PATIENCE
     while True:
-        answer = exporters.scrape(wish.listen, wish.secured, 5)
+        answer = scrape(wish.listen, wish.secured, 5)
         if answer["status"] in (200, 401):
             return
         if time.monotonic() > deadline:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set
 
 from ..gpu_judge import versions
 from ..gpu_probe import locks
-from ..gpu_probe import sources as probe_sources
+from ..gpu_probe.packages import sources as known_sources
 from . import (
     desktops,
     fetched,
@@ -158,7 +158,7 @@ class Preview:
     def _repositories(self, answer: Dict[str, Any], record: Dict[str, Any]) -> Optional[planning.Manager]:
         """Write the sources into the temporary folder, fetch and verify the lists; None if a source is refused."""
         layout = sources.Layout(self.folder)
-        known = probe_sources.collect(self.machine.host)
+        known = known_sources(self.machine.host)
         ours = self.params["sources"]
         signers: Set[str] = set()
         # The enabled stream is a state of the host, so the preview shows dnf the packages of all streams.

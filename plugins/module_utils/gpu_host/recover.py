@@ -7,10 +7,10 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
-from ..gpu_judge import holders
+from ..gpu_judge import driver
 from ..gpu_judge import reset as judge
 from ..gpu_probe import mig as mig_probe
-from ..gpu_probe import pci, recovery, smi
+from ..gpu_probe import pci, smi
 from ..gpu_probe.host import LiveHost
 from . import files, process
 from .failure import HostFailure
@@ -50,7 +50,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
             "gpusetup ends no program; nothing was changed",
             "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
         )  # fmt: skip
-    watchers = Stopped(holders.FOR_RESET, env, Ledger(folder, check))
+    watchers = Stopped(driver.FOR_RESET, env, Ledger(folder, check))
     if not check:
         with watchers:
             answer = run(["--gpu-reset", "-i", ",".join(addresses)])
@@ -96,7 +96,7 @@ def _fabric(env: Env) -> Any:
 
 
 def _left(addresses: Sequence[str]) -> Dict[str, str]:
-    told = recovery.collect(LiveHost(), "nvidia-smi")
+    told = smi.recovery_asked(LiveHost(), "nvidia-smi")
     asks = {address: told.get(address, {}).get("action") for address in addresses}
     return {address: action for address, action in asks.items() if action not in (None, "None")}
 
@@ -109,6 +109,6 @@ def record_recovery(folder: str, done: Dict[str, Any]) -> None:
         done,
         time=time.time(),
         uptime=float((files.read_text("/proc/uptime") or "0").split()[0]),
-        boot=(files.read_text(recovery.BOOT) or "").strip(),
+        boot=(files.read_text(smi.BOOT_ID) or "").strip(),
     )
     files.write_json(path, [*(kept if isinstance(kept, list) else []), entry][-_KEPT:])

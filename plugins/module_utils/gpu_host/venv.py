@@ -6,8 +6,7 @@ import re
 import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from ..gpu_judge.names import python_name
-from ..gpu_judge.requirements import pins
+from ..gpu_judge.versions import pins, python_name
 from ..gpu_probe import environment
 from . import files, installer, process
 from .failure import HostFailure

@@ -11,8 +11,8 @@ import shutil
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge import versions
-from ..gpu_probe import drivers
 from ..gpu_probe.environment import changeable
+from ..gpu_probe.packages import is_driver
 from . import packages, planning, separate_manager, sources, space
 from .failure import HostFailure
 from .ledger import Ledger
@@ -211,7 +211,7 @@ def _bring(
     moved = {name: new for kind in ("upgrade", "downgrade") for name, (_old, new) in plan[kind].items()}
     worse = [name for name in plan["remove"] if name in before]
     worse += [name for name, new in moved.items() if name in before and not versions.fits(new, before[name])]
-    if _drivers(plan["remove"]) and not any(drivers.is_driver(wish["name"]) for wish in wishes):
+    if _drivers(plan["remove"]) and not any(is_driver(wish["name"]) for wish in wishes):
         worse += sorted(plan["remove"])
     if worse:
         log("rollback: left out {}, for which these would go or move: {}".format(_names(wishes), ", ".join(worse)))
@@ -237,7 +237,7 @@ def _may_all_go(host: planning.Manager, came: List[str], before: Installed, log:
 
 
 def _drivers(some: Installed) -> List[str]:
-    return [name for name, version in some.items() if drivers.is_driver(packages.listed(name, version)["name"])]
+    return [name for name, version in some.items() if is_driver(packages.listed(name, version)["name"])]
 
 
 def _is_offered(wish: Wish, offered: Offers) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
-from . import driver, mig, names, nouveau, versions
+from . import driver, mig, names, versions
 
 Facts = Dict[str, Any]
 Record = Dict[str, Any]
@@ -179,7 +179,7 @@ def _nouveau(facts: Facts, record: Record) -> Iterator[Difference]:
     if names.NOUVEAU_FILE not in _part(record, "files"):
         return
     was = {"blacklist": "blacklisted", "initramfs": "keeps nouveau out", "loaded": "not loaded"}
-    for way in nouveau.ways(facts, wish_of(record).kernels):
+    for way in driver.nouveau_ways(facts, wish_of(record).kernels):
         mend = "reboot" if way.id == "loaded" else "apply"
         yield Difference("nouveau-" + way.id, way.what, was[way.id], way.now, mend)
 
@@ -188,7 +188,7 @@ def _fabric(facts: Facts, record: Record) -> Iterator[Difference]:
     version, known = wish_of(record).version, closure(record)
     for name, installed in sorted(facts["packages"]["installed"].items()):
         ours = versions.upstream(installed)
-        if version and names.is_fabric_manager(name) and name not in known and ours not in ("", version):
+        if version and versions.is_fabric_manager(name) and name not in known and ours not in ("", version):
             yield Difference("fabric-" + name, "package " + name, version + ", as the driver", installed)
 
 
@@ -280,9 +280,9 @@ def _python(facts: Facts, record: Record) -> Iterator[Difference]:
     if have is None:
         yield Difference("python", "the environment " + path, "installed", "missing")
         return
-    now = {names.python_name(name): version for name, version in have["packages"].items()}
+    now = {versions.python_name(name): version for name, version in have["packages"].items()}
     for name, version in sorted(_part(expect, "packages").items()):
-        found = now.get(names.python_name(name), version)
+        found = now.get(versions.python_name(name), version)
         if found != version:
             yield Difference("python-" + name, f"{name} in {path}", str(version), found)
 

@@ -1,11 +1,9 @@
-"""Judge the driver: module on disk and in the kernel, libraries, obstacles, and whether a reboot is required.
+"""Judge the driver: module on disk and in the kernel, libraries, obstacles, nouveau, and whether a reboot is required.
 
 `facts` is the probe's whole document, or the part that `gpu_probe.driver_state.collect` returns.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
-
-from . import holders
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 Facts = Dict[str, Any]
 
@@ -227,7 +225,7 @@ def _users(facts: Facts) -> List[str]:
     found = [
         "{} ({})".format(process["command"], process["pid"])
         for process in facts["processes"]
-        if not process["command"].startswith(holders.PROCESSES)
+        if not process["command"].startswith(PROCESSES)
     ]
     for name, use in sorted(facts["module_users"].items()):
         if name not in UNLOAD:
@@ -262,3 +260,42 @@ def other_libraries(facts: Facts, version: str) -> List[str]:
     driver = facts["driver"] or {}
     found = {text for texts in (driver.get("libraries") or {}).values() for text in texts}
     return sorted((found | {driver.get("library") or version}) - {version})
+
+
+WATCHERS = (
+    "gpusetup-gpu-textfile.timer",
+    "dcgm-exporter.service",
+    "nvidia-dcgm-exporter.service",
+    "nvidia-dcgm.service",
+    "nvsm.service",
+)
+"""Services that poll every GPU; they are stopped while a GPU is partitioned (MIG)."""
+FOR_RESET = (*WATCHERS, "nvidia-persistenced.service")
+FOR_EXCHANGE = (*FOR_RESET, "nvidia-imex.service", "nvidia-fabricmanager.service")
+"""All of them, in the order in which they are stopped before the driver's modules are replaced."""
+PROCESSES = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
+"""Prefixes of their process names, which the kernel cuts to fifteen characters."""
+
+
+class Way(NamedTuple):
+    """One way in which nouveau gets, or already has, the GPU."""
+
+    id: str
+    what: str
+    now: str
+
+
+def nouveau_ways(facts: Facts, kernels: Iterable[str] = ()) -> List[Way]:
+    """Return every open way; empty when nouveau is kept out. An unreadable initramfs does not count."""
+    nouveau, found = facts["nouveau"], []
+    if not nouveau["blacklisted"]:
+        found.append(Way("blacklist", "nouveau", "free to load"))
+    count = list(kernels) or [facts["kernel"]["next"]]
+    found += [
+        Way("initramfs", image["path"], "would start nouveau")
+        for image in nouveau["initramfs"]
+        if image["kernel"] in count and image["nouveau"] and image["blacklist"] is False
+    ]
+    if nouveau["loaded"]:
+        found.append(Way("loaded", "nouveau", "loaded: it holds the GPU"))
+    return found

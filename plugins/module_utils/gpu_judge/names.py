@@ -1,6 +1,5 @@
 """Names on which host and controller must agree."""
 
-import re
 from typing import Iterable
 
 NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -49,13 +48,3 @@ def imex_nodes(nodes: Iterable[str]) -> str:
 def imex_unit(channels: int) -> str:
     """Return the unit that creates the channels' device files."""
     return _IMEX_UNIT.format(last=channels - 1)
-
-
-def python_name(name: str) -> str:
-    """Return a Python package's normalised name (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def is_fabric_manager(name: str) -> bool:
-    """Return whether a package contains the fabric manager, which starts only with exactly its driver version."""
-    return "fabricmanager" in name or "fabric-manager" in name

@@ -1,4 +1,4 @@
-"""Compare installed package names and versions with requested ones."""
+"""Compare installed package names and versions with requested ones; read the exact pins of requirements."""
 
 import fnmatch
 import re
@@ -78,3 +78,26 @@ def satisfied(installed: Dict[str, str], name: str, wanted: str = "") -> bool:
     """Return whether a package is installed in the wanted version."""
     version = version_of(installed, name, wanted)
     return version is not None and fits(version, wanted)
+
+
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
+
+
+def pins(lines: Iterable[str]) -> Dict[str, str]:
+    """Return {normalised name: version} of the `==` pins without environment markers."""
+    found = {}
+    for line in lines:
+        match = _PIN.match(line.strip())
+        if match and ";" not in line:
+            found[python_name(match.group(1))] = match.group(2)
+    return found
+
+
+def python_name(name: str) -> str:
+    """Return a Python package's normalised name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_fabric_manager(name: str) -> bool:
+    """Return whether a package contains the fabric manager, which starts only with exactly its driver version."""
+    return "fabricmanager" in name or "fabric-manager" in name

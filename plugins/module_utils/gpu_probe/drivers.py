@@ -1,10 +1,11 @@
-"""The NVIDIA drivers on the host: loaded, built, as libraries, and who installed them."""
+"""The drivers of NVIDIA GPUs: NVIDIA's own (loaded, built, as libraries, from whom), and nouveau or nova."""
 
 import re
 from typing import Any, Dict, List, Optional
 
-from . import loader, modules
+from . import initramfs, libraries, modules
 from .host import LiveHost
+from .packages import is_driver
 
 LIBRARY_FOLDERS = (
     "/usr/lib/{triplet}",
@@ -19,14 +20,6 @@ LIBRARY_FOLDERS = (
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/usr/local/bin/nvidia-uninstall")
 _VERSION = re.compile(r"\d{2,3}\.\d+(?:\.\d+)?")
-# Packages whose version is the driver's version.
-_DRIVER_PACKAGE = re.compile(
-    r"^(?:nvidia-(?:driver|kernel|open-kernel|dkms|headless|utils|smi|open|tesla|alternative|legacy)|libcuda1|libnvidia-(?:compute|ml)|"
-    r"kmod-nvidia|akmod-nvidia|cuda-drivers|nvidia-x11-drv|xorg-x11-drv-nvidia|linux-modules-nvidia|nvidia-linux-grid)"
-)
-_NOT_A_DRIVER = re.compile(
-    r"^nvidia-(?:driver-(?:assistant|local-repo|pinning)|kernel-common|alternative|open-kernel-common|kernel-support|legacy-check)|-source|-container"
-)
 
 
 def collect(
@@ -82,7 +75,7 @@ def library_files(host: LiveHost, triplet: str) -> Dict[str, Dict[str, str]]:
     """
     arch = triplet.partition("-")[0]
     found = {}
-    for name, files in loader.collect(host, arch, "", DRIVER_LIBRARIES).items():
+    for name, files in libraries.loadable(host, arch, "", DRIVER_LIBRARIES).items():
         paths = [item["leads_to"] for item in files if "/compat/" not in item["leads_to"]]
         versions = {path: path.rpartition(".so.")[2] for path in paths}
         found[name] = {path: text for path, text in versions.items() if _VERSION.match(text)}
@@ -91,11 +84,6 @@ def library_files(host: LiveHost, triplet: str) -> Dict[str, Dict[str, str]]:
 
 def _numbers(version: str) -> List[int]:
     return [int(piece) for piece in re.findall(r"\d+", version)]
-
-
-def is_driver(name: str) -> bool:
-    """Return whether a package contains a driver, or a part of one with the driver's version."""
-    return bool(_DRIVER_PACKAGE.match(name)) and not _NOT_A_DRIVER.search(name)
 
 
 def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -168,3 +156,78 @@ def dkms(host: LiveHost) -> List[Dict[str, Any]]:
 
 def _dkms_installed(host: LiveHost, release: str) -> bool:
     return any("/updates/dkms/" in path or "/extra/" in path for path in modules.listing(host, release))
+
+
+_MODPROBE = (
+    "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
+)
+_ARGUMENT = re.compile(r"(?:blacklist|rdblacklist)=(?:[\w,-]*,)?nouveau(?:,|$)|^nouveau\.modeset=0$")
+
+
+def nouveau(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds: float = 15) -> Dict[str, Any]:
+    """Return the state of nouveau, including what the initramfs of the running and the next kernel contains."""
+    files = blacklist_files(host)
+    images = [_image(host, kernels, kernel, seconds) for kernel in kernels["installed"] if kernel["initramfs"]]
+    following = next((image for image in images if image["kernel"] == kernels["next"]), None)
+    argument = any(_ARGUMENT.search(item) for item in kernels["cmdline_next"])
+    return {
+        "loaded": modules.has_nouveau(loaded),
+        "blacklisted": bool(files) or argument,
+        "in_initramfs": following["nouveau"]
+        if following
+        else (None if kernels["running"] != kernels["next"] else False),
+        "blacklist_files": files,
+        "cmdline": any(_ARGUMENT.search(item) for item in kernels["cmdline"]),
+        "cmdline_next": argument,
+        "loads_at_boot": _loads(kernels, following, bool(files), argument),
+        "initramfs": images,
+    }
+
+
+def blacklist_files(host: LiveHost) -> List[str]:
+    """Return the modprobe.d files that blacklist nouveau; a file hides those of the same name in later folders."""
+    found, seen = [], set()
+    for folder in _MODPROBE:
+        for name in host.names(folder, "*.conf", "nouveau.blacklisted"):
+            if name in seen:
+                continue
+            seen.add(name)
+            text = host.read(folder + "/" + name, "nouveau.blacklisted", keep=_gpu_lines) or ""
+            if initramfs.BLACKLIST.search(text):
+                found.append(folder + "/" + name)
+    return found
+
+
+def _gpu_lines(text: str) -> str:
+    return "".join(line for line in text.splitlines(True) if re.search(r"nouveau|nova|nvidia", line))
+
+
+def _image(host: LiveHost, kernels: Dict[str, Any], kernel: Dict[str, Any], seconds: float) -> Dict[str, Any]:
+    answer = {"path": kernel["initramfs"], "kernel": kernel["release"], "nouveau": None, "blacklist": None, "why": None}
+    if kernel["release"] not in (kernels["next"], kernels["running"]):
+        answer["why"] = "not read: this kernel neither runs nor boots next"
+        return answer
+    label = "initramfs:" + kernel["initramfs"]
+    seen = host.observe(label, lambda: initramfs.inspect(host.inside(kernel["initramfs"]), seconds))
+    answer.update(seen or {"why": "not in the capture"})
+    if answer["why"]:
+        host.note("nouveau.in_initramfs", answer["why"])
+    return answer
+
+
+def _loads(
+    kernels: Dict[str, Any], image: Optional[Dict[str, Any]], blacklisted: bool, argument: bool
+) -> Optional[bool]:
+    """Return whether the next boot would load nouveau for a GPU; None when unknown."""
+    if argument:
+        return False
+    if image and image["nouveau"] and image["blacklist"] is False:
+        return True
+    following = next((kernel for kernel in kernels["installed"] if kernel["release"] == kernels["next"]), None)
+    if following and following["nouveau"] and not blacklisted:
+        return True
+    return None if image and image["nouveau"] is None else False

@@ -1,31 +1,33 @@
-"""Build the facts of a host: one document from all parts of the probe."""
+"""Build the facts of a host: one document from all parts of the probe.
 
+`python3 -m gpu_probe.facts [--root DIR]` prints those of this host, or of a folder that stands in for one.
+"""
+
+import json
+import os
+import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import (
     candidates,
-    cloud,
     containers,
     driver_state,
     drivers,
     libraries,
     licence,
     locks,
-    nouveau,
     packages,
     pci,
     rdma,
     record,
     services,
     sessions,
-    settings,
     smi,
-    sources,
     system,
     virtualisation,
 )
-from .host import LiveHost
+from .host import FolderHost, LiveHost, open_host
 
 
 def collect(
@@ -52,7 +54,7 @@ def collect(
     if with_candidates:
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
         waiting.start("work", lambda: sessions.work(host))
-    waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
+    waiting.start("nouveau", lambda: drivers.nouveau(host, kernel, loaded))
     # A simulated machine's driver is in no list of the kernel; recorded MIG layouts show that nvidia-smi answers.
     nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg") or bool((recorded or {}).get("mig"))
     waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
@@ -64,13 +66,13 @@ def collect(
     waiting.start("rdma", lambda: rdma.collect(host, machine, managers))
     waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     kind = virtualisation.collect(machine)
-    waiting.start("cloud", lambda: cloud.collect(machine, kind["cloud"]))
+    waiting.start("cloud", lambda: virtualisation.metadata(machine, kind["cloud"]))
     more = {
         "os": os_release,
         "arch": arch,
         "boot": system.boot(host),
         "virtualisation": kind,
-        "settings": settings.collect(machine),
+        "settings": pci.settings(machine),
         "nvswitch": switch,
         "storage": rdma.storage(host),
         "driver": drivers.collect(host, kernel, installed["installed"], triplet),
@@ -94,8 +96,8 @@ def collect(
             "problems": installed["problems"],
             "lock": host.observe("package_lock", locks.holder),
             "automatic_upgrades": packages.automatic_upgrades(host),
-            "sources": sources.collect(host),
-            "disabled": sources.disabled(host),
+            "sources": packages.sources(host),
+            "disabled": packages.disabled_sources(host),
         },
     }
     document.update(more)
@@ -108,7 +110,7 @@ def collect(
     document["virtualisation"].update(answers["cloud"])
     document["smi"] = answers["smi"]
     document["gpus"] = [
-        dict(gpu, way=settings.way_to(machine, gpu["address"]), nvlinks=answers["nvlinks"].get(gpu["uuid"]))
+        dict(gpu, way=pci.way_to(machine, gpu["address"]), nvlinks=answers["nvlinks"].get(gpu["uuid"]))
         for gpu in _with_smi(devices["gpus"], answers["smi"])
     ]
     if answers["smi"]:
@@ -155,3 +157,25 @@ class _Waiting:
         if self.failures:
             raise self.failures[0]
         return self.answers
+
+
+def main(arguments: List[str]) -> None:
+    """Print the facts as JSON."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="gpu_probe", description="Print what this host is, as JSON.")
+    parser.add_argument("--root", default="/", help="a folder that holds a captured machine")
+    parser.add_argument("--simulated-root", help="take the machine from this capture, the rest from the host")
+    parser.add_argument(
+        "--no-candidates", action="store_true", help="do not ask the package manager what it could install"
+    )
+    options = parser.parse_args(arguments)
+    if not os.path.isdir(options.root):
+        parser.error("no such folder: " + options.root)
+    simulated = FolderHost(options.simulated_root) if options.simulated_root else None
+    facts = collect(open_host(options.root), simulated, not options.no_candidates)
+    print(json.dumps(facts, indent=2, sort_keys=True))  # noqa: T201 - a program of its own
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

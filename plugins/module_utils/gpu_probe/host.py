@@ -269,6 +269,6 @@ class FolderRecorder(_Recording, FolderHost):
     """A captured machine, recorded again."""
 
 
-def open_host(root: str = "/") -> Optional[LiveHost]:
+def open_host(root: str = "/") -> LiveHost:
     """Return the live machine for "/", else a folder that stands in for one."""
     return LiveHost() if root in ("", "/") else FolderHost(root)

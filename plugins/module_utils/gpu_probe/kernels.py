@@ -1,10 +1,14 @@
-"""Kernels: the running one, the one that boots next, and each one's image, headers, initramfs and NVIDIA module."""
+"""Kernels: the running one, the one that boots next, and each one's image, headers, initramfs and NVIDIA module.
+
+An initramfs is in /boot, in the folder of a boot entry (systemd-boot, kernel-install), or inside a unified kernel
+image. The file that a boot loader entry names takes precedence: others are only what it was copied from.
+"""
 
 import platform
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import arguments, boot_images, modules
+from . import modules
 from .host import LiveHost
 
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
@@ -20,8 +24,8 @@ def collect(host: LiveHost) -> Dict[str, Any]:
         "running": running,
         "next": following,
         "next_basis": basis,
-        "cmdline": arguments.of_gpus(cmdline),
-        "cmdline_next": arguments.of_gpus(configured_cmdline(host)),
+        "cmdline": gpu_arguments(cmdline),
+        "cmdline_next": gpu_arguments(configured_cmdline(host)),
         "compiler": compiler(host, following),
         "installed": installed,
     }
@@ -47,9 +51,9 @@ def describe(host: LiveHost, release: str) -> Dict[str, Any]:
     module = modules.find(host, release)
     return {
         "release": release,
-        "image": boot_images.bootable(host, release),
+        "image": bootable(host, release),
         "headers": has_headers(host, release),
-        "initramfs": boot_images.find(host, release),
+        "initramfs": initramfs_of(host, release),
         "nvidia": module,
         "nouveau": modules.carries(host, release, "nouveau"),
     }
@@ -83,7 +87,7 @@ def next_to_boot(host: LiveHost, running: str, installed: List[Dict[str, Any]]) 
 
 
 def _has_entries(host: LiveHost) -> bool:
-    return any(host.names(root + "/loader/entries", "*.conf") for root in boot_images.ROOTS)
+    return any(host.names(root + "/loader/entries", "*.conf") for root in ROOTS)
 
 
 def _grub_variable(host: LiveHost, name: str) -> str:
@@ -112,14 +116,14 @@ def configured_cmdline(host: LiveHost) -> str:
     """Return the kernel arguments that the next boot gets, as configured."""
     texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
     texts += _grub_settings(host, "GRUB_CMDLINE_LINUX(?:_DEFAULT)?")
-    for folder in (root + "/loader/entries" for root in boot_images.ROOTS):
+    for folder in (root + "/loader/entries" for root in ROOTS):
         for name in host.names(folder, "*.conf", "kernel.cmdline_next"):
-            texts += re.findall(r"^options\s+(.*)$", boot_images.text_of(host, f"{folder}/{name}"), re.MULTILINE)
+            texts += re.findall(r"^options\s+(.*)$", entry_text(host, f"{folder}/{name}"), re.MULTILINE)
     return " ".join(texts)
 
 
 def _only_gpu_arguments(text: str) -> str:
-    return " ".join(arguments.of_gpus(text))
+    return " ".join(gpu_arguments(text))
 
 
 def _grub_lines(text: str) -> str:
@@ -155,3 +159,129 @@ def _compiler(version: str) -> Optional[str]:
     match = re.search(r"gcc(?:-(\d+))?\s*(?:version\s+|\([^)]*\)+\s*)?(\d+)?", version)
     major = (match.group(1) or match.group(2)) if match else None
     return "gcc-" + major if major else None
+
+
+ROOTS = ("/efi", "/boot", "/boot/efi")
+"""Where kernel-install looks for the boot loader's partition."""
+NAMED = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
+IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
+_MICROCODE = re.compile(r"(?:^|/)(?:intel|amd)[-_]ucode[^/]*$|microcode", re.IGNORECASE)
+
+
+class Entry(NamedTuple):
+    """A boot loader entry: its file, and the host's paths of its kernel and initramfs."""
+
+    path: str
+    kernel: str
+    image: Optional[str]
+
+
+def entries(host: LiveHost, release: str) -> List[Entry]:
+    """Return the boot loader's entries for a kernel."""
+    found = []
+    for root in ROOTS:
+        folder = root + "/loader/entries"
+        for name in _names_in(host, folder, "*.conf"):
+            path = f"{folder}/{name}"
+            told = _fields(entry_text(host, path))
+            linux = (told.get("linux") or told.get("efi") or [""])[0]
+            if release in (told.get("version") or []) or _names(linux, release):
+                images = [_on_host(host, root, item) for line in told.get("initrd", []) for item in line.split()]
+                image = next((item for item in reversed(images) if item and not _MICROCODE.search(item)), None)
+                found.append(Entry(path, _on_host(host, root, linux) or linux, image))
+    return found
+
+
+def entry_text(host: LiveHost, path: str) -> str:
+    """Return the lines of an entry that name files, and those of its arguments that affect a GPU."""
+    return host.read(path, "kernel.initramfs", keep=_kept) or ""
+
+
+def _kept(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        key, _space, value = line.strip().partition(" ")
+        if key in ("version", "linux", "efi", "initrd"):
+            lines.append(line)
+        elif key == "options":
+            lines.append("options " + " ".join(gpu_arguments(value)))
+    return "".join(line + "\n" for line in lines)
+
+
+def initramfs_of(host: LiveHost, release: str) -> Optional[str]:
+    """Return the path of the initramfs that boots with a kernel, None when there is none."""
+    named = [entry.image for entry in entries(host, release) if entry.image]
+    named += unified(host, release)
+    named += [path.format(release) for path in NAMED if host.exists(path.format(release))]
+    return named[0] if named else next(_in_folders(host, release), None)
+
+
+def _in_folders(host: LiveHost, release: str) -> Iterator[str]:
+    """Yield the initramfs files in the folders that kernel-install makes for a kernel."""
+    for root in ROOTS:
+        for token in host.names(root):
+            folder = f"{root}/{token}/{release}"
+            for name in host.names(folder, "init*"):
+                if not _MICROCODE.search(name):
+                    yield f"{folder}/{name}"
+
+
+def unified(host: LiveHost, release: str) -> List[str]:
+    """Return the unified kernel images of a kernel: kernel, initramfs and arguments in one file."""
+    return [
+        f"{root}/EFI/Linux/{name}"
+        for root in ROOTS
+        for name in _names_in(host, root + "/EFI/Linux", "*.efi")
+        if _names(name, release)
+    ]
+
+
+def bootable(host: LiveHost, release: str) -> bool:
+    """Return whether a kernel's image is in a place from which a boot loader of this host loads it."""
+    return any(host.exists(path.format(release)) for path in IMAGES) or _has_kernel(host, release)
+
+
+def _has_kernel(host: LiveHost, release: str) -> bool:
+    return bool(unified(host, release)) or any(host.exists(entry.kernel) for entry in entries(host, release))
+
+
+def _names_in(host: LiveHost, folder: str, pattern: str) -> List[str]:
+    """Return names in a folder; plain users cannot see into the boot partition, and that is not reported."""
+    return host.names(folder, pattern, "kernel.initramfs") if host.exists(folder) else []
+
+
+def _names(text: str, release: str) -> bool:
+    """Return whether a path names this kernel, not one whose release merely starts or ends like it."""
+    return bool(re.search(r"(?<![\w.])" + re.escape(release) + r"(?:\+\d+(?:-\d+)?)?(?=$|/|\.efi$|\.img$)", text))
+
+
+def _fields(text: str) -> Dict[str, List[str]]:
+    found: Dict[str, List[str]] = {}
+    for line in text.splitlines():
+        key, _space, value = line.strip().partition(" ")
+        if key and not key.startswith("#"):
+            found.setdefault(key, []).append(value.strip())
+    return found
+
+
+def _on_host(host: LiveHost, root: str, path: str) -> Optional[str]:
+    """Return the host's path for a path in an entry, which is relative to the partition mounted at `root`."""
+    for place in (root + path, path):
+        if path and host.exists(place):
+            return place
+    return None
+
+
+_ARGUMENT = re.compile(
+    r"(?:(?:rd\.driver\.blacklist|rdblacklist|modprobe\.blacklist|module_blacklist)=[\w,-]+"
+    r"|(?:nouveau|nvidia|nvidia[-_]drm|nova_core)\.\w+=\w+|nomodeset|(?:intel_|amd_)?iommu(?:\.\w+)?=[\w,]+)"
+)
+
+
+def gpu_arguments(cmdline: str) -> List[str]:
+    """Return the arguments that affect a GPU, in order, without duplicates."""
+    found = []
+    for match in _ARGUMENT.findall(cmdline):
+        if match not in found:
+            found.append(match)
+    return found

@@ -1,4 +1,4 @@
-"""How a vGPU guest is licensed: the daemon's settings and the digests of its tokens.
+"""How a vGPU guest is licensed: the daemon's settings, the digests of its tokens, and whether they are the wanted ones.
 
 A token is a secret, and a licence server's name reveals the owner: neither appears in facts or captures.
 """
@@ -12,6 +12,9 @@ from .host import LiveHost
 
 SETTINGS = "/etc/nvidia/gridd.conf"
 TOKENS = "/etc/nvidia/ClientConfigToken"
+FEATURES = {"vgpu": 1, "workstation": 2, "gaming": 3, "compute": 4}
+"""Licensable feature → FeatureType of the licence daemon."""
+TOKEN = "client_configuration_token_gpusetup.tok"  # noqa: S105 - its file's name
 _SETTING = re.compile(r"^\s*(FeatureType|ServerAddress)\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -57,3 +60,16 @@ def _read(host: LiveHost, path: str) -> Optional[bytes]:
 
 def _digest(raw: Optional[bytes]) -> Optional[str]:
     return hashlib.sha256(raw).hexdigest() if raw is not None else None
+
+
+def lacking(there: Optional[Dict[str, Any]], token_sha256: str, feature: str) -> str:
+    """Return the first setting that is wrong; an empty text when none is."""
+    if there is None or TOKEN not in there["tokens"]:
+        return "the token is missing"
+    if there["tokens"][TOKEN] != token_sha256:
+        return "another token is there"
+    if there["server"]:
+        return "the settings name a legacy licence server too; the daemon uses one or the other"
+    if there["feature"] != FEATURES[feature]:
+        return "FeatureType is {}, and {} is {}".format(there["feature"], feature, FEATURES[feature])
+    return ""

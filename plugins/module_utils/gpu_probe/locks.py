@@ -5,7 +5,7 @@ import os
 import struct
 from typing import Any, Dict, Optional
 
-from . import masking
+from . import commands
 
 Holder = Dict[str, Any]
 
@@ -88,6 +88,6 @@ def _command(pid: int) -> Optional[str]:
         with open(f"/proc/{pid}/cmdline", "rb") as handle:
             words = handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as named:
-            return masking.mask(words)[:200] or named.read().strip()
+            return commands.mask(words)[:200] or named.read().strip()
     except OSError:
         return None

@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import Any, Dict, List, Optional
 
-from . import commands, signatures
+from . import commands, firmware
 from .host import LiveHost
 
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
@@ -114,7 +114,7 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
         if answer["rc"] != 0:
             return None
         told = dict(re.findall(r"^(\w+):[ \t]*(.*)$", answer["out"], re.MULTILINE))
-        return dict(told, **signatures.from_modinfo(told))
+        return dict(told, **firmware.signature_told(told))
     try:
         with open(real, "rb") as handle:
             if path.endswith(".gz"):
@@ -148,4 +148,4 @@ def _elf_modinfo(image: Any) -> Optional[Dict[str, Any]]:
                 key, _, value = item.decode("utf-8", "replace").partition("=")
                 fields.setdefault(key, value)
     described: Dict[str, Any] = {key: fields[key] for key in ("version", "license", "vermagic") if key in fields}
-    return dict(described, **signatures.of_module(image))
+    return dict(described, **firmware.signature(image))

@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from . import pci, settings
+from . import pci
 from .host import LiveHost
 
 _CLASS = "/sys/class/infiniband"
@@ -104,7 +104,7 @@ def _hca(machine: LiveHost, name: str) -> Dict[str, Any]:
         "firmware": machine.value(folder + "/fw_ver"),
         "numa_node": pci.number(machine.value(place + "/numa_node")) if on_pci else None,
         "link": pci.link(machine, place, address) if on_pci else None,
-        "way": settings.way_to(machine, address) if on_pci else None,
+        "way": pci.way_to(machine, address) if on_pci else None,
         "ports": [_port(machine, name, number, interfaces) for number in machine.names(folder + "/ports", "[0-9]*")],
     }
 

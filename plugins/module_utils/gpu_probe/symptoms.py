@@ -4,9 +4,9 @@ import os
 import re
 from typing import Any, Dict, List, Tuple
 
-from . import containers, loader, recovery
+from . import containers, libraries, smi
+from .commands import mask
 from .host import LiveHost
-from .masking import mask
 
 ENVIRONMENT = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV", "CONDA_PREFIX")
 _LOG_COMMANDS = (
@@ -42,14 +42,14 @@ def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) 
         "kernel_log_refused": refused,
         "devices": _devices(host) if own else None,
         "builds": _builds(host, facts),
-        "loader_cache": host.exists(loader.CACHE),
-        "libraries": loader.collect(host, facts["arch"], seen.get("LD_LIBRARY_PATH", "")),
+        "loader_cache": host.exists(libraries.LOADER_CACHE),
+        "libraries": libraries.loadable(host, facts["arch"], seen.get("LD_LIBRARY_PATH", "")),
         "environments": _environments(host, facts, seen),
         "cdi": containers.described(host),
         "mig_instances": _mig_instances(host, facts),
         "licence": _licence(host, facts),
-        "recovery": recovery.collect(host, facts["smi"]["path"] if facts["smi"] and facts["smi"]["ok"] else None),
-        "resets": recovery.resets(host),
+        "recovery": smi.recovery_asked(host, facts["smi"]["path"] if facts["smi"] and facts["smi"]["ok"] else None),
+        "resets": smi.resets(host),
     }
 
 

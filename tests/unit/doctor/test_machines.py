@@ -95,7 +95,7 @@ def test_the_loader_cache():
     header = struct.pack("<20sII B3x I 3I", b"glibc-ld.so.cache1.1", 1, len(names), 2, 0, 0, 0, 0)
     begin = len(header) + 24
     raw = header + struct.pack("<iIIIQ", 0x0303, begin, begin + 13, 0, 0) + names
-    parse = probe.load("loader").parse
+    parse = probe.load("libraries").cached_files
     assert parse(raw) == {"libcuda.so.1": ["/usr/lib/libcuda.so.1"]}
     assert parse(raw, "aarch64") == {}
     for cut in range(0, len(raw), 7):

@@ -340,7 +340,7 @@ def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
 
 def test_a_link_above_the_root_leads_to_the_root(machine):
     machine.put("/opt/cuda/libcuda.so.1").link("/lib64/libcuda.so.1", "../../opt/./cuda/libcuda.so.1")
-    assert probe.load("loader").resolved(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
+    assert probe.load("libraries").link_target(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
 
 
 @pytest.mark.parametrize("row", stored_rows("scheduled_work.json"), ids=lambda row: row["case"])

@@ -11,7 +11,6 @@ from gpusetup.facts import probe
 from tests.stored import stored
 
 packages = probe.load("packages")
-sources = probe.load("sources")
 candidates = probe.load("candidates")
 locks = probe.load("locks")
 
@@ -211,19 +210,19 @@ def test_sources_of_every_kind(machine):
         "[cuda]\nbaseurl=https://m/cuda/repos/rhel9\ngpgkey=https://m/key\n[off]\nenabled=0\nbaseurl=http://off\n"
         "[no]\nenabled = False\nbaseurl=http://no\n",
     )
-    told = sources.collect(machine.host())
+    told = packages.sources(machine.host())
     assert [(item["uri"], item["signed_by"], item["nvidia"]) for item in told] == [
         ("https://m.example/debian", "/usr/share/k.gpg", False),
         ("https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/", "(embedded key)", True),
         ("https://m/cuda/repos/rhel9", "https://m/key", True),
     ]
     assert told[0]["components"] == ["main", "contrib"]
-    assert sources.disabled(machine.host()) == ["off", "no"]
+    assert packages.disabled_sources(machine.host()) == ["off", "no"]
 
 
 def test_no_password_leaves_a_sources_file():
     text = "[r]\nbaseurl=https://me:secret@m/x\nusername=me\npassword=secret\nproxy_password = secret\n# secret\n"
-    assert "secret" not in sources.without_secrets(text)
+    assert "secret" not in packages.without_secrets(text)
 
 
 POLICY = stored("probe_packages_policy.txt")

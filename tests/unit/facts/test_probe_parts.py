@@ -90,7 +90,7 @@ def test_headers_need_their_makefile(machine):
 
 def test_only_arguments_that_matter_are_told(machine):
     line = "root=UUID=abc ro quiet modprobe.blacklist=nouveau,foo rd.driver.blacklist=nouveau intel_iommu=on password=x"
-    found = probe.load("arguments").of_gpus(line)
+    found = probe.load("kernels").gpu_arguments(line)
     assert found == ["modprobe.blacklist=nouveau,foo", "rd.driver.blacklist=nouveau", "intel_iommu=on"]
 
 
@@ -202,7 +202,7 @@ def test_an_own_file_hides_the_vendors_of_the_same_name(machine):
     machine.put("/usr/lib/modprobe.d/nvidia.conf", "blacklist nouveau\n").put(
         "/etc/modprobe.d/nvidia.conf", "# nothing\n"
     )
-    assert probe.load("nouveau").blacklist_files(machine.host()) == []
+    assert probe.load("drivers").blacklist_files(machine.host()) == []
 
 
 def test_what_the_next_boot_would_load(machine):
@@ -215,12 +215,12 @@ def test_what_the_next_boot_would_load(machine):
     machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": False, "why": None})
     host = machine.host()
     kernels = probe.load("kernels").collect(host)
-    stale = probe.load("nouveau").collect(host, kernels, [])
+    stale = probe.load("drivers").nouveau(host, kernels, [])
     assert (stale["blacklisted"], stale["in_initramfs"], stale["loads_at_boot"]) == (True, True, True)
     machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": True, "why": None})
-    assert probe.load("nouveau").collect(machine.host(), kernels, [])["loads_at_boot"] is False
+    assert probe.load("drivers").nouveau(machine.host(), kernels, [])["loads_at_boot"] is False
     machine.answer("initramfs:" + image, {"nouveau": None, "blacklist": None, "why": "cut"})
-    unknown = probe.load("nouveau").collect(machine.host(), kernels, [])
+    unknown = probe.load("drivers").nouveau(machine.host(), kernels, [])
     assert (unknown["in_initramfs"], unknown["loads_at_boot"]) == (None, None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, nouveau
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 VERSION = "580.95.05"
 WISH = driver.Wish(VERSION, "open")
@@ -32,7 +32,7 @@ def test_the_wanted_driver_runs(facts: Facts) -> None:
     assert driver.reboot_reasons(facts, WISH) == []
     assert driver.loaded_problem(facts, WISH) is None
     assert driver.module_problems(facts, WISH) == {}
-    assert nouveau.ways(facts) == []
+    assert driver.nouveau_ways(facts) == []
 
 
 def test_no_driver_is_wanted(facts: Facts) -> None:
@@ -149,4 +149,4 @@ def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(
 ) -> None:
     told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
     facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]
-    assert [way.id for way in nouveau.ways(facts)] == (["initramfs"] if opens else [])
+    assert [way.id for way in driver.nouveau_ways(facts)] == (["initramfs"] if opens else [])

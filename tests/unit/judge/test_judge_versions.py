@@ -68,3 +68,16 @@ def test_one_of_several_on_record_is_found_when_it_is_the_only_one_left() -> Non
 def test_a_foreign_architecture_is_named_behind_a_colon() -> None:
     assert versions.matches("libcuda1:i386", ["libcuda*"])
     assert not versions.matches("xorg", ["libcuda*"])
+
+
+def test_pins_are_read_from_a_requirements_file() -> None:
+    lines = [
+        "--index-url https://x",
+        "CuPy_cuda12x==13.4.0 \\",
+        "    --hash=sha256:1",
+        "torch[extra] == 2.6.0+cu124",
+        "tomli==2 ; python_version<'3.11'",
+        "nvidia-nvjitlink<13.1",
+        "# x",
+    ]
+    assert versions.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}

@@ -5,7 +5,7 @@ import pwd
 import re
 from typing import Any, Dict, Optional, Tuple
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.masking import mask
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.commands import mask
 
 __all__ = ["Processes", "container_of"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import child
 import exporter
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import facts as probe
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import pci, record, recovery
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import pci, record, smi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost, LiveHost
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def kernel_log() -> Dict[str, Any]:
         answer = child.run(argv, TOOL_DEADLINE)
         if answer["rc"] == 0 and answer["stdout"]:
             lines = [line for line in answer["stdout"].splitlines() if re.search(r"NVRM|nvidia|nouveau|\bXid\b", line)]
-            resets = recovery.resets(LiveHost())
+            resets = smi.resets(LiveHost())
             return {"source": argv[0], "lines": lines[-LOG_LINES:], "error": None, "resets": resets}
     return {
         "source": None,

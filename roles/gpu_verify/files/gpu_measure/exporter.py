@@ -5,7 +5,7 @@ import re
 import time
 from typing import Any, Dict, List
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import exporters, record
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record, services
 
 TEXTFILE = "gpusetup-gpu.prom"
 DEADLINE = 5
@@ -21,7 +21,7 @@ def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
     found: Dict[str, Any] = {"kind": told["kind"], "listen": told.get("listen", ""), "status": None, "error": ""}
     text, found["age"] = "", None
     if found["listen"]:
-        answer = exporters.scrape(found["listen"], bool(told.get("certificate")), DEADLINE)
+        answer = services.scrape(found["listen"], bool(told.get("certificate")), DEADLINE)
         text, found["status"], found["error"] = answer["text"], answer["status"], answer["error"]
     if told["kind"] == "textfile":
         path = os.path.join(told.get("folder", ""), TEXTFILE)

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images, initramfs, kernels
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import initramfs, kernels
 
 from tests.unit.facts.test_probe_initramfs import EARLY, PACKERS, cpio
 
@@ -23,16 +23,16 @@ def entry(*initrds: str, version: str = R, linux: str = f"/{ID}/{R}/linux", opti
     return ENTRY.format(version=version, linux=linux, initrd=lines, options=options)
 
 
-@pytest.mark.parametrize("root", boot_images.ROOTS)
+@pytest.mark.parametrize("root", kernels.ROOTS)
 @pytest.mark.parametrize("name", ["initrd", f"initrd.img-{R}", "initrd-0a1b2c"])
 def test_what_a_boot_entry_names(machine: Any, root: str, name: str) -> None:
     path = f"/{ID}/{R}/{name}"
     machine.put(f"{root}/loader/entries/{ID}-{R}.conf", entry(path)).put(f"{root}{path}").put(f"{root}/{ID}/{R}/linux")
     machine.put(f"/boot/initrd.img-{R}")  # update-initramfs writes it; what boots is the copy
-    assert boot_images.find(machine.host(), R) == root + path
-    assert boot_images.bootable(machine.host(), R)
-    assert boot_images.find(machine.host(), "6.1.0-9") is None
-    assert boot_images.find(machine.host(), "6.1.0-9-amd64-rt") is None
+    assert kernels.initramfs_of(machine.host(), R) == root + path
+    assert kernels.bootable(machine.host(), R)
+    assert kernels.initramfs_of(machine.host(), "6.1.0-9") is None
+    assert kernels.initramfs_of(machine.host(), "6.1.0-9-amd64-rt") is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_a_boot_entry_names(machine: Any, root: str, name: str) -> None:
 def test_without_an_entry_it_is_looked_for(machine: Any, files: list[str], found: str | None) -> None:
     for path in files:
         machine.put(path)
-    assert boot_images.find(machine.host(), R) == found
+    assert kernels.initramfs_of(machine.host(), R) == found
     machine.put(f"/lib/modules/{R}/modules.dep")
     (kernel,) = (item for item in kernels.collect(machine.host())["installed"] if item["release"] == R)
     assert kernel["initramfs"] == found
@@ -64,13 +64,13 @@ def test_grubs_entries_and_microcode(machine: Any) -> None:
     machine.put(f"/boot/initramfs-{R}.img").put(f"/boot/vmlinuz-{R}").put("/boot/intel-ucode.img")
     text = entry("/intel-ucode.img", f"/initramfs-{R}.img $tuned_initrd", linux=f"/vmlinuz-{R}")
     machine.put(f"/boot/loader/entries/{ID}-{R}.conf", text)
-    assert boot_images.find(machine.host(), R) == f"/boot/initramfs-{R}.img"
+    assert kernels.initramfs_of(machine.host(), R) == f"/boot/initramfs-{R}.img"
 
 
 def test_the_arguments_of_entries_anywhere_count(machine: Any) -> None:
     machine.put(f"/efi/loader/entries/{ID}-{R}.conf", entry(options="nouveau.modeset=0 secret=1"))
     assert kernels.collect(machine.host())["cmdline_next"] == ["nouveau.modeset=0"]
-    assert "secret" not in boot_images.text_of(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
+    assert "secret" not in kernels.entry_text(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
 
 
 def unified(**sections: bytes) -> bytes:

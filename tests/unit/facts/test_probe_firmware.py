@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware, modules, signatures
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware, modules
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.lab.repository.elf import module
@@ -204,20 +204,20 @@ def test_what_a_signature_names_is_what_openssl_says_of_the_certificate(
         assert told is not None
         assert (told["signed"], told["signer"]) == (True, issuer)
         assert told["key"] == key.field("serial").lower().lstrip("0")
-        assert signatures.certificate(key.der) == {
-            "name": key.name, "issuer": issuer, "serial": told["key"], "key": signatures.plain(key.field("key")),
+        assert firmware.certificate(key.der) == {
+            "name": key.name, "issuer": issuer, "serial": told["key"], "key": firmware.plain(key.field("key")),
         }  # fmt: skip
-        by_key = signatures.of_module(signed(key, by_key=True))
-        assert by_key == {"signed": True, "signer": None, "key": signatures.plain(key.field("key"))}
+        by_key = firmware.signature(signed(key, by_key=True))
+        assert by_key == {"signed": True, "signer": None, "key": firmware.plain(key.field("key"))}
 
 
 def test_a_damaged_signature_or_certificate_is_nobodys_and_no_failure(own: Key) -> None:
     whole, certificate = signed(own), own.der
-    message = whole[len(PLAIN) : -len(signatures.MARK) - 12]
-    assert all(signatures.certificate(certificate[:size]) is None for size in range(len(certificate)))
-    assert signatures.of_module(whole[:-1])["signed"] is False
+    message = whole[len(PLAIN) : -len(firmware.SIGNED) - 12]
+    assert all(firmware.certificate(certificate[:size]) is None for size in range(len(certificate)))
+    assert firmware.signature(whole[:-1])["signed"] is False
     for size in range(0, len(message) - 1, 7):
-        told = signatures.of_module(PLAIN + message[:size] + whole[len(PLAIN) + len(message) :])
+        told = firmware.signature(PLAIN + message[:size] + whole[len(PLAIN) + len(message) :])
         assert (told["signed"], told["key"]) == (True, None), size
 
 
@@ -271,9 +271,9 @@ def test_the_kernels_list_of_keys() -> None:
         "2b3c4d5f I------     1 perm 1f030000     0     0 asymmetri Company: Kernel: Signer: 00f1: X509.ecdsa-nist 1 []\n"
         "2b3c4d60 I------     1 perm 3f030000  1000  1000 asymmetri Somebody: aa11: X509.rsa aa11 []\n"
     )
-    assert [(key["name"], key["key"]) for key in signatures.kernels_keys(text)] == [
+    assert [(key["name"], key["key"]) for key in firmware.kernels_keys(text)] == [
         ("Debian Secure Boot CA", "6cce"),
         ("Signer", "f1"),
     ]
-    assert signatures.kernels_keys(signatures.only_kernels_keys(text)) == signatures.kernels_keys(text)
-    assert "1000" not in signatures.only_kernels_keys(text)
+    assert firmware.kernels_keys(firmware.only_kernels_keys(text)) == firmware.kernels_keys(text)
+    assert "1000" not in firmware.only_kernels_keys(text)

@@ -12,7 +12,7 @@ from gpusetup.facts import probe
 from gpusetup.model.facts_machine import CloudEvent
 from tests.stored import stored_rows
 
-cloud = probe.load("cloud")
+virtualisation = probe.load("virtualisation")
 AWS, TOKEN = "/latest/meta-data/", {"PUT /latest/api/token": "abc=="}
 REBOOT = {"Code": "system-reboot", "NotBefore": "21 Jan 2027 09:00:43 GMT", "State": "active", "EventId": "i-1"}
 NEEDED = {
@@ -50,7 +50,7 @@ def service_stand_in(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     server.pages, server.asked, server.first_generation = {}, [], False
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setattr(cloud, "ADDRESS", server.server_address)
+    monkeypatch.setattr(virtualisation, "ADDRESS", server.server_address)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     yield server
     server.shutdown()
@@ -59,7 +59,7 @@ def service_stand_in(monkeypatch):
 
 def told(name):
     host = probe.load("host").LiveHost()
-    answer = cloud.collect(host, name)
+    answer = virtualisation.metadata(host, name)
     return answer["machine_type"], [(one["what"], one["at"]) for one in answer["events"]], sorted(host.unreadable)
 
 
