@@ -13,11 +13,10 @@ from gpusetup import __version__
 from gpusetup.errors import GpuSetupError
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import topology_of
-from gpusetup.verify.baseline import compare
+from gpusetup.verify.baseline import compare, strict
 from gpusetup.verify.environments import results_of
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import judge, reblamed
-from gpusetup.verify.strict import strict
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping

@@ -1,20 +1,29 @@
-"""Compare a host with its own good run: for figures without a theory, and for losses above the general floors."""
+"""Compare a host with its own good run: for figures without a theory, and for losses above the general floors.
+
+`--strict` compares with the floors of a large operator's node check for the same GPUs. They are absolute and were set
+for that operator's machines, so they apply only on request: gpusetup's own are fractions of what the machine can do.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.verify.expected import setting
+from gpusetup.model.verdict import Item, Result, worst
+from gpusetup.verify.expected import Source, setting
 from gpusetup.verify.registry import from_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from gpusetup.model.verdict import Item, Result
+    from gpusetup.verify.machine import Machine
+
 
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")
@@ -134,3 +143,72 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
     text = f"{figure:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
     limit = before * (fail if verdict == "fail" else warn) if unit in MORE_IS_BETTER else before / warn
     return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))
+
+
+class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The least figure of a check on a product."""
+
+    gpu: str
+    check: str
+    floor: float
+    source: str
+    gpus: int = 0
+    """For collectives: the number of GPUs that took part."""
+
+
+class Floors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file."""
+
+    schema: str
+    date: str
+    sources: dict[str, Source]
+    floors: tuple[Floor, ...]
+
+
+@cache
+def floors() -> Floors:
+    """Load the data file."""
+    return msgspec.json.decode((Path(__file__).parent / "data/floors.json").read_bytes(), type=Floors)
+
+
+def strict(results: tuple[Result, ...], machine: Machine) -> tuple[Result, ...]:
+    """Return the results; a figure below its floor fails, unless a job ran on the GPU."""
+    names = {gpu.name for gpu in machine.gpus}
+    found = {floor.check: floor for floor in floors().floors if names == {floor.gpu}}
+    return tuple(_to_floor(result, found[result.id]) if result.id in found else result for result in results)
+
+
+def _to_floor(result: Result, floor: Floor) -> Result:
+    counted = [item for item in result.items if item.verdict in ("pass", "warn") and _counts(item, floor)]
+    if floor.gpus and counted:
+        counted = [max(counted, key=_message)]
+    low = [item for item in counted if isinstance(item.measured, (int, float)) and item.measured < floor.floor]
+    if not low:
+        return result
+    publisher = floors().sources[floor.source].publisher
+    text = f"below {floor.floor:g} {result.unit}, the floor of {publisher}'s node check (--strict)"
+    marked = {item.subject: _failed(item, floor, text) for item in low}
+    items = tuple(marked.get(item.subject, item) for item in result.items)
+    worse = min(low, key=lambda item: float(item.measured or 0))
+    return msgspec.structs.replace(
+        result,
+        verdict=worst([result.verdict, "fail"]),
+        text=f"{worse.subject}: {text}",
+        measured=worse.measured,
+        limit=floor.floor,
+        items=items,
+    )
+
+
+def _failed(item: Item, floor: Floor, text: str) -> Item:
+    return msgspec.structs.replace(item, verdict="fail", text=text, limit=floor.floor)
+
+
+def _counts(item: Item, floor: Floor) -> bool:
+    return item.blame != "job" and (not floor.gpus or item.subject.startswith(f"{floor.gpus} GPUs, "))
+
+
+def _message(item: Item) -> float:
+    """Return the message size at the end of `8 GPUs, 4 GiB`, in KiB."""
+    found = re.search(r"(\d+) (KiB|MiB|GiB)$", item.subject)
+    return float(found[1]) * {"KiB": 1, "MiB": 1024, "GiB": 1 << 20}[found[2]] if found else 0.0

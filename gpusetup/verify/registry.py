@@ -241,7 +241,7 @@ def _smi(machine: Machine) -> Finding | None:
 
 
 def _python(machine: Machine) -> Finding | None:
-    from gpusetup.verify.reasons import interpreter_problem
+    from gpusetup.verify.answers import interpreter_problem
 
     if machine.workers:
         return None

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpusetup.monitoring.tables import metrics
-from gpusetup.verify.reasons import meanings
+from gpusetup.monitoring.rules import metrics
+from gpusetup.verify.answers import meanings
 from tests.unit.verify.verify_documents import captured, results
 
 TEXTFILE = Path(__file__).resolve().parents[2] / "fixtures/textfile"
@@ -116,7 +116,7 @@ def test_names_and_units_are_those_of_the_tables() -> None:
 def test_a_port_that_speaks_no_http_is_an_answer_too(probe: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0\r\n"), daemon=True).start()
-        found = probe.exporter.exporters.scrape(f"127.0.0.1:{server.getsockname()[1]}", False, 5)
+        found = probe.exporter.services.scrape(f"127.0.0.1:{server.getsockname()[1]}", False, 5)
     assert (found["status"], bool(found["error"])) == (None, True)
 
 
@@ -127,11 +127,11 @@ def test_the_host_asks_the_exporter_that_its_record_names(probe: Any, tmp_path: 
     record.write_text(json.dumps({"lock": {"wanted": {"monitoring": told}}}))
     module = probe.exporter
     answers = {"status": 200, "text": "nvidia_smi_temperature_gpu 41\nnode_textfile_scrape_error 0\nother 1\n", "error": ""}  # fmt: skip
-    monkeypatch.setattr(module.exporters, "scrape", lambda *_: answers)
+    monkeypatch.setattr(module.services, "scrape", lambda *_: answers)
     found = module.look(str(record))
     assert found["lines"] == ["nvidia_smi_temperature_gpu 41", "node_textfile_scrape_error 0"]
     assert 0 <= found["age"] < 60
-    monkeypatch.setattr(module.exporters, "scrape", lambda *_: {"status": 401, "text": "", "error": "HTTP Error 401"})
+    monkeypatch.setattr(module.services, "scrape", lambda *_: {"status": 401, "text": "", "error": "HTTP Error 401"})
     assert module.look(str(record))["lines"] == ["nvidia_smi_temperature_gpu 40"]
     assert module.look(str(tmp_path / "none")) == {}
     record.write_text("[]")

@@ -11,7 +11,7 @@ import pytest
 from gpusetup.model.applied import SCHEMA, Applied
 from gpusetup.model.settings import AppliedWanted, GpuDirect
 from gpusetup.model.stack import Stack
-from gpusetup.verify.checks.quick.gds_mode import modes_of
+from gpusetup.verify.checks.quick.rdma import modes_of
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import find
 from tests.stored import stored

@@ -6,11 +6,10 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
-from gpusetup.verify.adapters import network as links
-from gpusetup.verify.bandwidth import bounded
-from gpusetup.verify.checks.full import pcie
+from gpusetup.verify.answers import bounded, explain
+from gpusetup.verify.checks.full.links import bound_of
 from gpusetup.verify.expected import between_hosts, collective, expectations
-from gpusetup.verify.reasons import explain
+from gpusetup.verify.machine import network_rate
 from gpusetup.verify.registry import Row, check, from_items, table
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound 
         return collective(
             name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True
         ), "NVLS" if nvls else "ring"
-    host = pcie.bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
+    host = bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
     return (
         collective(name, group["world"], size, host.theory, nvls=False, nvlink=False) if host else None
     ), "ring over PCI Express"
@@ -152,7 +151,7 @@ table(
 
 def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, float], ...]) -> list[Item]:
     """Judge the largest all-reduce by the rates of this host's adapters; empty without RDMA adapters."""
-    carried, ports = links(machine, len(machine.sections["hosts"].get("gpus") or ()))
+    carried, ports = network_rate(machine, len(machine.sections["hosts"].get("gpus") or ()))
     bound = between_hosts(carried)
     if bound is None:
         return []

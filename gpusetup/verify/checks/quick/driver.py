@@ -1,10 +1,10 @@
-"""The driver: it answers, has the right version, started cleanly, starts at the next boot, and has no rival."""
+"""The driver: it answers, has the right version and licence, started cleanly, starts at the next boot, has no rival."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.components import judge as verdicts
 from gpusetup.drive.causes import counted
@@ -13,8 +13,8 @@ from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.recovery.since import Reset, settled
 from gpusetup.recovery.table import meaning, of_xid
+from gpusetup.verify.answers import meanings
 from gpusetup.verify.expected import product
-from gpusetup.verify.reasons import meanings
 from gpusetup.verify.registry import check, from_items, took
 
 if TYPE_CHECKING:
@@ -290,9 +290,92 @@ def nouveau_absent(machine: Machine) -> Finding:
         return Finding("pass", f"not loaded, not in {image['path']}")
     if nouveau["cmdline_next"]:
         return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line blocks it")
-    if any(way.id == "initramfs" for way in verdicts.nouveau.ways(facts)):
+    if any(way.id == "initramfs" for way in verdicts.driver.nouveau_ways(facts)):
         return Finding(
             "fail",
             f"not loaded now, but {image['path']} holds it without a blacklist: it will be loaded at the next boot",
         )
     return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")
+
+
+_STATUS = "vgpu_software_licensed_product/license_status"
+
+
+@check("vgpu.licence", "The vGPU has its licence", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+def vgpu_licence(machine: Machine) -> Finding:
+    """A vGPU, or a GPU that a GRID driver runs, has its licence.
+
+    Without one the driver works at first and is slowed down within a day, so that everything looks well on the day of
+    the installation. `nvidia-smi -q` says whether a licence is granted and when it ends; `nvidia-gridd` renews it.
+
+    To do: `gpusetup_vgpu_token` names the site's client configuration token, and `gpusetup apply` licenses the guest;
+    `journalctl -u nvidia-gridd` says why a server refused.
+    """
+    items = []
+    for gpu in machine.gpus:
+        status = gpu.text(_STATUS)
+        if status is None:
+            continue
+        if status.startswith("Licensed"):
+            items.append(Item(gpu.label, "pass", measured=status))
+            continue
+        product = gpu.text("vgpu_software_licensed_product/licensed_product_name") or "the driver"
+        text = f"{product} has no licence"
+        items.append(Item(gpu.label, "fail", text, status, "Licensed"))
+    if not items:
+        return Finding(verdict="skip", text="no GPU here needs a licence")
+    return from_items(items, "licensed")
+
+
+@check("device.files", "Device files are usable", needs=("gpu",), seconds=took("device_files"))
+def device_files(machine: Machine) -> Finding:
+    """The device files exist, are the driver's, and this user may open them.
+
+    CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN per GPU. Without nvidia-uvm nvidia-smi works and
+    every CUDA program ends with error 999 or 100. A file with another major number is a leftover or something put over
+    it.
+
+    To do: `nvidia-modprobe -u -c 0`, load nvidia_uvm at boot, add the user to the group that owns the files.
+    """
+    found = machine.collected("device_files")
+    files: dict[str, dict[str, Any]] = {entry["path"]: entry for entry in found.get("files", [])}
+    majors: dict[str, int] = found.get("majors", {})
+    if not majors and not files:
+        if machine.gpus:
+            return Finding("unsupported", "this system has no NVIDIA device files, but the driver answers (WSL)")
+        return Finding("fail", "no /dev/nvidia* file exists: the driver is not loaded")
+    minors = sorted(
+        int(match.group(1))
+        for text in machine.collected("proc_gpus").values()
+        if (match := re.search(r"Device Minor:\s*(\d+)", str(text)))
+    )
+    wanted = [
+        ("/dev/nvidiactl", "nvidiactl"),
+        ("/dev/nvidia-uvm", "nvidia-uvm"),
+        *((f"/dev/nvidia{minor}", "nvidia") for minor in minors),
+    ]
+    items = [
+        _device_file(path, files.get(path), majors.get(kind, majors.get("nvidia-frontend"))) for path, kind in wanted
+    ]
+    if any("name" in machine.opened(key) for key in machine.workers):
+        items = [_made_since(item) if item.subject == "/dev/nvidia-uvm" else item for item in items]
+    return from_items(items, f"{counted(len(items), 'file')}, usable by this user")
+
+
+def _made_since(item: Item) -> Item:
+    """Return a warning for a missing file: CUDA opened a GPU after the files were listed, so it made the file."""
+    if item.text != "is missing":
+        return item
+    return Item(item.subject, "warn", "was missing until CUDA made it: load nvidia_uvm at boot")
+
+
+def _device_file(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:
+    if entry is None or entry.get("error"):
+        return Item(path, "fail", "is missing" if entry is None else str(entry["error"])[:80])
+    if not entry.get("character") or (major is not None and entry.get("major") != major):
+        text = f"is not a device of the driver (major {entry.get('major')}, the driver has {major})"
+        return Item(path, "fail", text, entry.get("major"), major)
+    if not entry.get("access"):
+        text = f"this user may not open it (mode {entry.get('mode')}, owner {entry.get('uid')}:{entry.get('gid')})"
+        return Item(path, "fail", text, entry.get("mode"), "0666")
+    return Item(path, "pass", measured=entry.get("mode"))

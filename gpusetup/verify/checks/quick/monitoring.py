@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
-from gpusetup.verify.reasons import meanings
+from gpusetup.verify.answers import meanings
 from gpusetup.verify.registry import check, took
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.adapters import active, shared
 from gpusetup.verify.expected import setting
+from gpusetup.verify.machine import active_ports, shared_bridges
 from gpusetup.verify.registry import check, from_items, took
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _SWITCH = 3
 
 def _near(machine: Machine) -> list[dict[str, Any]]:
     """Return the adapters with an active port, each once."""
-    named = {hca["name"]: hca for hca, _port in active(machine) if hca.get("way")}
+    named = {hca["name"]: hca for hca, _port in active_ports(machine) if hca.get("way")}
     return list(named.values())
 
 
@@ -134,7 +134,7 @@ def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterato
     if not near or not any(len((gpu["way"].get("above")) or ()) >= _SWITCH for gpu in gpus):
         return
     for gpu in gpus:
-        together = [hca["name"] for hca in near if shared(gpu, hca)]
+        together = [hca["name"] for hca in near if shared_bridges(gpu, hca)]
         if together:
             yield Item(f"GPU {gpu['address']}", "pass", f"beside {', '.join(together)}")
         else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.resolve.rules import way_of
+from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.smoke.cuda import cudnn_version
-from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import check, from_items, in_stack, took_section
 
 if TYPE_CHECKING:

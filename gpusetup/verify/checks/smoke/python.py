@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.reasons import explain, meanings
+from gpusetup.verify.answers import explain, meanings
 from gpusetup.verify.registry import Row, check, from_items, table
 
 if TYPE_CHECKING:

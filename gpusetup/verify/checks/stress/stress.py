@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.recovery.table import meaning
+from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.quick.driver import XID
 from gpusetup.verify.expected import setting
-from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import parse_gpus
 
