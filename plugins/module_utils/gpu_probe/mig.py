@@ -30,7 +30,7 @@ def look(run: Run) -> Optional[List[Dict[str, Any]]]:
             gpus.append(
                 {
                     "index": int(cells[0]),
-                    "address": _short(cells[1]),
+                    "address": short_address(cells[1]),
                     "uuid": cells[2],
                     "enabled": _MODES.get(cells[3]),
                     "pending": _MODES.get(cells[4]),
@@ -112,7 +112,7 @@ def compute_profiles(run: Run, address: str, instance: int) -> Dict[str, int]:
     return {name: int(number) for name, number in row.findall(text)}
 
 
-def _short(bus_id: str) -> str:
+def short_address(bus_id: str) -> str:
     """Return a PCI address as the kernel writes it: nvidia-smi gives the domain eight digits."""
     domain, _colon, rest = bus_id.lower().partition(":")
     return domain[-4:] + ":" + rest

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from .host import LiveHost
 
@@ -117,13 +117,17 @@ def _vgpu(host: LiveHost, folder: str) -> Optional[bool]:
     if config is None or len(config) < 256:
         host.note("gpus.vgpu", folder + "/config: only root reads the capabilities of a device")
         return None
-    position, seen = config[0x34], set()
-    while 0x40 <= position < 252 and position not in seen:
+    return any(config[at + 3 : at + 5] == b"VF" for at in _capabilities(config, _VENDOR_SPECIFIC))
+
+
+def _capabilities(config: bytes, which: int) -> Iterator[int]:
+    """Yield where a capability is in the first 256 bytes of a device's configuration."""
+    position, seen = config[0x34] if len(config) >= 256 else 0, set()
+    while 0x40 <= position <= 252 and position not in seen:
         seen.add(position)
-        if config[position] == _VENDOR_SPECIFIC and config[position + 3 : position + 5] == b"VF":
-            return True
+        if config[position] == which:
+            yield position
         position = config[position + 1]
-    return False
 
 
 def _hex(text: Optional[str]) -> Optional[str]:
@@ -183,7 +187,7 @@ def _of_cpu(text: str, name: str) -> Optional[str]:
 def _way(host: LiveHost, address: str) -> Dict[str, Any]:
     place = host.inside(_DEVICES + "/" + address)
     config = _bytes(place + "/config", 4096)
-    control = _capability(config, _PCIE, 8)
+    control = next((_word(config, at + 8) for at in _capabilities(config, _PCIE) if at + 10 <= 256), None)
     bridges = _bridges(os.path.realpath(place))
     configs = [_bytes(bridge + "/config", 4096) for bridge in bridges]
     known = all(len(found) > 256 for found in configs)  # without root only 64 bytes can be read
@@ -216,24 +220,13 @@ def _redirects(config: bytes) -> bool:
         seen.add(position)
         header = int.from_bytes(config[position : position + 4], "little")
         if header & 0xFFFF == _ACS:
-            return bool(
-                int.from_bytes(config[position + _REDIRECT_AT : position + _REDIRECT_AT + 2], "little") & _REDIRECT
-            )
+            return bool(_word(config, position + _REDIRECT_AT) & _REDIRECT)
         position = header >> 20 & 0xFFC
     return False
 
 
-def _capability(config: bytes, which: int, offset: int) -> Optional[int]:
-    """Return 16 bits of a capability in the first 256 bytes, None without that capability."""
-    if len(config) < 256:
-        return None
-    position, seen = config[0x34], set()
-    while 0x40 <= position <= 252 and position not in seen:
-        seen.add(position)
-        if config[position] == which and position + offset + 2 <= 256:
-            return int.from_bytes(config[position + offset : position + offset + 2], "little")
-        position = config[position + 1]
-    return None
+def _word(config: bytes, at: int) -> int:
+    return int.from_bytes(config[at : at + 2], "little")
 
 
 def _largest_bar(path: str) -> Optional[int]:

@@ -25,7 +25,7 @@ _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 
 def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[str, Any]]:
     """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is started only if a driver is loaded."""
-    path = next((place for place in _PLACES if host.exists(place)), None)
+    path = _place(host)
     if path is None:
         return None
     answer: Dict[str, Any] = {"path": path, "ok": False, "why": None, "gpus": {}}
@@ -53,6 +53,10 @@ def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[
     return answer
 
 
+def _place(host: LiveHost) -> Optional[str]:
+    return next((place for place in _PLACES if host.exists(place)), None)
+
+
 def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, Any]]]:
     """00000000:00:06.0, GPU-1c5b..., NVIDIA H200, 143771, ... -> ("0000:00:06.0", {...})."""
     values = [value.strip() for value in line.split(",")]
@@ -62,10 +66,9 @@ def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, An
     bus = told["pci.bus_id"]
     if not bus or bus.count(":") != 2:
         return None
-    domain, rest = bus.split(":", 1)
     memory = told["memory.total"]
     power = told.get("power.limit")
-    return domain[-4:].lower() + ":" + rest.lower(), {
+    return mig.short_address(bus), {
         "uuid": told["uuid"],
         "reported_name": told["name"],
         "memory_mib": int(memory) if memory and memory.isdigit() else None,
@@ -94,7 +97,7 @@ def _number(text: Optional[str]) -> Optional[float]:
 
 def nvlinks(host: LiveHost, loaded: bool, seconds: float = 15) -> Dict[str, Dict[str, Any]]:
     """Return each GPU's NVLinks by its UUID: how many are up and down, and the slowest rate in GB/s."""
-    path = next((place for place in _PLACES if host.exists(place)), None)
+    path = _place(host)
     if path is None or not loaded:
         return {}
     found: Dict[str, Dict[str, Any]] = {}
@@ -120,7 +123,6 @@ _QUESTIONS = {
     "nvidia-smi-rows": ("remapped_rows.pending", "remapped_rows.failure"),
 }
 """Separate queries, because older drivers know only the second."""
-_NONE_SAID = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 _SAID = {"yes": True, "no": False, "1": True, "0": False}
 
 
@@ -133,15 +135,15 @@ def recovery_asked(host: LiveHost, path: Optional[str], seconds: float = 10) -> 
         for line in told["out"].splitlines() if told["rc"] == 0 else ():
             cells = [cell.strip() for cell in line.split(",")]
             if len(cells) == len(fields) + 1 and cells[0].count(":") == 2:
-                domain, rest = cells[0].lower().split(":", 1)
-                gpu = found.setdefault(f"{domain[-4:]}:{rest}", {"action": None, "pending": None, "failed": None})
+                address = mig.short_address(cells[0])
+                gpu = found.setdefault(address, {"action": None, "pending": None, "failed": None})
                 gpu.update(_of_recovery(fields, cells[1:]))
     return found
 
 
 def _of_recovery(fields: Any, cells: List[str]) -> Dict[str, Any]:
     if len(fields) == 1:
-        return {"action": None if cells[0] in _NONE_SAID else cells[0]}
+        return {"action": None if cells[0] in _NONE else cells[0]}
     pending, failed = (_SAID.get(cell.lower()) for cell in cells)
     return {"pending": pending, "failed": failed}
 
