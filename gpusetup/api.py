@@ -100,8 +100,7 @@ def why_not(
 
 def facts(root: str | Path | None = None) -> HostFacts:
     """Return the facts of this machine, or of a captured one (`gpusetup facts --capture`). Changes nothing."""
-    from gpusetup.facts.collect import captured, this_machine
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import captured, matrix_lookup, this_machine
     from gpusetup.matrix.load import matrix as load
 
     lookup = matrix_lookup(load())

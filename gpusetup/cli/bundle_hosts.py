@@ -114,7 +114,7 @@ def _of_inventory(
     """Collect the hosts' facts, and read their settings as apply does."""
     from gpusetup.cli.session import open_session
     from gpusetup.facts import fleet
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import matrix_lookup
     from gpusetup.rollout.options import Wishes
     from gpusetup.rollout.wishes import settings_of_hosts
 

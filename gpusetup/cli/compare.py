@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.html:
         from datetime import datetime, timezone
 
-        from gpusetup.compare.text import to_html
+        from gpusetup.compare.hosts import to_html
 
         output.write_answer(to_html(comparison, datetime.now(timezone.utc)), arguments.html)
     text = output.json_text(comparison) if arguments.format == "json" else _text(comparison)
@@ -138,7 +138,7 @@ def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
 
 
 def _text(comparison: Comparison) -> str:
-    from gpusetup.compare.text import COLUMNS, rows, title, trailer
+    from gpusetup.compare.hosts import COLUMNS, rows, title, trailer
 
     parts = []
     for group in comparison.groups:

@@ -385,8 +385,8 @@ def _watch(*, as_json: bool) -> Exit:
     import time
 
     from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.doctor.logs import kernel_messages, watch
     from gpusetup.doctor.text import one_line
-    from gpusetup.doctor.watch import kernel_messages, watch
 
     def say(finding: Finding) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")

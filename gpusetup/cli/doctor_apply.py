@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
-    from gpusetup.facts.products import Lookup
+    from gpusetup.facts.collect import Lookup
     from gpusetup.model.diagnosis import Recovered
     from gpusetup.rollout.recovery import Hosts
 

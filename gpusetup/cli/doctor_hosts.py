@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
-    from gpusetup.facts.products import Lookup
+    from gpusetup.facts.collect import Lookup
     from gpusetup.model.facts import Failure
     from gpusetup.plan.preflight import Guest
 

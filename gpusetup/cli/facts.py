@@ -15,7 +15,7 @@ from gpusetup.errors import BadInputError, Exit, gravest
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.facts.products import Lookup
+    from gpusetup.facts.collect import Lookup
     from gpusetup.model.facts import Facts
 
 
@@ -37,13 +37,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "json":
         text = output.json_text(facts)
     elif arguments.format in ("table", "csv"):
-        from gpusetup.facts import tabular
+        from gpusetup.facts import properties
 
         short = arguments.format == "table"
         text = (
-            output.table(tabular.SHORT, tabular.short_rows(facts))
+            output.table(properties.SHORT, properties.short_rows(facts))
             if short
-            else output.csv_text(tabular.COLUMNS, tabular.full_rows(facts))
+            else output.csv_text(properties.COLUMNS, properties.full_rows(facts))
         )
     elif arguments.format == "html":
         text = _html(facts)
@@ -60,7 +60,7 @@ def _html(facts: Facts) -> str:
 
     from gpusetup.components import judge
     from gpusetup.facts.text import described
-    from gpusetup.report.page import page, stamp
+    from gpusetup.report.html import page, stamp
     from gpusetup.report.topology import picture, topology_of
 
     hosts = [(title, rows, host and topology_of(judge.probed(host))) for title, rows, host in described(facts)]

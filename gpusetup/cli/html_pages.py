@@ -12,9 +12,8 @@ from gpusetup.cli import plan_text as words
 from gpusetup.cli.apply_text import WORDS
 from gpusetup.components import judge
 from gpusetup.drive.causes import counted, in_short
-from gpusetup.report.html import to_html
+from gpusetup.report.html import page, stamp, to_html
 from gpusetup.report.model import HostReport, Report, Row
-from gpusetup.report.page import page, stamp
 from gpusetup.report.topology import picture, topology_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpusetup.drive.playbook import Observer, Session
-    from gpusetup.facts.products import Lookup
+    from gpusetup.facts.collect import Lookup
     from gpusetup.model.facts import Facts
     from gpusetup.model.plan import HostPlan
 
@@ -66,7 +66,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
 
 def names_of_gpus() -> Lookup:
     """Return the matrix's lookup of GPU names."""
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import matrix_lookup
     from gpusetup.matrix.load import matrix
 
     return matrix_lookup(matrix())

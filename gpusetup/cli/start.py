@@ -39,8 +39,7 @@ _WITHOUT_GPU = (
 
 def greet() -> Exit:
     """Print the greeting for this machine."""
-    from gpusetup.facts.collect import this_machine
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import matrix_lookup, this_machine
 
     matrix = load_matrix()
     write_answer(greeting(this_machine(matrix_lookup(matrix), candidates=False), matrix), None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.events import HostProgress
     from gpusetup.drive.playbook import Observer, PlaybookRun, Session
-    from gpusetup.facts.products import Lookup
+    from gpusetup.facts.collect import Lookup
     from gpusetup.model.facts import HostFacts
 
 ACTION = "gpu_facts"

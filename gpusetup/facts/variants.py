@@ -52,8 +52,7 @@ def host_in(path: str | None) -> HostFacts:
     from pathlib import Path
 
     from gpusetup.facts.classes import host_of_one_kind
-    from gpusetup.facts.collect import this_machine
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import matrix_lookup, this_machine
     from gpusetup.matrix.load import matrix
 
     if path := path or os.environ.get(FACTS):

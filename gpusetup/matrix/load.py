@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model import record
     from gpusetup.model.component_tables import InstancesFile, MigFile, MonitoringFile, RdmaFile, SecurityFile
-    from gpusetup.model.packages import PackageFile
+    from gpusetup.model.packages import PackageFile, PackageRelease
     from gpusetup.model.platforms import GpuFile, OsFile, VgpuFile
     from gpusetup.model.release import (
         CudaFile,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.stack import MatrixStamp
     from gpusetup.model.tables import GpuFiguresFile, ImagesFile, KernelPairsFile, WheelsFile
+
 
 _STRUCTS = {
     "driver": "release.DriverFile",
@@ -194,8 +195,6 @@ class Matrix:
     def package(self, name: str) -> PackageFile:
         """Return the file of a package above the frameworks, read at its first use."""
         if name not in self._packages:
-            from gpusetup.matrix.companions import COMPANIONS, companion_file
-
             found = companion_file(self.torch, name) if name in COMPANIONS else self._load(_PACKAGE + name)
             self._packages[name] = cast("PackageFile", found)
         return self._packages[name]
@@ -271,3 +270,37 @@ def shipped_date() -> str:
     with open(join(_SHIPPED, "driver.json"), encoding="utf-8") as file:
         head = file.read(200)
     return head.partition('"date": "')[2][:10]
+
+
+COMPANIONS = ("torchvision", "torchaudio")
+"""The packages that are released with torch: they have no file, since torch's own rows name them."""
+
+
+def companion_file(torch: TorchFile, name: str) -> PackageFile:
+    """Return the releases of a package that torch's releases name as their companion."""
+    from gpusetup.model.packages import PackageFile, PackageRelease
+
+    found: dict[str, PackageRelease] = {}
+    for row in torch.releases:
+        version = row.companions.get(name)
+        if version is None:
+            continue
+        same = found.get(version)
+        pythons = dict.fromkeys((*(same.pythons["x86_64"] if same else ()), *row.pythons))
+        found[version] = PackageRelease(
+            version=version,
+            date=row.date,
+            kind="wheel",
+            read="the release of torch that it belongs to",
+            pythons={"x86_64": tuple(pythons), "aarch64": tuple(pythons)},
+            sources=row.sources,
+            confidence=row.confidence,
+        )
+    return PackageFile(
+        schema="gpusetup/matrix-package/1",
+        date=torch.date,
+        sources=torch.sources,
+        name=name,
+        needs=("torch",),
+        releases=tuple(found.values()),
+    )

@@ -1,19 +1,69 @@
-"""Render the report as one HTML file, without scripts and external fonts or images."""
+"""Render HTML pages in one layout, the report's among them: single files without scripts, external fonts, images."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusetup import __version__
 from gpusetup.report.model import BLAME, GRAVITY, counted, duration, figure
-from gpusetup.report.page import page as framed
 from gpusetup.report.text import WORDS
 from gpusetup.report.topology import curves_svg, grid_svg, picture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from typing import Any
+
+    from jinja2 import Environment
+
     from gpusetup.model.verdict import Curves, Grid, Result
     from gpusetup.report.model import Report
+
+
+def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields: Any) -> str:
+    """Render a page template such as `plan`; fields are escaped. `told` goes below the title."""
+    meta = " · ".join([made, *told, f"gpusetup {__version__}"])
+    return _environment().get_template(f"{name}.html.j2").render(title=title, meta=meta, **fields)
+
+
+def stamp(made: datetime) -> str:
+    """Return a time in the format of the pages."""
+    return made.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def visible(text: str, but: str = "") -> str:
+    """Return a text with control and text-direction characters, except those in `but`, as code points."""
+    if text.isprintable():
+        return text
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(
+        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
+    )
+
+
+def _finalized(value: Any) -> Any:
+    """Make hidden characters in plain text visible; leave HTML unchanged."""
+    return visible(value, "\n\t") if type(value) is str else value
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        finalize=_finalized,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
 
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
@@ -36,11 +86,11 @@ def _pages(report: Report) -> dict[str, str]:
     """Return the page of each failed or warning check, by the check's name."""
     from markupsafe import Markup
 
-    from gpusetup.verify.pages import page
+    from gpusetup.verify.pages import page as page_of
     from gpusetup.verify.registry import checks
 
     grave = {result.id for host in report.hosts for result in host.results if result.verdict in ("fail", "warn")}
-    return {check.id: Markup(_markup(page(check))) for check in checks() if check.id in grave}  # noqa: S704 - escaped
+    return {check.id: Markup(_markup(page_of(check))) for check in checks() if check.id in grave}  # noqa: S704 - escaped
 
 
 def _markup(text: str) -> str:
@@ -65,7 +115,7 @@ def _inline(text: str) -> str:
 def to_html(report: Report) -> str:
     """Return the report as an HTML page."""
     level = [f"level {report.level}"] if report.level else []
-    return framed(
+    return page(
         "report",
         title=report.title,
         made=report.started,

@@ -98,7 +98,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     """Gather facts of every host and plan it: freely, to a lock, from an existing plan, or from a record."""
     from gpusetup.drive.rundir import state_home
     from gpusetup.facts import fleet
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import matrix_lookup
     from gpusetup.plan.described_host import with_gpus_of
     from gpusetup.plan.host import Planner
     from gpusetup.resolve.api import resolve

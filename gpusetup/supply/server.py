@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
 from gpusetup.errors import BadInputError
-from gpusetup.report.page import visible
+from gpusetup.report.html import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -209,8 +209,7 @@ def test_old_data_is_said_to_be_old(command: str, monkeypatch: pytest.MonkeyPatc
 def test_from_facts_resolves_for_each_kind_of_host(tmp_path: Path) -> None:
     import msgspec
 
-    from gpusetup.facts.collect import captured
-    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.facts.collect import captured, matrix_lookup
     from gpusetup.model.facts import Facts
 
     lookup = matrix_lookup(Matrix())

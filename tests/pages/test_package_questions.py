@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level, settings_for

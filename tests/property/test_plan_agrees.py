@@ -14,8 +14,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.errors import NoStackError
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.model.facts import Facts, HostFacts
 from gpusetup.model.request import COMPONENTS, Request, Requirement
 from gpusetup.model.settings import Settings

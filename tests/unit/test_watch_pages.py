@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_machine import NvLinks, Settings, Way

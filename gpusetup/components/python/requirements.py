@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import PreflightError
+from gpusetup.matrix.load import COMPANIONS
 from gpusetup.matrix.systems import by_id
 from gpusetup.model.plan import Package, Refusal
 from gpusetup.versions import cuda_minor
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Stack
 
 _RULE = "compiler-wheels-within-driver"
-_COMPANIONS = ("torchvision", "torchaudio")
 CAPPED_MAJOR = 13
 """The only CUDA major with limits: wheels of earlier majors have other names, so nvidia-nvjitlink<12.3 matches none."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
@@ -108,7 +108,7 @@ def _frameworks(stack: Stack, matrix: Matrix) -> Iterator[tuple[str, Mapping[str
 def _seen_floating(stack: Stack, matrix: Matrix) -> Iterator[str]:
     """Yield the compiler wheels that are known to come too new with a package of the stack."""
     for name, chosen in stack.packages().items():
-        for release in matrix.package(name).releases if name not in _COMPANIONS else ():
+        for release in matrix.package(name).releases if name not in COMPANIONS else ():
             if release.version == chosen.version and release.compilers:
                 yield from release.compilers
                 yield from ("nvidia-cuda-crt",) if "nvidia-cuda-nvcc" in release.compilers else ()

@@ -13,7 +13,7 @@ import pytest
 from gpusetup.cli import doctor_hosts
 from gpusetup.cli.main import main
 from gpusetup.drive.events import HostProgress, Track
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.rollout import recovery
 from tests.hosts.test_sick import build

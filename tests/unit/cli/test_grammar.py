@@ -11,8 +11,7 @@ import pytest
 from gpusetup.cli import grammar, start
 from gpusetup.cli import main as front
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import Matrix
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"

@@ -9,11 +9,9 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.cli.schema import schema_of
-from gpusetup.compare.hosts import compared, differing_figures, differing_settings
-from gpusetup.compare.text import rows
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
-from gpusetup.facts.tabular import COLUMNS
+from gpusetup.compare.hosts import compared, differing_figures, differing_settings, rows
+from gpusetup.facts.collect import captured, matrix_lookup
+from gpusetup.facts.properties import COLUMNS
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_machine import NvLinks, Settings, Way

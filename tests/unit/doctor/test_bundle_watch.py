@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from gpusetup.doctor.bundle import write
-from gpusetup.doctor.watch import message_of_record, watch
+from gpusetup.doctor.logs import message_of_record, watch
 from gpusetup.facts import probe
 
 

@@ -11,7 +11,7 @@ import pytest
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.steps_software import exporters
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_software import Service
 from tests.records import record

@@ -12,7 +12,7 @@ from gpusetup.cli.main import main
 from gpusetup.doctor import steps_software
 from gpusetup.doctor.diagnose import STEPS, diagnose
 from gpusetup.facts import probe
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.facts import probe
 from gpusetup.facts.classes import fingerprint, group
-from gpusetup.facts.collect import captured, from_probe, read_facts, this_machine
-from gpusetup.facts.products import Product, matrix_lookup
+from gpusetup.facts.collect import Product, captured, from_probe, matrix_lookup, read_facts, this_machine
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord

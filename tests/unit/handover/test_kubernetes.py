@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.handover.kubernetes import handover, kubernetes_files
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig

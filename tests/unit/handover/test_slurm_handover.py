@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.handover.slurm import slurm_files, slurm_warnings
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts

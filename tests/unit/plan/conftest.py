@@ -10,8 +10,7 @@ import pytest
 
 from gpusetup.components import judge
 from gpusetup.components.base import Component, Wanted
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.plan import Action, Preview

@@ -12,7 +12,7 @@ import pytest
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import diagnose
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import DriverCandidate
 from gpusetup.model.settings import Settings

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from gpusetup.cli.main import main
 from gpusetup.facts import fleet
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_software import Cuda, LoadedModule, Toolkit

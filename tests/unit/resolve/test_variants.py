@@ -14,8 +14,7 @@ from variantlib.plugins.loader import VARIANT_PROVIDER_CACHE_TABLE, EntryPointPl
 from variantlib.variants_json import VariantsJson
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.facts.variants import FACTS, Provider
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpusetup.facts.collect import captured
-from gpusetup.facts.products import matrix_lookup
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_machine import Boot
 from gpusetup.rollout.owner import twins
