@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from gpusetup.facts.collect import open_captured
 from tests.stored import stored
 
@@ -100,6 +100,6 @@ class SimulatedFleet:
 
 def _facts(kind: str) -> dict[str, Any]:
     """Return what the probe says of a captured machine, which has the host's name for its identity."""
-    found: dict[str, Any] = probe.load("facts").collect(open_captured(_ROOTS / kind / "root"))
+    found: dict[str, Any] = host_code("gpu_probe.facts").collect(open_captured(_ROOTS / kind / "root"))
     found["boot"] = {**found.get("boot", {}), "id": "boot-@HOST@", "machine": "machine-@HOST@"}
     return found

@@ -354,12 +354,12 @@ def _probed(look: Look) -> Look:
 def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:
     import platform
 
+    from gpusetup.content import host_code
     from gpusetup.doctor import bundle
     from gpusetup.doctor.text import diagnoses
-    from gpusetup.facts import probe
 
-    files = probe.load("host").open_host(root or "/")
-    capture, commands = probe.load("capture"), probe.load("commands")
+    files = host_code("gpu_probe.host").open_host(root or "/")
+    capture, commands = host_code("gpu_probe.capture"), host_code("gpu_probe.commands")
     names = [platform.node()] if root is None else []
 
     def redact(text: str) -> str:

@@ -6,8 +6,8 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.content import host_code
 from gpusetup.errors import BadInputError
-from gpusetup.facts import probe
 from gpusetup.matrix.systems import is_jetson
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
     from gpusetup.facts.collect import LOCAL_NAME
 
-    told = probe.load("facts").collect(host, None, False)
-    symptoms = probe.load("symptoms").collect(host, told, environment)
+    told = host_code("gpu_probe.facts").collect(host, None, False)
+    symptoms = host_code("gpu_probe.symptoms").collect(host, told, environment)
     return _opened(told, symptoms, LOCAL_NAME, lookup)
 
 
@@ -44,14 +44,14 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
 
 def this_machine(lookup: Lookup) -> Look:
     """Examine this machine, with its user's environment."""
-    return _look(probe.load("host").open_host("/"), lookup, dict(os.environ))
+    return _look(host_code("gpu_probe.host").open_host("/"), lookup, dict(os.environ))
 
 
 def guest_here() -> Guest | None:
     """Return `wsl` or `jetson` if the driver comes from Windows or Jetson Linux, else None; examine nothing else."""
     if is_jetson(platform.release()):
         return "jetson"
-    return "wsl" if probe.load("virtualisation").is_wsl(probe.load("host").open_host("/")) else None
+    return "wsl" if host_code("gpu_probe.virtualisation").is_wsl(host_code("gpu_probe.host").open_host("/")) else None
 
 
 def captured(root: Path, lookup: Lookup) -> Look:
@@ -59,7 +59,7 @@ def captured(root: Path, lookup: Lookup) -> Look:
     from gpusetup.facts.collect import open_captured
 
     host = open_captured(root)
-    return _look(host, lookup, probe.load("symptoms").surroundings(host))
+    return _look(host, lookup, host_code("gpu_probe.symptoms").surroundings(host))
 
 
 def hosts(

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from gpusetup.components.record import read_record
+from gpusetup.content import host_code
 from gpusetup.drive.names import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.facts import probe
 from gpusetup.model.facts import SCHEMA, Facts, HostFacts
 from gpusetup.model.facts_machine import Boot
 from gpusetup.model.facts_software import Unreadable
@@ -33,18 +33,18 @@ STATE_FILE = "/var/lib/gpusetup/state.json"
 
 def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
     """Return the facts of this machine."""
-    here = probe.load("host").open_host("/")
-    return from_probe(probe.load("facts").collect(here, None, candidates), LOCAL_NAME, lookup)
+    here = host_code("gpu_probe.host").open_host("/")
+    return from_probe(host_code("gpu_probe.facts").collect(here, None, candidates), LOCAL_NAME, lookup)
 
 
 def this_boot() -> Boot:
     """Return the boot id and boot time of this machine."""
-    return msgspec.convert(probe.load("system").boot(probe.load("host").open_host("/")), Boot)
+    return msgspec.convert(host_code("gpu_probe.system").boot(host_code("gpu_probe.host").open_host("/")), Boot)
 
 
 def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:
     """Return the facts of a folder: a capture, or any root file system."""
-    return from_probe(probe.load("facts").collect(open_captured(root)), name, lookup)
+    return from_probe(host_code("gpu_probe.facts").collect(open_captured(root)), name, lookup)
 
 
 def open_captured(root: Path) -> Any:
@@ -56,7 +56,7 @@ def open_captured(root: Path) -> Any:
             "GS-301", f"{root} is not a captured machine: it has no os-release, no sys/ and no proc/", path=str(root)
         )
     try:
-        return probe.load("host").open_host(str(root))
+        return host_code("gpu_probe.host").open_host(str(root))
     except ValueError as error:
         raise BadInputError(
             "GS-302", f"the capture's observations cannot be read: {error}", path=str(root / "gpusetup-capture.json")
@@ -66,9 +66,9 @@ def open_captured(root: Path) -> Any:
 def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
     """Return the facts of this machine, and write all that the probe read, redacted, as a miniature root."""
     _refuse_occupied(folder)
-    capture = probe.load("capture")
-    host = probe.load("host").Recorder()
-    facts = from_probe(probe.load("facts").collect(host, None, candidates), LOCAL_NAME, lookup)
+    capture = host_code("gpu_probe.capture")
+    host = host_code("gpu_probe.host").Recorder()
+    facts = from_probe(host_code("gpu_probe.facts").collect(host, None, candidates), LOCAL_NAME, lookup)
     write_capture(capture.pack(host), folder)
     return facts
 
@@ -78,7 +78,7 @@ def write_capture(data: dict[str, Any], folder: Path) -> None:
     _refuse_occupied(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.load("capture").write(data, str(folder))
+        host_code("gpu_probe.capture").write(data, str(folder))
     except OSError as error:
         raise BadInputError(
             "GS-303", f"cannot write the capture: {error.strerror}", path=str(error.filename or folder)

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.content import collections_path, content_path
-from gpusetup.facts import probe
+from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.model.diagnosis import Symptoms
 
 MODULES = content_path() / "plugins/modules"
@@ -99,7 +98,7 @@ def test_as_a_program_it_refuses_a_missing_folder(tmp_path):
 
 
 def test_the_program_and_the_controller_say_the_same():
-    host, facts = probe.load("host"), probe.load("facts")
+    host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
     assert json.loads(program("--root", str(CAPTURE)).stdout) == json.loads(
         json.dumps(facts.collect(host.open_host(str(CAPTURE))))
     )
@@ -131,9 +130,9 @@ def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
     hanging = tmp_path / "nvidia-smi"
     hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 300\n")
     hanging.chmod(0o755)
-    smi = probe.load("smi")
+    smi = host_code("gpu_probe.smi")
     monkeypatch.setattr(smi, "_PLACES", (str(hanging),))
-    host = probe.load("host").LiveHost()
+    host = host_code("gpu_probe.host").LiveHost()
     began = time.monotonic()
     told = smi.collect(host, True, seconds=1)
     assert time.monotonic() - began < 60, "it sleeps for 300 s"
@@ -152,9 +151,9 @@ def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
     broken = tmp_path / "nvidia-smi"
     broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
     broken.chmod(0o755)
-    host, facts = probe.load("host"), probe.load("facts")
-    monkeypatch.setattr(probe.load("smi"), "_PLACES", (str(broken),))
-    monkeypatch.setattr(probe.load("modules"), "loaded", lambda _host: ["nvidia"])
+    host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
+    monkeypatch.setattr(host_code("gpu_probe.smi"), "_PLACES", (str(broken),))
+    monkeypatch.setattr(host_code("gpu_probe.modules"), "loaded", lambda _host: ["nvidia"])
     told = facts.collect(host.LiveHost(), with_candidates=False)
     assert told["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"
     assert told["os"]["id"] != "unknown"
@@ -162,7 +161,7 @@ def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
 
 def test_a_look_without_candidates_is_quick():
     """A generous bound: the probe needs some hundredths of a second here; half a second means it started waiting."""
-    host, facts = probe.load("host"), probe.load("facts")
+    host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
     facts.collect(host.LiveHost(), with_candidates=False)
     times = []
     for _run in range(3):

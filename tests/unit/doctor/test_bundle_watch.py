@@ -5,9 +5,9 @@ import tarfile
 
 import pytest
 
+from gpusetup.content import host_code
 from gpusetup.doctor.bundle import write
 from gpusetup.doctor.logs import message_of_record, watch
-from gpusetup.facts import probe
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ from gpusetup.facts import probe
     ],
 )
 def test_secrets_are_masked(text):
-    assert "hunter2hunter2" not in probe.load("commands").mask(text)
+    assert "hunter2hunter2" not in host_code("gpu_probe.commands").mask(text)
 
 
 def test_what_is_no_secret_stays():
     text = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\nCUDA_VISIBLE_DEVICES=0,1\n"
-    assert probe.load("commands").mask(text) == text
+    assert host_code("gpu_probe.commands").mask(text) == text
 
 
 def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):

@@ -9,9 +9,9 @@ import pytest
 
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
+from gpusetup.content import host_code
 from gpusetup.doctor import steps_software
 from gpusetup.doctor.diagnose import STEPS, diagnose
-from gpusetup.facts import probe
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 
@@ -95,7 +95,7 @@ def test_the_loader_cache():
     header = struct.pack("<20sII B3x I 3I", b"glibc-ld.so.cache1.1", 1, len(names), 2, 0, 0, 0, 0)
     begin = len(header) + 24
     raw = header + struct.pack("<iIIIQ", 0x0303, begin, begin + 13, 0, 0) + names
-    parse = probe.load("libraries").cached_files
+    parse = host_code("gpu_probe.libraries").cached_files
     assert parse(raw) == {"libcuda.so.1": ["/usr/lib/libcuda.so.1"]}
     assert parse(raw, "aarch64") == {}
     for cut in range(0, len(raw), 7):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
 
 class Machine:
@@ -34,7 +34,7 @@ class Machine:
 
     def host(self):
         self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
-        return probe.load("host").FolderHost(str(self.root))
+        return host_code("gpu_probe.host").FolderHost(str(self.root))
 
 
 @pytest.fixture

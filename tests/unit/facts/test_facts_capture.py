@@ -6,28 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.content import host_code
 from gpusetup.errors import BadInputError
-from gpusetup.facts import collect, probe
+from gpusetup.facts import collect
 
-package = probe.load("host")
-capture = probe.load("capture")
+package = host_code("gpu_probe.host")
+capture = host_code("gpu_probe.capture")
 HOSTS = sorted(path.parent for path in (Path(__file__).parents[2] / "hosts").glob("*/expected.json"))
 
 
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
 def test_a_captured_machine_captured_again_has_the_same_facts(folder, tmp_path):
     host = package.FolderRecorder(str(folder / "root"))
-    before = probe.load("facts").collect(host)
+    before = host_code("gpu_probe.facts").collect(host)
     capture.write(json.loads(json.dumps(capture.pack(host))), str(tmp_path))
-    assert probe.load("facts").collect(package.FolderHost(str(tmp_path))) == before
+    assert host_code("gpu_probe.facts").collect(package.FolderHost(str(tmp_path))) == before
 
 
 def test_this_machine_captured_has_the_same_facts(tmp_path):
     host = package.Recorder()
-    before = probe.load("facts").collect(host, with_candidates=False)
+    before = host_code("gpu_probe.facts").collect(host, with_candidates=False)
     data = capture.pack(host)
     capture.write(data, str(tmp_path))
-    after = probe.load("facts").collect(package.FolderHost(str(tmp_path)), with_candidates=False)
+    after = host_code("gpu_probe.facts").collect(package.FolderHost(str(tmp_path)), with_candidates=False)
     assert after["boot"]["machine"] is None
     before["boot"].update(id=after["boot"]["id"], machine=None)
     for source, again in zip(before["packages"]["sources"], after["packages"]["sources"], strict=True):

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.content import host_code
 from gpusetup.errors import BadInputError, Exit
-from gpusetup.facts import probe
 from gpusetup.facts.classes import fingerprint, group
 from gpusetup.facts.collect import Product, captured, from_probe, matrix_lookup, read_facts, this_machine
 from gpusetup.facts.text import describe
@@ -113,8 +113,8 @@ def test_an_almost_empty_root_is_still_told(tmp_path):
 
 
 def test_the_probe_is_loaded_once_from_the_roles():
-    assert probe.load("facts") is probe.load("facts")
-    assert "plugins/module_utils/gpu_probe" in probe.load("facts").__file__
+    assert host_code("gpu_probe.facts") is host_code("gpu_probe.facts")
+    assert "plugins/module_utils/gpu_probe" in host_code("gpu_probe.facts").__file__
 
 
 def test_this_machine():

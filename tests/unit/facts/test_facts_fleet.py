@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.content import host_code
 from gpusetup.drive.events import Failure, Track
 from gpusetup.drive.playbook import PlaybookRun
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import Exit, gravest
-from gpusetup.facts import fleet, probe
+from gpusetup.facts import fleet
 
 CAPTURE = Path(__file__).parents[2] / "hosts/debian12-t4-open/root"
 
@@ -36,10 +37,10 @@ def answers():
 
 
 def good():
-    package = probe.load("host")
+    package = host_code("gpu_probe.host")
     return {
         "changed": False,
-        "facts": json.loads(json.dumps(probe.load("facts").collect(package.open_host(str(CAPTURE))))),
+        "facts": json.loads(json.dumps(host_code("gpu_probe.facts").collect(package.open_host(str(CAPTURE))))),
     }
 
 

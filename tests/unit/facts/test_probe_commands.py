@@ -3,9 +3,9 @@
 import os
 import time
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
-commands = probe.load("commands")
+commands = host_code("gpu_probe.commands")
 
 
 def test_an_answer():

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
-package = probe.load("host")
+package = host_code("gpu_probe.host")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_what_may_not_be_read_is_noted_by_field(monkeypatch):
     def refuse(path, *_arguments, **_keywords):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(probe.load("host"), "open", refuse, raising=False)
+    monkeypatch.setattr(host_code("gpu_probe.host"), "open", refuse, raising=False)
     host = package.LiveHost()
     assert host.read("/boot/grub/grubenv", "kernel.next") is None
     assert host.unreadable == {"kernel.next": "/boot/grub/grubenv: Permission denied"}

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
-initramfs = probe.load("initramfs")
+initramfs = host_code("gpu_probe.initramfs")
 
 NOUVEAU = "usr/lib/modules/6.1.0-50-amd64/kernel/drivers/gpu/drm/nouveau/nouveau.ko"
 BLACKLIST = "etc/modprobe.d/blacklist-nouveau.conf"

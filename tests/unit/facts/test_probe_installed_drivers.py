@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
-drivers = probe.load("drivers")
+drivers = host_code("gpu_probe.drivers")
 
 
 def installed(**names):

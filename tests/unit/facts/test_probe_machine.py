@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from tests.stored import stored_rows
 
-pci, smi, kinds = probe.load("pci"), probe.load("smi"), probe.load("virtualisation")
-system, modules, services, drivers = (probe.load(part) for part in ("system", "modules", "services", "drivers"))
+pci, smi, kinds = host_code("gpu_probe.pci"), host_code("gpu_probe.smi"), host_code("gpu_probe.virtualisation")
+system, modules, services, drivers = (
+    host_code(f"gpu_probe.{part}") for part in ("system", "modules", "services", "drivers")
+)
 
 DEVICES = "/sys/bus/pci/devices/"
 
@@ -90,7 +92,7 @@ def test_nvswitch_by_its_driver_and_by_managers(machine):
 
 
 def test_the_manager_is_known_by_its_vital_data(tmp_path):
-    live = probe.load("host").LiveHost()
+    live = host_code("gpu_probe.host").LiveHost()
     (tmp_path / "vpd").write_bytes(b"\x82\x20\x00ConnectX-7\x90SMDL\x06SW_MNG")
     assert pci._is_switch_manager(live, str(tmp_path / "vpd")) is True
     assert pci._is_switch_manager(live, str(tmp_path / "none")) is False
@@ -202,20 +204,20 @@ def test_a_mismatch_is_told_in_its_own_words(machine):
 def test_it_is_not_started_without_a_module(machine):
     machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE)
     assert "not asked" in smi.collect(machine.host(), False)["why"]
-    assert smi.collect(probe.load("host").FolderHost(str(machine.root / "usr")), True) is None
+    assert smi.collect(host_code("gpu_probe.host").FolderHost(str(machine.root / "usr")), True) is None
 
 
 def test_services(machine):
     machine.put("/usr/lib/systemd/system/nvidia-persistenced.service").put(
         "/lib/systemd/system/nvidia-fabricmanager.service"
     )
-    assert probe.load("services").collect(machine.host())["persistenced"]["active"] is None
+    assert host_code("gpu_probe.services").collect(machine.host())["persistenced"]["active"] is None
     machine.put("/run/systemd/system/x").says(
         "services",
         "Id=nvidia-fabricmanager.service\nNames=nvidia-fabricmanager.service\nActiveState=failed\nUnitFileState=enabled\n\n"
         "Id=nvidia-persistenced.service\nNames=nvidia-persistenced.service\nActiveState=active\nUnitFileState=static\n",
     )
-    told = probe.load("services").collect(machine.host())
+    told = host_code("gpu_probe.services").collect(machine.host())
     assert told["fabricmanager"] == {"unit": "nvidia-fabricmanager.service", "active": "failed", "enabled": "enabled"}
     assert told["persistenced"]["enabled"] == "static"
 
@@ -231,7 +233,7 @@ def test_services(machine):
 )
 def test_sessions_on_a_screen(machine, session, counts):
     machine.put("/run/systemd/sessions/3", "UID=1000\nUSER=somebody\n" + session)
-    told = probe.load("sessions").display(machine.host(), [], [], False)
+    told = host_code("gpu_probe.sessions").display(machine.host(), [], [], False)
     assert bool(told["sessions"]) is counts
     assert "somebody" not in str(told)
 
@@ -240,7 +242,7 @@ def test_frameworks_of_an_interpreter(machine):
     machine.put("/opt/gpusetup/bin/python3.11").link("/opt/gpusetup/bin/python3", "python3.11")
     for name in ("cupy_cuda12x-13.6.0", "torch-2.9.0+cu130", "numpy-2.0", "nvidia_cudnn_cu12-9.10.2.21"):
         machine.put(f"/opt/gpusetup/lib/python3.11/site-packages/{name}.dist-info/METADATA")
-    (python,) = probe.load("system").pythons(machine.host())
+    (python,) = host_code("gpu_probe.system").pythons(machine.host())
     assert python["packages"] == {"cupy-cuda12x": "13.6.0", "torch": "2.9.0+cu130", "nvidia-cudnn-cu12": "9.10.2.21"}
 
 
@@ -255,9 +257,12 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
         (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (site / "more.pth").write_text(str(tmp_path / "more") + "\n")
     path = str(environment / "bin/python3")
-    told = {item["path"]: item for item in probe.load("system").pythons(probe.load("host").LiveHost(), [path])}
+    told = {
+        item["path"]: item
+        for item in host_code("gpu_probe.system").pythons(host_code("gpu_probe.host").LiveHost(), [path])
+    }
     assert told[path]["packages"] == {"torch": "2.9.0+cu130", "cupy-cuda13x": "14.2.0"}
-    assert probe.load("system").pythons(probe.load("host").LiveHost(), [str(tmp_path / "none")]) == [
+    assert host_code("gpu_probe.system").pythons(host_code("gpu_probe.host").LiveHost(), [str(tmp_path / "none")]) == [
         item for key, item in told.items() if key != path
     ]
 
@@ -265,7 +270,7 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
 @pytest.mark.parametrize("answer", ["{", "[]", "3"])
 def test_a_record_that_cannot_be_read_is_noted(machine, answer):
     host = machine.put("/var/lib/gpusetup/state.json", answer).host()
-    assert probe.load("record").read(host) is None
+    assert host_code("gpu_probe.record").read(host) is None
     assert "state" in host.unreadable
 
 
@@ -274,13 +279,13 @@ def test_cuda_side_by_side_with_a_default(machine):
         "/usr/local/cuda-12.8/bin/nvcc"
     )
     machine.put("/usr/local/cuda-13.0/version.json", "broken").link("/usr/local/cuda", "cuda-12.8")
-    told = probe.load("libraries").cuda(machine.host())
+    told = host_code("gpu_probe.libraries").cuda(machine.host())
     assert [(kit["version"], kit["nvcc"]) for kit in told["toolkits"]] == [("12.8.1", True), ("13.0", False)]
     assert told["default"] == "/usr/local/cuda-12.8"
 
 
 def test_libraries_by_package_or_header(machine):
-    libraries = probe.load("libraries")
+    libraries = host_code("gpu_probe.libraries")
     there = {"libnccl2": {"version": "2.27.3-1+cuda12.9", "state": "installed"}}
     assert libraries.nccl(machine.host(), there, "x")[0]["version"] == "2.27.3"
     machine.put(
@@ -340,7 +345,9 @@ def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
 
 def test_a_link_above_the_root_leads_to_the_root(machine):
     machine.put("/opt/cuda/libcuda.so.1").link("/lib64/libcuda.so.1", "../../opt/./cuda/libcuda.so.1")
-    assert probe.load("libraries").link_target(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
+    assert (
+        host_code("gpu_probe.libraries").link_target(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
+    )
 
 
 @pytest.mark.parametrize("row", stored_rows("scheduled_work.json"), ids=lambda row: row["case"])
@@ -350,6 +357,8 @@ def test_what_a_scheduler_runs_here_is_named(row, tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(platform, "node", lambda: "GPU1.example.org")
-    monkeypatch.setattr(probe.load("sessions"), "_SCHEDULER_SECONDS", 0.5)
+    monkeypatch.setattr(host_code("gpu_probe.sessions"), "_SCHEDULER_SECONDS", 0.5)
     host = SimpleNamespace(live=row.get("live", True), exists=lambda path: path == row.get("kubelet"))
-    assert [tuple(one.values()) for one in probe.load("sessions").work(host)] == [tuple(one) for one in row["found"]]
+    assert [tuple(one.values()) for one in host_code("gpu_probe.sessions").work(host)] == [
+        tuple(one) for one in row["found"]
+    ]

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from tests.stored import stored
 
-packages = probe.load("packages")
-candidates = probe.load("candidates")
-locks = probe.load("locks")
+packages = host_code("gpu_probe.packages")
+candidates = host_code("gpu_probe.candidates")
+locks = host_code("gpu_probe.locks")
 
 
 def stanza(name, version="1.0", status="install ok installed", maintainer="X <x@debian.org>", arch="amd64"):

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
-package = probe.load("host")
+package = host_code("gpu_probe.host")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ package = probe.load("host")
     ],
 )
 def test_os_release(machine, text, family, label_id):
-    told = probe.load("system").os_release(machine.put("/etc/os-release", text).host())
+    told = host_code("gpu_probe.system").os_release(machine.put("/etc/os-release", text).host())
     assert (told["family"], told["id"]) == (family, label_id)
 
 
@@ -32,7 +32,7 @@ def kernels_of(machine, *releases, running=None):
     for release in releases:
         machine.put(f"/boot/vmlinuz-{release}").put(f"/lib/modules/{release}/modules.dep")
     machine.answer("kernel", running or releases[0])
-    return probe.load("kernels").collect(machine.host())
+    return host_code("gpu_probe.kernels").collect(machine.host())
 
 
 def test_the_newest_kernel_boots_next_and_ten_is_newer_than_nine(machine):
@@ -77,7 +77,7 @@ def test_boot_entries_of_red_hat(machine):
 
 def test_without_an_image_the_running_kernel_stays(machine):
     machine.answer("kernel", "6.18.0-custom")
-    told = probe.load("kernels").collect(machine.host())
+    told = host_code("gpu_probe.kernels").collect(machine.host())
     assert told["next"] == "6.18.0-custom"
     assert "outside" in told["next_basis"]
 
@@ -90,7 +90,7 @@ def test_headers_need_their_makefile(machine):
 
 def test_only_arguments_that_matter_are_told(machine):
     line = "root=UUID=abc ro quiet modprobe.blacklist=nouveau,foo rd.driver.blacklist=nouveau intel_iommu=on password=x"
-    found = probe.load("kernels").gpu_arguments(line)
+    found = host_code("gpu_probe.kernels").gpu_arguments(line)
     assert found == ["modprobe.blacklist=nouveau,foo", "rd.driver.blacklist=nouveau", "intel_iommu=on"]
 
 
@@ -105,7 +105,7 @@ def test_only_arguments_that_matter_are_told(machine):
     ],
 )
 def test_the_compiler_of_the_kernel(text, compiler):
-    assert probe.load("kernels")._compiler(text) == compiler
+    assert host_code("gpu_probe.kernels")._compiler(text) == compiler
 
 
 def elf_with_modinfo(fields):
@@ -127,7 +127,7 @@ def elf_with_modinfo(fields):
 )
 @pytest.mark.parametrize("name", ["nvidia.ko", "nvidia-current.ko", "nvidia-current-open.ko", "nvidia-tesla-535.ko"])
 def test_version_and_flavour_of_a_module_file(machine, tmp_path, name, licence, flavour):
-    modules = probe.load("modules")
+    modules = host_code("gpu_probe.modules")
     path = tmp_path / "lib/modules/6.1.0-9-amd64/updates/dkms" / name
     machine.put(
         f"/lib/modules/6.1.0-9-amd64/updates/dkms/{name}",
@@ -143,7 +143,7 @@ def test_version_and_flavour_of_a_module_file(machine, tmp_path, name, licence, 
 
 @pytest.mark.parametrize("packer", [gzip, lzma], ids=["gz", "xz"])
 def test_a_compressed_module_file(tmp_path, monkeypatch, packer):
-    modules = probe.load("modules")
+    modules = host_code("gpu_probe.modules")
     monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
     path = tmp_path / ("nvidia.ko.gz" if packer is gzip else "nvidia.ko.xz")
     path.write_bytes(packer.compress(elf_with_modinfo([("version", "535.309.01"), ("license", "NVIDIA")])))
@@ -163,7 +163,7 @@ def test_a_compressed_module_file(tmp_path, monkeypatch, packer):
 def test_a_damaged_module_file_is_noted(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     host = package.LiveHost()
-    assert probe.load("modules").modinfo(host, str(tmp_path / name)) is None
+    assert host_code("gpu_probe.modules").modinfo(host, str(tmp_path / name)) is None
     assert words in host.unreadable["kernel.installed.nvidia"]
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_module_file_is_noted(tmp_path, name, content, words):
 )
 def test_companions_are_not_the_driver(machine, name):
     machine.put(f"/lib/modules/6.1/updates/dkms/{name}")
-    assert probe.load("modules").find(machine.host(), "6.1") is None
+    assert host_code("gpu_probe.modules").find(machine.host(), "6.1") is None
 
 
 @pytest.mark.parametrize(
@@ -190,19 +190,19 @@ def test_companions_are_not_the_driver(machine, name):
 )
 def test_the_loaded_module(machine, text, version, flavour):
     machine.put("/proc/driver/nvidia/version", text)
-    assert probe.load("modules").loaded_nvidia(machine.host()) == {"version": version, "flavour": flavour}
+    assert host_code("gpu_probe.modules").loaded_nvidia(machine.host()) == {"version": version, "flavour": flavour}
 
 
 def test_the_loaded_module_by_sysfs_alone(machine):
     machine.put("/sys/module/nvidia/version", "550.54.15\n")
-    assert probe.load("modules").loaded_nvidia(machine.host()) == {"version": "550.54.15", "flavour": None}
+    assert host_code("gpu_probe.modules").loaded_nvidia(machine.host()) == {"version": "550.54.15", "flavour": None}
 
 
 def test_an_own_file_hides_the_vendors_of_the_same_name(machine):
     machine.put("/usr/lib/modprobe.d/nvidia.conf", "blacklist nouveau\n").put(
         "/etc/modprobe.d/nvidia.conf", "# nothing\n"
     )
-    assert probe.load("drivers").blacklist_files(machine.host()) == []
+    assert host_code("gpu_probe.drivers").blacklist_files(machine.host()) == []
 
 
 def test_what_the_next_boot_would_load(machine):
@@ -214,13 +214,13 @@ def test_what_the_next_boot_would_load(machine):
     machine.put(f"/lib/modules/{release}/kernel/drivers/gpu/drm/nouveau/nouveau.ko")
     machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": False, "why": None})
     host = machine.host()
-    kernels = probe.load("kernels").collect(host)
-    stale = probe.load("drivers").nouveau(host, kernels, [])
+    kernels = host_code("gpu_probe.kernels").collect(host)
+    stale = host_code("gpu_probe.drivers").nouveau(host, kernels, [])
     assert (stale["blacklisted"], stale["in_initramfs"], stale["loads_at_boot"]) == (True, True, True)
     machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": True, "why": None})
-    assert probe.load("drivers").nouveau(machine.host(), kernels, [])["loads_at_boot"] is False
+    assert host_code("gpu_probe.drivers").nouveau(machine.host(), kernels, [])["loads_at_boot"] is False
     machine.answer("initramfs:" + image, {"nouveau": None, "blacklist": None, "why": "cut"})
-    unknown = probe.load("drivers").nouveau(machine.host(), kernels, [])
+    unknown = host_code("gpu_probe.drivers").nouveau(machine.host(), kernels, [])
     assert (unknown["in_initramfs"], unknown["loads_at_boot"]) == (None, None)
 
 
@@ -228,7 +228,7 @@ EFI = "/sys/firmware/efi/efivars/"
 
 
 def test_secure_boot(machine):
-    firmware = probe.load("firmware")
+    firmware = host_code("gpu_probe.firmware")
     assert firmware.collect(machine.host())["secure_boot"] is False
     machine.put("/sys/firmware/efi/systab")
     unknown = machine.host()
@@ -241,7 +241,7 @@ def test_secure_boot(machine):
 
 
 def test_enrolled_machine_owner_keys():
-    firmware = probe.load("firmware")
+    firmware = host_code("gpu_probe.firmware")
     owner, first, second = bytes(16), b"certificate one", b"certificate two!"
 
     def signature_list(certificate):
@@ -256,7 +256,7 @@ def test_enrolled_machine_owner_keys():
 
 @pytest.mark.parametrize("raw", [b"", b"\xff" * 40, bytes(27), bytes(28)])
 def test_a_broken_key_list_is_an_empty_one(raw):
-    assert probe.load("firmware")._listed(raw) == []
+    assert host_code("gpu_probe.firmware")._listed(raw) == []
 
 
 def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):
@@ -265,8 +265,8 @@ def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):
         "/boot/config-6.12.0-1-amd64",
         'CONFIG_X=y\nCONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',
     )
-    assert probe.load("kernels").compiler(machine.host(), "6.12.0-1-amd64") == "gcc-14"
-    assert probe.load("kernels").compiler(machine.host(), "6.1.0-9-amd64") == "gcc-12"
+    assert host_code("gpu_probe.kernels").compiler(machine.host(), "6.12.0-1-amd64") == "gcc-14"
+    assert host_code("gpu_probe.kernels").compiler(machine.host(), "6.1.0-9-amd64") == "gcc-12"
 
 
 def simulated(machine_in, own_files, running=None):
@@ -281,7 +281,7 @@ def simulated(machine_in, own_files, running=None):
     captured.put("/sys/bus/pci/devices/0000:00:04.0/vendor", "0x10de\n").put(
         "/proc/sys/kernel/osrelease", (running or "6.1.0-50-amd64") + "\n"
     )
-    return probe.load("facts").collect(own.host(), captured.host())
+    return host_code("gpu_probe.facts").collect(own.host(), captured.host())
 
 
 def test_a_simulated_host_is_its_captured_machine_with_its_own_packages(machine_in):

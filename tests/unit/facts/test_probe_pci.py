@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
 GPU = "0000:18:00.0"
 BRIDGE = "/sys/devices/pci0000:17/0000:17:01.0"
@@ -63,7 +63,7 @@ class Root:
 
 
 def test_what_the_owner_chose(machine):
-    told = probe.load("pci").settings(Root(machine[0]))
+    told = host_code("gpu_probe.pci").settings(Root(machine[0]))
     assert told == {
         "bios_vendor": "American Megatrends", "bios_version": "2.1", "bios_date": None, "board": None, "cpu": "Some CPU @ 2 GHz",
         "microcode": "0x2b000590", "smt": False, "governor": None, "numa_nodes": 2, "iommu": True,
@@ -71,7 +71,7 @@ def test_what_the_owner_chose(machine):
 
 
 def test_the_way_to_a_gpu(machine):
-    told = probe.load("pci").way_to(Root(machine[0]), GPU)
+    told = host_code("gpu_probe.pci").way_to(Root(machine[0]), GPU)
     assert told == {
         "iommu": "DMA-FQ", "bridges": 1, "above": ["0000:17:01.0"], "acs_redirect": ["0000:17:01.0"], "max_payload": 256, "max_read_request": 512,
         "bar_mib": 131072,
@@ -80,7 +80,7 @@ def test_the_way_to_a_gpu(machine):
 
 def test_acs_that_does_not_redirect_is_none_and_what_only_root_reads_is_not_known(machine):
     root, put = machine
-    pci = probe.load("pci")
+    pci = host_code("gpu_probe.pci")
     put(f"{BRIDGE}/config", config({}, acs=0x10))
     assert pci.way_to(Root(root), GPU)["acs_redirect"] == []
     put(f"{BRIDGE}/config", config({})[:64])
@@ -94,12 +94,12 @@ def test_a_broken_chain_of_capabilities_ends(machine):
     raw[0x100:0x104] = (0x0001 | 0x100 << 20).to_bytes(4, "little")
     put(f"{BRIDGE}/config", bytes(raw))
     put(f"{BRIDGE}/{GPU}/config", bytes(raw))
-    told = probe.load("pci").way_to(Root(root), GPU)
+    told = host_code("gpu_probe.pci").way_to(Root(root), GPU)
     assert (told["acs_redirect"], told["max_payload"]) == ([], None)
 
 
 def test_a_machine_that_tells_nothing(tmp_path):
-    pci = probe.load("pci")
+    pci = host_code("gpu_probe.pci")
     assert set(pci.settings(Root(tmp_path)).values()) == {None, False}
     assert pci.way_to(Root(tmp_path), GPU)["bar_mib"] is None
 
@@ -121,7 +121,7 @@ def test_nvlinks_of_each_gpu():
             assert argv == ["/usr/bin/nvidia-smi", "nvlink", "--status"]
             return {"rc": 0, "out": STATUS}
 
-    smi = probe.load("smi")
+    smi = host_code("gpu_probe.smi")
     assert smi.nvlinks(Host(), loaded=True) == {
         "GPU-a": {"up": 2, "down": 1, "slowest": 25.0}, "GPU-b": {"up": 0, "down": 0, "slowest": None},
     }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from gpusetup.model.facts_machine import Hca, Port, Rdma, Storage
 
 HCA, GPU = "0000:18:00.0", "0000:19:00.0"
@@ -71,7 +71,7 @@ class Machine:
     def host(self) -> Any:
         machine = self
 
-        class Live(probe.load("host").LiveHost):  # type: ignore[misc]
+        class Live(host_code("gpu_probe.host").LiveHost):  # type: ignore[misc]
             root = str(machine.root)
 
             def inside(self, path: str) -> str:
@@ -89,7 +89,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def looked(machine: Machine, managers: tuple[str, ...] = ()) -> Any:
-    told = probe.load("rdma").collect(machine.host(), machine.host(), managers)
+    told = host_code("gpu_probe.rdma").collect(machine.host(), machine.host(), managers)
     return None if told is None else msgspec.convert(told, Rdma)
 
 
@@ -155,7 +155,7 @@ def test_soft_roce_has_no_place_on_pci(machine: Machine) -> None:
 
 def test_a_machine_without_any_tells_nothing(machine: Machine) -> None:
     assert looked(machine) is None
-    assert probe.load("rdma").storage(machine.host()) is None
+    assert host_code("gpu_probe.rdma").storage(machine.host()) is None
 
 
 def test_storage(machine: Machine) -> None:
@@ -163,26 +163,28 @@ def test_storage(machine: Machine) -> None:
     machine.put("/proc/kallsyms", "0000 d p2pdma_pgmap_ops\n")
     machine.put("/sys/module/nvme_core/parameters/multipath", "Y\n")
     machine.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: "RMForceStaticBar1=1;"\n')
-    assert msgspec.convert(probe.load("rdma").storage(machine.host()), Storage).p2pdma is None  # nobody reads by it
+    assert (
+        msgspec.convert(host_code("gpu_probe.rdma").storage(machine.host()), Storage).p2pdma is None
+    )  # nobody reads by it
     machine.put("/sys/class/nvme/nvme0/model", "x")
-    told = msgspec.convert(probe.load("rdma").storage(machine.host()), Storage)
+    told = msgspec.convert(host_code("gpu_probe.rdma").storage(machine.host()), Storage)
     assert told == Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
 
 
 def test_a_capture_tells_the_same_as_the_machine(machine: Machine, tmp_path: Path) -> None:
     machine.adapter()
     machine.answers["ibportstate"] = IBPORTSTATE
-    host = probe.load("host")
+    host = host_code("gpu_probe.host")
 
     class Remembered(host._Recording, type(machine.host())):  # type: ignore[misc, name-defined]
         pass
 
     recorder = Remembered()
-    before = probe.load("rdma").collect(recorder, recorder)
-    capture = probe.load("capture")
+    before = host_code("gpu_probe.rdma").collect(recorder, recorder)
+    capture = host_code("gpu_probe.capture")
     capture.write(json.loads(json.dumps(capture.pack(recorder))), str(tmp_path / "capture"))
     stand_in = host.FolderHost(str(tmp_path / "capture"))
-    after = probe.load("rdma").collect(stand_in, stand_in)
+    after = host_code("gpu_probe.rdma").collect(stand_in, stand_in)
     assert before is not None
     assert after["hcas"][0]["ports"][0] == dict(before["hcas"][0]["ports"][0], fastest=None)
     assert after["hcas"][0]["way"] == before["hcas"][0]["way"]

@@ -2,7 +2,7 @@
 
 import json
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 
 STATE = {
     "files": {"/etc/a.conf": {"sha256": "aa"}, "/etc/gone.conf": {"sha256": "bb"}, "broken": 3},
@@ -15,23 +15,23 @@ STATE = {
 def test_files_get_the_digest_that_they_have_now(machine):
     machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
     host = machine.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
-    files = probe.load("record").read(host)["files"]
+    files = host_code("gpu_probe.record").read(host)["files"]
     assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc"}
     assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None}
 
 
 def test_a_folder_without_that_look_says_nothing_of_the_files(machine):
     host = machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE)).host()
-    assert "now" not in probe.load("record").read(host)["files"]["/etc/a.conf"]
+    assert "now" not in host_code("gpu_probe.record").read(host)["files"]["/etc/a.conf"]
 
 
 def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
-    record = probe.load("record")
+    record = host_code("gpu_probe.record")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/a.conf").write_text("secret\n")
     machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
 
-    class Live(probe.load("host").Recorder):
+    class Live(host_code("gpu_probe.host").Recorder):
         def inside(self, path):
             return str(tmp_path / path.lstrip("/"))
 
@@ -39,16 +39,16 @@ def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
     files = record.read(host)["files"]
     assert files["/etc/a.conf"]["now"] == "b37e50cedcd3e3f1ff64f4afc0422084ae694253cf399326868e07a35f4a45fb"
     assert files["/etc/gone.conf"]["now"] is None
-    assert "secret" not in json.dumps(probe.load("capture").pack(host))
+    assert "secret" not in json.dumps(host_code("gpu_probe.capture").pack(host))
 
 
 def test_packages_on_record_count_whatever_they_are_called(machine):
-    names = probe.load("record").names(STATE)
+    names = host_code("gpu_probe.record").names(STATE)
     assert names == {"build-essential", "libheld", "libbrought"}
     for damaged in (None, {"packages": 5, "holds": [{}], "brought": True}):
-        assert probe.load("record").names(damaged) == set()
+        assert host_code("gpu_probe.record").names(damaged) == set()
     stanza = "Package: {0}\nStatus: hold ok installed\nArchitecture: all\nVersion: 1\n\n"
     text = "".join(stanza.format(name) for name in ("build-essential", "libheld", "other"))
-    found = probe.load("packages").collect(machine.put("/var/lib/dpkg/status", text).host(), "debian", names)
+    found = host_code("gpu_probe.packages").collect(machine.put("/var/lib/dpkg/status", text).host(), "debian", names)
     assert sorted(found["installed"]) == ["build-essential", "libheld"]
     assert found["held"] == ["build-essential", "libheld"]

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from gpusetup.model.diagnosis import Symptoms
 
 OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian 12"\n'
@@ -15,9 +15,9 @@ OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian 12"\n'
 def symptoms(machine):
     def look(environment=None):
         host = machine.put("/etc/os-release", OS_RELEASE).host()
-        part = probe.load("symptoms")
+        part = host_code("gpu_probe.symptoms")
         surroundings = part.surroundings(host) if environment is None else environment
-        told = part.collect(host, probe.load("facts").collect(host, None, False), surroundings)
+        told = part.collect(host, host_code("gpu_probe.facts").collect(host, None, False), surroundings)
         # It travels as JSON, and the model takes every field of it.
         return msgspec.convert(json.loads(json.dumps(told)), Symptoms)
 
@@ -44,8 +44,8 @@ def test_of_the_environment_only_what_is_asked_is_taken(machine, symptoms):
 
 def test_a_recording_keeps_of_the_environment_file_only_what_is_asked(machine):
     machine.put("/etc/environment", "HF_TOKEN=planted\nVIRTUAL_ENV=/opt/venv\n").host()
-    recorder = probe.load("host").FolderRecorder(str(machine.root))
-    assert probe.load("symptoms").surroundings(recorder) == {"VIRTUAL_ENV": "/opt/venv"}
+    recorder = host_code("gpu_probe.host").FolderRecorder(str(machine.root))
+    assert host_code("gpu_probe.symptoms").surroundings(recorder) == {"VIRTUAL_ENV": "/opt/venv"}
     assert recorder.files["/etc/environment"] == b"VIRTUAL_ENV=/opt/venv\n"
 
 

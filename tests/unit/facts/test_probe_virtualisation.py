@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gpusetup.facts import probe
+from gpusetup.content import host_code
 from gpusetup.model.facts_machine import CloudEvent
 from tests.stored import stored_rows
 
-virtualisation = probe.load("virtualisation")
+virtualisation = host_code("gpu_probe.virtualisation")
 AWS, TOKEN = "/latest/meta-data/", {"PUT /latest/api/token": "abc=="}
 REBOOT = {"Code": "system-reboot", "NotBefore": "21 Jan 2027 09:00:43 GMT", "State": "active", "EventId": "i-1"}
 NEEDED = {
@@ -58,7 +58,7 @@ def service_stand_in(monkeypatch):
 
 
 def told(name):
-    host = probe.load("host").LiveHost()
+    host = host_code("gpu_probe.host").LiveHost()
     answer = virtualisation.metadata(host, name)
     return answer["machine_type"], [(one["what"], one["at"]) for one in answer["events"]], sorted(host.unreadable)
 
