@@ -123,7 +123,7 @@ def _answer_text(how: Answer, applied: Applied) -> str:
     if how.format == "html":
         from datetime import datetime, timezone
 
-        from gpusetup.cli.html_pages import applied_html
+        from gpusetup.cli.apply_text import applied_html
 
         return applied_html(applied, datetime.now(timezone.utc))
     from gpusetup.cli.apply_text import applied_text

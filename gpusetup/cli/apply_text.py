@@ -1,4 +1,4 @@
-"""What apply did, as text: a block per group of hosts with equal results, what to do next, the time spent."""
+"""What apply did, as a page and as text: a block per group of hosts with equal results, what to do next, the times."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from gpusetup.cli.grammar import tables
-from gpusetup.cli.plan_text import refusal_lines, refusals_without_name, stack_line
+from gpusetup.cli.plan import refusal_lines, refusals_without_name, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.model.run import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
     from gpusetup.model.run import Applied, HostOutcome
+    from gpusetup.model.verdict import Verdict
+    from gpusetup.report.model import HostReport
 
 _WIDTH = 80
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
@@ -121,3 +126,70 @@ def _checks(outcome: HostOutcome) -> list[str]:
 
 def _wrap(text: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+
+
+_TONES: dict[str, Verdict] = {
+    "done": "pass", "unchanged": "pass", "nothing-to-do": "skip", "pending-reboot": "warn", "postponed": "warn",
+    "not-started": "skip",
+}  # fmt: skip
+_SHORT = {
+    "pending-reboot": "reboot pending", "postponed": "postponed", "refused": "refused", "not-started": "not started",
+    "verify-failed": "verification FAILED", "unreachable": "no answer",
+}  # fmt: skip
+"""Labels of states whose sentence is too long."""
+
+
+def applied_html(applied: Applied, made: datetime) -> str:
+    """Return the page of an apply: each host with its state, changes and checks."""
+    from gpusetup import __version__
+    from gpusetup.report.html import stamp, to_html
+    from gpusetup.report.model import Report
+
+    return to_html(
+        Report(
+            title=f"What was done to {counted(len(applied.hosts), 'host')}",
+            started=stamp(made),
+            seconds=round(sum(applied.seconds.values()), 1),
+            program=f"gpusetup {__version__}",
+            hosts=tuple(_report(name, outcome) for name, outcome in applied.hosts.items()),
+        )
+    )
+
+
+def _report(name: str, outcome: HostOutcome) -> HostReport:
+    from gpusetup.report.model import HostReport, Row
+
+    return HostReport(
+        name=name,
+        state=_SHORT.get(outcome.state) or WORDS[outcome.state],
+        tone=_TONES.get(outcome.state, "fail"),
+        problem=_problem(outcome),
+        rows=tuple(Row(label=label, text=text) for label, text in _rows(outcome) if text),
+        results=outcome.checks,
+        seconds=outcome.seconds,
+        simulated=outcome.simulated,
+    )
+
+
+def _problem(outcome: HostOutcome) -> str:
+    told = [f"{item.message} [{item.reference}]. {item.hint}".strip() for item in outcome.refusals]
+    if outcome.failure is not None:
+        failure = outcome.failure
+        reference = f" [{failure.reference}]" if failure.reference else ""
+        told.append(f"{outcome.failed_at}: {failure.message}{reference}. {failure.hint or ''}".strip())
+    return "\n".join(told)
+
+
+def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
+    yield "machine", stack_line(outcome.stack) if outcome.stack is not None else ""
+    yield "before", outcome.now
+    for action in outcome.actions:
+        yield action.kind, f"{action.what}: {action.why}"
+    yield "removed", ", ".join(outcome.removals)
+    yield "held", ", ".join(outcome.holds)
+    yield "reboot", outcome.reboot_why if outcome.reboot else ""
+    yield "pending", "; ".join((*outcome.pending, *outcome.waits))
+    yield "verified", outcome.verified
+    for text in outcome.warnings:
+        yield "note", text
+    yield "time", ", ".join(f"{role} {seconds:.1f} s" for role, seconds in outcome.phases.items())

@@ -188,7 +188,7 @@ def _needed(supply: Supply) -> SystemWanted:
 
 
 def _in_short(wanted: SystemWanted) -> str:
-    from gpusetup.cli.plan_text import size_text
+    from gpusetup.cli.plan import size_text
 
     stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
     parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), size_text(wanted.bytes)
@@ -196,7 +196,7 @@ def _in_short(wanted: SystemWanted) -> str:
 
 
 def _in_full(wanted: SystemWanted) -> str:
-    from gpusetup.cli.plan_text import size_text
+    from gpusetup.cli.plan import size_text
 
     return "\n".join([_in_short(wanted), *(f"  {size_text(file.size):>10}  {file.name}" for file in wanted.files)])
 
@@ -209,7 +209,7 @@ class Progress:
 
     def __call__(self, done: int, whole: int) -> None:
         """Print the progress if it reached another tenth."""
-        from gpusetup.cli.plan_text import size_text
+        from gpusetup.cli.plan import size_text
 
         tenth = 10 * done // whole if whole else 10
         if tenth != self.told:
@@ -219,7 +219,7 @@ class Progress:
 
 def _differences(manifest: Path, older: Path, form: str) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
-    from gpusetup.cli.plan_text import size_text
+    from gpusetup.cli.plan import size_text
 
     older = older / MANIFEST if older.is_dir() else older
     new, old = read_manifest(manifest)[0], read_manifest(older)[0]

@@ -43,7 +43,7 @@ def run_pack(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.bootstrap.bundle import MANIFEST
     from gpusetup.cli.bundle import Progress
-    from gpusetup.cli.plan_text import size_text
+    from gpusetup.cli.plan import size_text
     from gpusetup.supply.packing import pack
 
     out = Path(arguments.out)
@@ -239,7 +239,7 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
 
 
 def _text(made: Mirror) -> str:
-    from gpusetup.cli.plan_text import size_text
+    from gpusetup.cli.plan import size_text
 
     lines = [
         f"{each.place}: {counted(each.packages, 'package')}, {size_text(each.bytes)}"

@@ -230,7 +230,7 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
         if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
             raise BadInputError("GS-708", "--lock-digest is not a SHA-256", path="--lock-digest")
         return None, (f"the lock at {arguments.lock_url}",)
-    from gpusetup.cli.plan_text import stack_line
+    from gpusetup.cli.plan import stack_line
 
     if arguments.lock:
         lock = load_lock(arguments.lock)

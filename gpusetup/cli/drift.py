@@ -16,7 +16,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output, timers
-from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.cli.plan import refusal_lines
 from gpusetup.drive.causes import counted
 from gpusetup.errors import Exit, gravest
 
@@ -73,7 +73,7 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
-    from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.cli.plan import recorded_stack
     from gpusetup.components.record import hidden
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.lifecycle import HostDrift

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     elif arguments.vars:
         output.write_answer(output.json_text(_variables(arguments, resolution, lock, matrix)), arguments.out)
     elif arguments.format == "text":
-        from gpusetup.cli.plan_text import stack_line
+        from gpusetup.cli.plan import stack_line
 
         output.write_answer(stack_line(lock.stack), arguments.out)
     else:

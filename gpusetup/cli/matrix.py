@@ -14,6 +14,7 @@ examples:
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,18 @@ from gpusetup.cli.options import add_newer, add_output, add_request, add_require
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit
-from gpusetup.matrix.load import NAMES
+from gpusetup.matrix.load import NAMES, package_files
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.resolve.domains import parsed
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.record import MatrixFile
     from gpusetup.model.request import Request
+
 
 _TABLES = {
     "gpu": ("gpus", "gpu"),
@@ -82,8 +87,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     beside: dict[str, list[str]] = {}
     if arguments.age or arguments.newer:
         import datetime as dt
-
-        from gpusetup.cli.matrix_age import ages
 
         name, rows = (
             "newer" if arguments.newer else "age",
@@ -198,3 +201,54 @@ def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]
 
 def _short(name: str, row: dict[str, Any]) -> str:
     return f"{row[name]}+{row['variant']}" if name == "torch" else str(row[name])
+
+
+_RELEASED = ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
+
+
+def ages(matrix: Matrix, today: dt.date, *, newer: bool = False) -> list[dict[str, Any]]:
+    """Return a row for each component: it lacks everything published since its sources were read.
+
+    With `newer`, ask the publishers: a row also has the newest release, and for how many days the matrix lacks one.
+    """
+    rows = [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+    return _compared(rows, today) if newer else rows
+
+
+def _compared(rows: list[dict[str, Any]], today: dt.date) -> list[dict[str, Any]]:
+    from gpusetup.cli.newer import published_of
+
+    lists = published_of(row["component"] for row in rows)
+    for row in rows:
+        listed = lists[row["component"]]
+        if isinstance(listed, str):
+            row |= {"publisher": "not reached", "behind": None}
+            continue
+        lacking = [release for release in listed if release.version > parsed(row["newest"])]
+        first = min((release.date for release in lacking if release.date), default="")
+        behind = (today - dt.date.fromisoformat(first)).days if first else 0 if not lacking else None
+        row |= {"publisher": str(lacking[-1].version) if lacking else row["newest"], "behind": behind}
+    return rows
+
+
+def _components(matrix: Matrix) -> Iterator[tuple[str, MatrixFile, Any]]:
+    yield "driver", matrix.driver, [one for one in matrix.driver.versions if one.platform == "linux"]
+    for name in _RELEASED:
+        file = getattr(matrix, name)
+        yield name, file, file.releases
+    for name in (name.rpartition("/")[2] for name in package_files()):
+        package = matrix.package(name)
+        yield name, package, package.releases
+
+
+def _row(name: str, file: MatrixFile, releases: Any, today: dt.date) -> dict[str, Any]:
+    newest = max(releases, key=lambda release: parsed(release.version))
+    return {
+        "component": name,
+        "newest": newest.version,
+        "published": getattr(newest, "date", "") or "unknown",
+        "read": file.date,
+        "days": (today - dt.date.fromisoformat(file.date)).days,
+        "confidence": newest.confidence,
+        "sources": [file.sources[key].url for key in newest.sources if key in file.sources and file.sources[key].url],
+    }

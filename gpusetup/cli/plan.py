@@ -12,17 +12,27 @@ examples:
 
 from __future__ import annotations
 
+import textwrap
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from gpusetup.cli import options, output
 from gpusetup.cli.requests import add_wishes, wishes_of
+from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.errors import BadInputError, Exit, gravest, wrong_field
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
-    from gpusetup.model.plan import HostPlan, Plan
+    from gpusetup.model.applied import Applied
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import HostPlan, Plan, Refusal
+    from gpusetup.model.stack import Stack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +53,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Plan and print."""
     from msgspec.structs import replace
 
-    from gpusetup.cli.plan_text import plan_text, rows_of
     from gpusetup.cli.session import Progress, open_session
     from gpusetup.matrix.load import matrix
     from gpusetup.rollout.batches import batches, batches_of
@@ -61,8 +70,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         text = output.json_text(plan)
     elif arguments.format == "html":
         from datetime import datetime, timezone
-
-        from gpusetup.cli.html_pages import plan_html
 
         text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
     else:
@@ -91,3 +98,260 @@ def exit_of(plan: HostPlan, *, changes: bool) -> Exit:
     if plan.refusals:
         return gravest([Exit(refusal.exit) for refusal in plan.refusals])
     return Exit.PENDING if changes and plan.state == "change" else Exit.DONE
+
+
+class Row(NamedTuple):
+    """One batch, or several successive ones of equal size."""
+
+    which: str
+    """batch 1, batches 4 to 9."""
+    names: list[str]
+    size: str
+    """1 host; 50 hosts each."""
+    reboots: int
+    domains: list[str]
+    """The hosts' failure domains, such as racks, from the inventory."""
+
+
+def rows_of(plan: Plan, domains: Mapping[str, str]) -> list[Row]:
+    """Return rows for the batches, in order."""
+    rows = []
+    for size, group in groupby(enumerate(plan.batches, 1), lambda item: len(item[1])):
+        numbered = list(group)
+        (first, _), (last, _) = numbered[0], numbered[-1]
+        names = [name for _, batch in numbered for name in batch]
+        rows.append(
+            Row(
+                which=f"batch {first}" if first == last else f"batches {first} to {last}",
+                names=names,
+                size=counted(size, "host") + ("" if first == last else " each"),
+                reboots=sum(1 for name in names if plan.hosts[name].reboot),
+                domains=sorted({domains[name] for name in names if name in domains}),
+            )
+        )
+    return rows
+
+
+_WIDTH = 80
+
+
+def plan_text(plan: Plan, batches: Sequence[Row] = (), *, verbose: bool = False) -> str:
+    """Return the plan as text."""
+    each = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()] if verbose else None
+    groups = groups_of(plan) if each is None else each
+    blocks = [_block(names, text) for names, text in groups]
+    return "\n\n".join([*blocks, *([_batches(batches)] if batches else []), summary(plan)]) + "\n"
+
+
+def _batches(batches: Sequence[Row]) -> str:
+    lines = ["In this order, each batch verified before the next begins:"]
+    for row in batches:
+        told = [row.size, counted(row.reboots, "reboot")]
+        told += [f"in {in_short(row.domains)}"] if row.domains else []
+        lines += _wrap(f"{row.which:<16} {in_short(row.names)} ({', '.join(told)})", "  ", " " * 19)
+    return "\n".join(lines)
+
+
+def groups_of(plan: Plan) -> list[tuple[list[str], str]]:
+    """Group hosts with equal text: their names, and the text."""
+    return grouped(plan.hosts, _host, _without_name)
+
+
+def shared_plan(names: list[str], plan: Plan) -> HostPlan:
+    """Return the plan that a group of hosts shares, without the name of a single host."""
+    host = plan.hosts[names[0]]
+    return host if len(names) == 1 else _without_name(names[0], host)
+
+
+def _block(names: list[str], told: str) -> str:
+    title = in_short(names) + (f" ({len(names)} hosts)" if len(names) > 1 else "")
+    return "\n".join([*_wrap(title, "", "  "), *([told] if told else [])])
+
+
+def _without_name(name: str, host: HostPlan) -> HostPlan:
+    return msgspec.structs.replace(host, refusals=refusals_without_name(name, host.refusals))
+
+
+def refusals_without_name(name: str, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+    """Return a host's refusals without its name, so that hosts can share them."""
+    return tuple(
+        msgspec.structs.replace(
+            item, message=common(item.message, name), note=common(item.note, name), hint=common(item.hint, name)
+        )
+        for item in refusals
+    )
+
+
+def _host(host: HostPlan, *, verbose: bool = False) -> str:
+    lines = _wrap(f"now      {host.now}", "  ", " " * 11) if host.now else []
+    if host.stack is not None:
+        lines += _wrap(f"then     {stack_line(host.stack)}", "  ", " " * 11)
+    if host.state == "unchanged":
+        lines.append("  nothing to change")
+    for refusal in host.refusals:
+        lines += refusal_lines(refusal)
+    for number, action in enumerate(host.actions, 1):
+        lines += _wrap(f"{number:>2} {action.kind:<10} {action.what}", "  ", " " * 16)
+        lines += _wrap(f"because {action.why}", " " * 16, " " * 16)
+    if host.state == "change":
+        lines += _facts(host)
+    for text in host.warnings:
+        lines += _wrap(f"note     {text}", "  ", " " * 11)
+    if verbose:
+        for reason in host.reasons:
+            lines += _wrap(f"{reason.component:<10} {reason.text}", "  ", " " * 13)
+    return "\n".join(lines)
+
+
+def _facts(host: HostPlan) -> list[str]:
+    reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
+    lines = _wrap(f"reboot   {reboot}", "  ", " " * 11)
+    lines += _wrap(f"away     {downtime_text(host)}", "  ", " " * 11)
+    if host.jobs:
+        lines += _wrap(f"jobs     {jobs_text(host)}", "  ", " " * 11)
+    if host.work:
+        lines += _wrap(f"runs     {work_text(host)}", "  ", " " * 11)
+    lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
+    if host.holds:
+        lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
+    lines.append(f"  download {download_text(host)}")
+    return lines
+
+
+_MEASURED = {
+    "host": "as this host's earlier changes took",
+    "fleet": "as changes of other hosts here took",
+    "bench": "our measurement without downloads and firmware; no change on record here is like it",
+}
+
+
+def downtime_text(host: HostPlan) -> str:
+    """Return how long a host will be away, rounded so that similar hosts get equal text."""
+    away = host.away
+    if away is None:
+        return "not known"
+    reboot = f", {_about(away.reboot_seconds)} of it its reboot" if host.reboot else ", without a reboot"
+    return (
+        f"{'more than' if away.source == 'bench' else 'about'} {_about(away.seconds)}{reboot}: {_MEASURED[away.source]}"
+    )
+
+
+def _about(seconds: float) -> str:
+    return f"{max(10, round(seconds, -1)):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def jobs_text(host: HostPlan) -> str:
+    """Return which programs apply waits for."""
+    names = in_short(sorted(set(host.jobs.values())))
+    return f"apply waits for what uses the GPU and stops none: {names}"
+
+
+def work_text(host: HostPlan) -> str:
+    """Return what schedulers run on a host, and how apply treats it."""
+    ways = "; ".join(f"--drain {name}" for name in dict.fromkeys(one.scheduler for one in host.work))
+    told = "; ".join(map(str, host.work[:8])) + (f" and {len(host.work) - 8} more" if len(host.work) > 8 else "")
+    return f"{told}: {ways} waits for that" + (
+        ", without it the reboot ends what does not use a GPU" if host.reboot else ""
+    )
+
+
+def download_text(host: HostPlan) -> str:
+    """Return how much a host downloads."""
+    if host.wheel_bytes is None:
+        return f"{size_text(host.package_bytes)} of packages, and Python packages of unknown size"
+    wheels = f", {size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
+    return size_text(host.download_bytes) + wheels
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return the lines of a refusal: what, why, and what to do."""
+    lines = _wrap(f"refused  {refusal.message} [{refusal.reference}]", "  ", " " * 11)
+    for paragraph in refusal.note.splitlines():
+        lines += _wrap(paragraph.strip(), " " * 11, " " * 13)
+    if refusal.hint:
+        lines += _wrap(f"hint     {refusal.hint}", "  ", " " * 11)
+    return lines
+
+
+def stack_line(stack: Stack) -> str:
+    """Return a stack on one line."""
+    parts = []
+    if stack.driver is not None:
+        kept = ", stays" if stack.driver.installed else ""
+        parts.append(f"driver {stack.driver.version} ({stack.driver.module}{kept})")
+    for name in ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"):
+        chosen = stack.part(name)
+        if chosen is not None:
+            variant = f"+{chosen.variant}" if name == "torch" else ""
+            others = [other.version for other in stack.cudas] if name == "cuda" else []
+            parts.append(" and ".join([f"{name} {chosen.version}{variant}", *others]))
+    if stack.python is not None and stack.python.version:
+        parts.append(f"Python {stack.python.version}")
+    return ", ".join(parts)
+
+
+def recorded_stack(host: Applied | HostPlan) -> str:
+    """Return the stack in a host's record or plan on one line, or an empty string."""
+    return stack_line(host.stack) if host.stack is not None else ""
+
+
+def size_text(size: int | None) -> str:
+    """Return a number of bytes as readable text."""
+    if size is None:
+        return "size not known"
+    if size < 1_000_000:
+        return f"{size / 1000:.0f} kB"
+    return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
+
+
+def summary(plan: Plan) -> str:
+    """Return the plan in one line."""
+    states = [host.state for host in plan.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state.replace('-', ' ')}" for state in dict.fromkeys(states))
+    reboots = sum(1 for host in plan.hosts.values() if host.reboot)
+    return f"{counted(len(states), 'host')}: {counts}; {counted(reboots, 'reboot')}. Matrix of {plan.matrix.date}."
+
+
+def _wrap(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=True, break_on_hyphens=False
+    ) or [first.rstrip()]
+
+
+_COLOURS = {"change": "warn", "unchanged": "pass", "nothing-to-do": "skip"}
+_STATES = {
+    "change": "changes", "unchanged": "stays", "nothing-to-do": "nothing to do", "refused": "refused",
+    "unreachable": "no answer", "failed": "failed",
+}  # fmt: skip
+
+
+def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Row] = ()) -> str:
+    """Return the page of a plan; hosts with equal plans share one section."""
+    from gpusetup.report.html import page, stamp
+
+    return page(
+        "plan",
+        title=f"Plan for {counted(len(plan.hosts), 'host')}",
+        made=stamp(made),
+        told=["nothing was changed"],
+        summary=summary(plan),
+        batches=batches,
+        groups=[(names, shared_plan(names, plan)) for names, _ in groups_of(plan)],
+        words=_STATES,
+        colours={state: _COLOURS.get(state, "fail") for state in _STATES},
+        short=in_short,
+        size=size_text,
+        download=download_text,
+        away=downtime_text,
+        jobs=jobs_text,
+        work=work_text,
+        stack=recorded_stack,
+        picture=lambda name: _picture(facts.get(name)),
+    )
+
+
+def _picture(host: HostFacts | None) -> str:
+    from gpusetup.components import judge
+    from gpusetup.report.topology import picture, topology_of
+
+    return picture(topology_of(judge.probed(host))) if host is not None else ""

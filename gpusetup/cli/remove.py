@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.cli import options, output
-from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.cli.plan import refusal_lines
 from gpusetup.drive.causes import counted
 from gpusetup.errors import Exit, gravest
 

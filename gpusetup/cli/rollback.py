@@ -118,7 +118,7 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
 
 
 def _listed(read: PlaybookRun, name: str) -> HostHistory:
-    from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.cli.plan import recorded_stack
     from gpusetup.errors import BadInputError
     from gpusetup.model.lifecycle import HostHistory, Listed
     from gpusetup.model.plan import Refusal
@@ -147,7 +147,7 @@ def _listed(read: PlaybookRun, name: str) -> HostHistory:
 
 
 def _text(history: History) -> str:
-    from gpusetup.cli.plan_text import refusal_lines
+    from gpusetup.cli.plan import refusal_lines
 
     lines = []
     for name, host in history.hosts.items():

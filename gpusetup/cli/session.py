@@ -120,7 +120,7 @@ class Progress:
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
         """Print what is about to change."""
-        from gpusetup.cli.plan_text import downtime_text, jobs_text, size_text, work_text
+        from gpusetup.cli.plan import downtime_text, jobs_text, size_text, work_text
 
         reboots = sum(1 for plan in changes.values() if plan.reboot)
         sizes = [plan.download_bytes or 0 for plan in changes.values()]

@@ -76,7 +76,7 @@ def _driver(host: HostFacts) -> str:
 
 
 def _stack(host: HostFacts, matrix: Matrix) -> str:
-    from gpusetup.cli.plan_text import stack_line
+    from gpusetup.cli.plan import stack_line
     from gpusetup.cli.requests import about_host
     from gpusetup.model.request import Request, Requirement
     from gpusetup.resolve.api import resolve

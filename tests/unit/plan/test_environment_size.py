@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpusetup.cli.plan_text import plan_text
+from gpusetup.cli.plan import plan_text
 from gpusetup.components.python.size import DiskSpace, disk_space_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import HostPlan, Plan, Preview, PreviewTransaction

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gpusetup.cli.plan import plan_html
 from msgspec.structs import replace
 
-from gpusetup.cli.html_pages import plan_html
 from gpusetup.cli.output import json_line
-from gpusetup.cli.plan_text import plan_text
+from gpusetup.cli.plan import plan_text
 from gpusetup.drive.engines.base import Ansible
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
