@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.found import Found, Row
-from gpusetup.report.formats import FORMATS, render
+from gpusetup.cli.verify import FORMATS
+from gpusetup.report.formats import render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.probe import probe_argv

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from gpusetup.doctor import pages as messages
+from gpusetup.doctor import catalogue as messages
 from gpusetup.doctor import references
 from gpusetup.verify import pages as checks
 from tools import units

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import options, output, server_options, timers
+from gpusetup.cli import options, output, timers
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit
 
@@ -128,7 +128,7 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the bundle")
-    server_options.add_arguments(parser, "0.0.0.0:8080")
+    options.add_server(parser, "0.0.0.0:8080")
 
 
 def run_serve(arguments: argparse.Namespace) -> Exit:
@@ -140,15 +140,15 @@ def run_serve(arguments: argparse.Namespace) -> Exit:
       gpusetup bundle serve site
       gpusetup bundle serve site --listen 10.0.0.5:8443 --certificate site.pem --key site.key
     """
-    server_options.check_installed()
+    options.check_server()
     from gpusetup.supply.server import server_of
 
-    place = server_options.place_of(arguments.listen)
-    tls = server_options.tls_of(arguments.certificate, arguments.key)
+    place = options.place_of(arguments.listen)
+    tls = options.tls_of(arguments.certificate, arguments.key)
     server = server_of(Path(arguments.folder), place, tls, output.say)
     kind = "https" if tls else "http"
     output.say(f"serving {arguments.folder} at {kind}://{place[0]}:{server.server_port}; Ctrl-C ends it")
-    return server_options.served(server)
+    return options.served(server)
 
 
 def add_mirror_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.cli import options, output, server_options
+from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
-    server_options.add_arguments(parser, "0.0.0.0:8443")
+    options.add_server(parser, "0.0.0.0:8443")
     parser.add_argument(
         "--client-ca", metavar="FILE", help="a host may show a certificate of this authority instead of a token"
     )
@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Serve until interrupted, or print the service."""
-    server_options.check_installed()
+    options.check_server()
     from gpusetup.pull.store import Store
     from gpusetup.pull.web import collector_of
 
-    place = server_options.place_of(arguments.listen)
-    tls = server_options.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
+    place = options.place_of(arguments.listen)
+    tls = options.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
     if arguments.keep < 1:
         raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")
     if arguments.unit:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     try:
         server = collector_of(Path(arguments.folder), store, place, tls, output.say)
         output.say(f"collecting at {'https' if tls else 'http'}://{place[0]}:{server.server_port}; Ctrl-C ends it")
-        return server_options.served(server)
+        return options.served(server)
     finally:
         store.close()
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import doctor_apply, options, output, streams
+from gpusetup.cli import doctor_hosts, options, output, streams
 from gpusetup.cli.requests import is_project
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
     )
-    doctor_apply.add_arguments(parser)
+    doctor_hosts.add_apply(parser)
     options.add_output(parser)
 
 
@@ -96,12 +96,12 @@ def run(arguments: argparse.Namespace) -> Exit:
             "--watch prints findings as they come and cannot be used with --out",
             hint="redirect its output to a file",
         )
-    doctor_apply.refuse_without_apply(arguments)
+    doctor_hosts.refuse_without_apply(arguments)
     if arguments.apply:
-        doctor_apply.refuse_conflicts(arguments, [name for name in chosen if name != "an inventory"])
+        doctor_hosts.refuse_conflicts(arguments, [name for name in chosen if name != "an inventory"])
         from gpusetup.cli.session import names_of_gpus
 
-        return doctor_apply.run(arguments, names_of_gpus())
+        return doctor_hosts.apply(arguments, names_of_gpus())
     if arguments.explain is not None:
         return _explain(arguments)
     if asked or arguments.text is not None:
@@ -140,8 +140,8 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
 def _explain(arguments: argparse.Namespace) -> Exit:
     """Print the page of a cause, of a short message (Xid 79), of an alert or of one of gpusetup's references."""
     from gpusetup.cli.output import explain
+    from gpusetup.doctor.catalogue import explained
     from gpusetup.doctor.findings import diagnose_text
-    from gpusetup.doctor.pages import explained
     from gpusetup.doctor.references import reference_in
 
     if reference := reference_in(arguments.explain):
@@ -274,7 +274,6 @@ def _chunks(name: str) -> Iterator[bytes]:
 
 
 def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
-    from gpusetup.cli import doctor_hosts
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.doctor.text import diagnoses
     from gpusetup.facts.collect import LOCAL_NAME
@@ -336,7 +335,6 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
 
 def _look(root: str | None = None) -> Look:
     """Examine this machine, or a captured one."""
-    from gpusetup.cli import doctor_hosts
     from gpusetup.cli.session import names_of_gpus
 
     gpus = names_of_gpus()

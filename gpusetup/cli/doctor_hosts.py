@@ -1,24 +1,33 @@
-"""Examine the machines to diagnose: this one, a captured one, or every host of an inventory in one round trip."""
+"""Examine the machines to diagnose (this one, a captured one, all hosts of an inventory), and recover with `--apply`.
+
+A recovery shows the resets and reboots that stop no program, and does them after a confirmation.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.cli import options, output
 from gpusetup.content import host_code
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.matrix.systems import is_jetson
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
     from pathlib import Path
 
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.collect import Lookup
+    from gpusetup.model.diagnosis import Recovered
     from gpusetup.model.facts import Failure
     from gpusetup.plan.preflight import Guest
+    from gpusetup.rollout.recovery import Hosts
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
@@ -75,3 +84,123 @@ def hosts(
         if (told := looked.run.data(name, fleet.ACTION)) is not None
     }
     return opened, dict(looked.facts.failures), looked.run.track
+
+
+def add_apply(parser: argparse.ArgumentParser) -> None:
+    """Add the options of --apply."""
+    group = parser.add_argument_group("recovery (--apply)")
+    group.add_argument(
+        "--apply", action="store_true",
+        help="after asking, reset GPUs that no program uses, or reboot",
+    )  # fmt: skip
+    group.add_argument("--dry-run", action="store_true", help="with --apply: only show what would be done")
+    group.add_argument("--yes", "-y", action="store_true", help="with --apply: do not ask; needed without a terminal")
+    group.add_argument(
+        "--reboot", choices=("never", "when-needed", "schedule"), help="with --apply: whether hosts may reboot"
+    )
+    options.add_draining(parser)
+
+
+def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
+    """Refuse what cannot be used with --apply."""
+    beside = [*chosen, *(f"--{name}" for name in ("bundle", "probe") if getattr(arguments, name))]
+    if beside:
+        raise BadInputError(
+            "GS-604", f"--apply and {' and '.join(beside)} cannot be used together", path="--apply",
+            hint="give an inventory, or nothing for this machine: gpusetup doctor --apply",
+        )  # fmt: skip
+
+
+def refuse_without_apply(arguments: argparse.Namespace) -> None:
+    """Refuse the options of a recovery without --apply."""
+    for name in ("dry_run", "yes", "reboot", "drain", "undrain", "drain_via"):
+        if getattr(arguments, name) and not arguments.apply:
+            option = f"--{name.replace('_', '-')}"
+            raise BadInputError(
+                "GS-604", f"{option} needs --apply", path=option, hint=f"gpusetup doctor --apply {option} …"
+            )
+
+
+def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
+    """Diagnose, ask, recover, diagnose again, report."""
+    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.cli.session import agreed, open_session
+    from gpusetup.doctor.text import recoveries
+    from gpusetup.rollout.recovery import EXITS, prepare, recover
+
+    if arguments.dry_run and arguments.yes:
+        raise BadInputError("GS-604", "--dry-run and --yes cannot be used together")
+    session = open_session(arguments)
+    with terminated_is_interrupted():
+        hosts, failures, exits = _hosts(arguments, session, lookup)
+        found = prepare(hosts)
+        wanted = [name for name, told in found.items() if told.state == "planned"]
+        shown = recoveries(hosts.diagnoses, found)
+        asks = bool(wanted) and not arguments.dry_run
+        done = asks and (arguments.yes or agreed(arguments, shown, "do all of this?"))
+        if done:
+            found = recover(hosts, found)
+    _report(arguments, hosts, found, failures)
+    if wanted and not done:
+        print("nothing was changed; run it with --yes to do it", file=sys.stderr)
+    ailing = [
+        Exit.VERIFY_FAILED
+        for name, diagnosis in (hosts.diagnoses | hosts.after).items()
+        if not diagnosis.healthy and found[name].state in ("nothing-to-do", "done")
+    ]
+    return gravest([*exits, *ailing, *(EXITS[told.state] for told in found.values())])
+
+
+def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
+    from gpusetup.cli.session import Progress
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.matrix.load import matrix
+    from gpusetup.model.variables import NOTHING
+    from gpusetup.rollout.draining import draining
+    from gpusetup.rollout.looks import Rollout
+    from gpusetup.rollout.options import Freeing, Wishes
+    from gpusetup.rollout.recovery import Hosts
+    from gpusetup.rollout.wishes import settings_of_hosts
+
+    options.check_numbers(arguments, "drain_wait", "busy_wait")
+    rollout = Rollout(session, matrix(), Progress())
+    freeing = Freeing(
+        drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
+        drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
+    )  # fmt: skip
+    work = draining(freeing, rollout)  # reject a wrong command before contacting hosts
+    looks, failed, track = hosts(session, lookup)
+    rollout.facts = {name: look.facts for name, look in looks.items()}
+    rollout.settings, _lost = settings_of_hosts(Wishes(reboot=arguments.reboot), arguments.inventory, track)
+    rollout.connections, rollout.nodes = _reached(track)
+
+    def again(names: Iterable[str]) -> dict[str, Look]:
+        only = write_overlay(session.run.path / "overlay-again", dict.fromkeys(names, NOTHING))
+        return hosts(session, lookup, overlay=only)[0]
+
+    diagnoses = {name: diagnose(look) for name, look in looks.items()}
+    told = {name: f"{failure.message} [{failure.reference}]" for name, failure in failed.items()}
+    return Hosts(rollout, looks, diagnoses, work, again), told, [Exit(failure.exit) for failure in failed.values()]
+
+
+def _reached(track: Track) -> tuple[dict[str, str], dict[str, str]]:
+    """Return each host's Ansible connection, and its scheduler's name for it if the inventory has one."""
+    connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
+    nodes = {name: host.variables.get("gpusetup_node") for name, host in track.hosts.items()}
+    return connections, {name: str(node) for name, node in nodes.items() if node}
+
+
+def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:
+    from gpusetup.doctor.text import diagnoses, recoveries
+
+    seen = hosts.diagnoses | hosts.after
+    if arguments.format == "json":
+        from gpusetup.model.examined import DoctorHosts
+
+        healthy = not failures and all(entry.healthy for entry in seen.values())
+        document = DoctorHosts(ok=healthy, healthy=healthy, hosts=seen, failures=failures, recovered=found)
+        text = output.json_text(document)
+    else:
+        text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}")
+    output.write_answer(text, arguments.out)

@@ -400,8 +400,8 @@ def _tell(report: Report, path: str) -> None:
 
 def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
     """Replace the report for node_exporter atomically."""
+    from gpusetup.report.formats import to_prometheus
     from gpusetup.report.model import POSTPONED
-    from gpusetup.report.prometheus import to_prometheus
 
     if all(host.state == POSTPONED for host in report.hosts):
         return  # keep the last report, whose timestamp ages

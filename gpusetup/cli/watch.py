@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpusetup.drive.route import Route
-    from gpusetup.watch.fleet import Fleet
-    from gpusetup.watch.link import Link
+    from gpusetup.watch.fleet import Fleet, Link
     from gpusetup.watch.view import View
 
 LOCAL_NAME = "localhost"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from gpusetup.watch.link import Link
+    from gpusetup.watch.fleet import Link
     from gpusetup.watch.view import Span, View
 
 _PLAIN = str.maketrans({"…": "~", "↑": "^", "↓": "v", "°": " ", "⏎": "="})

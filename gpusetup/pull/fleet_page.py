@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.drive.causes import common, counted, in_short
 from gpusetup.pull.offers import in_words
+from gpusetup.report.formats import metric
 from gpusetup.report.html import page
-from gpusetup.report.prometheus import metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,8 +21,7 @@ from gpusetup.model.stack import (
 )
 from gpusetup.resolve.constraints import python_tags
 from gpusetup.resolve.hardware import limits_of
-from gpusetup.resolve.runtimes import pythons
-from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.space import FRAMEWORKS, pythons
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from gpusetup.resolve.domains import PackageValue, TorchValue, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
 from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, requires
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.runtimes import OTHERS, own_python, pythons
-from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.space import FRAMEWORKS, OTHERS, own_python, pythons
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
-from gpusetup.resolve.runtimes import python_rank
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
-from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.space import FRAMEWORKS, python_rank
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

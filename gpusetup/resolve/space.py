@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import CudaValue, DriverValue, JaxValue, TorchValue, Value, minor_of
+from gpusetup.resolve.domains import PYTHONS, CudaValue, DriverValue, JaxValue, TorchValue, Value, minor_of
 from gpusetup.resolve.search import Pair, Problem, Unary
 
 if TYPE_CHECKING:
@@ -157,3 +157,29 @@ class Space:
         if key not in self._relations:
             self._relations[key] = rules.relation(self.matrix, driver, key[1], forward=self.forward)
         return self._relations[key]
+
+
+OTHERS = ("3.12", "3.13", "3.11", "3.14", "3.10", "3.9", "3.8", "3.15", "3.7", "3.6")
+"""The Pythons to try instead of a system's own, the one with the most wheels first."""
+
+
+def pythons(space: Space) -> tuple[str, ...]:
+    """Return the Pythons that the host has or packages, the preferred one first; empty when unknown."""
+    if space.request.pythons is not None:
+        return space.request.pythons
+    system = space.os
+    if system is None or system.python == "unknown":
+        return ()
+    return (system.python, *(row.version for row in system.pythons if not row.prerelease))
+
+
+def python_rank(space: Space) -> Callable[[Value], Any]:
+    """Return a rank: the system's own Python, then its other packages in order, then the newest."""
+    known = {version: index for index, version in enumerate(pythons(space))}
+    newest = {version: index for index, version in enumerate(reversed(PYTHONS))}
+    return lambda value: (known.get(value.version, len(known)), newest[value.version])
+
+
+def own_python(space: Space) -> str:
+    """Return the Python that the system calls python3, or "unknown"."""
+    return next(iter(pythons(space)), "unknown")

@@ -14,7 +14,7 @@ from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions, typed
 from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.runtimes import OTHERS
+from gpusetup.resolve.space import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

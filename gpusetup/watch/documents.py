@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gpusetup.model.watch import GpuNow
-    from gpusetup.watch.link import Link
+    from gpusetup.watch.fleet import Link
 
 _MIB = 1 << 20
 COLUMNS = (

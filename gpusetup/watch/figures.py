@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpusetup.model.watch import GpuNow
-    from gpusetup.watch.link import Link
+    from gpusetup.watch.fleet import Link
 
 _SLOWED = {
     "hw_slowdown": (4, "slowed by hardware"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.watch import GpuNow, Program
     from gpusetup.watch.figures import Figures
-    from gpusetup.watch.link import Link
+    from gpusetup.watch.fleet import Link
 
 HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter  ? keys"
 _TILE = 39

@@ -10,8 +10,8 @@ import pytest
 
 from gpusetup.cli import timers
 from gpusetup.cli.commands import COMMANDS
+from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import command_parser
-from gpusetup.cli.schema import schema_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import gpusetup
-from gpusetup.cli.schema import schema_of
+from gpusetup.cli.export import schema_of
 from gpusetup.model.documents import documents
 from tests.property.test_command_line import run
 

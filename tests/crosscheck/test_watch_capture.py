@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpusetup.cli.schema import schema_of
+from gpusetup.cli.export import schema_of
 from gpusetup.watch.documents import COLUMNS
 
 CAPTURE = Path(__file__).parents[1] / "fixtures/watch/h100-load"

@@ -9,8 +9,8 @@ import pytest
 
 from gpusetup import __version__
 from gpusetup.cli import start
+from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
-from gpusetup.cli.schema import schema_of
 from gpusetup.matrix.load import matrix
 
 

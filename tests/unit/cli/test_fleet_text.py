@@ -3,12 +3,10 @@
 import io
 from datetime import datetime, timezone
 
-from gpusetup.cli.apply_text import applied_html
-from gpusetup.cli.plan import plan_html
 from msgspec.structs import replace
 
-from gpusetup.cli.apply_text import applied_text
-from gpusetup.cli.plan import plan_text, rows_of
+from gpusetup.cli.apply_text import applied_html, applied_text
+from gpusetup.cli.plan import plan_html, plan_text, rows_of
 from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.progress import watch

@@ -7,8 +7,8 @@ import jsonschema
 import msgspec
 import pytest
 
+from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
-from gpusetup.cli.schema import schema_of
 from gpusetup.compare.hosts import compared, differing_figures, differing_settings, rows
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.facts.properties import COLUMNS

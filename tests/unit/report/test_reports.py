@@ -12,8 +12,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from gpusetup.cli.verify import FORMATS
 from gpusetup.model.verdict import Curve, Curves, Grid, Item, Result
-from gpusetup.report.formats import FORMATS, render
+from gpusetup.report.formats import render
 from gpusetup.report.model import HostReport, Report, Row
 from gpusetup.report.verification import verification_report
 from tests.unit.verify.verify_documents import captured, set_smi

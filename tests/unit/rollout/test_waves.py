@@ -6,11 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gpusetup.cli.plan import plan_html
 from msgspec.structs import replace
 
 from gpusetup.cli.output import json_line
-from gpusetup.cli.plan import plan_text
+from gpusetup.cli.plan import plan_html, plan_text
 from gpusetup.drive.engines.base import Ansible
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run

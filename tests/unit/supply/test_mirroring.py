@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import jsonschema
 import pytest
 
+from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
-from gpusetup.cli.schema import schema_of
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request

@@ -23,8 +23,8 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, write_manifest
+from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
-from gpusetup.cli.schema import schema_of
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply import parts as parts_module

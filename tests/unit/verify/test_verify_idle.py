@@ -14,7 +14,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.content import host_code
-from gpusetup.report.prometheus import to_prometheus
+from gpusetup.report.formats import to_prometheus
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Ask, Observed

@@ -5,7 +5,7 @@ import pytest
 
 from gpusetup.drive.route import Route
 from gpusetup.model.watch import GpuNow, Look, Program
-from gpusetup.watch.link import Link
+from gpusetup.watch.fleet import Link
 
 
 def gpu(index=0, **values):

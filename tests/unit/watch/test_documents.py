@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpusetup.cli.schema import schema_of
+from gpusetup.cli.export import schema_of
 from gpusetup.errors import BadInputError
 from gpusetup.watch.documents import COLUMNS, CsvFile, document, rows
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpusetup.drive.route import Route
-from gpusetup.watch.link import Link
+from gpusetup.watch.fleet import Link
 
 from .conftest import Silent, gpu
 

@@ -1,4 +1,4 @@
-"""Subcommands of `export`: the JSON Schema of a document, and the path of the Ansible collection."""
+"""Subcommands of `export`: the JSON Schema of a document, the place of the Ansible collection, files for monitoring."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 _REFERENCES = "#/$defs/{name}"
 
@@ -99,3 +100,39 @@ def run_content(arguments: argparse.Namespace) -> Exit:
         folder = output.json_text(ContentPlace(path=folder))
     output.write_answer(folder, arguments.out)
     return Exit.DONE
+
+
+def add_monitoring_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
+    parser.add_argument("--runbook-url", metavar="URL", default="", help="address of alerts.md; each alert links to it")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def run_monitoring(arguments: argparse.Namespace) -> Exit:
+    """Write Prometheus rules with tests, Grafana dashboards and an example for Alertmanager.
+
+    examples:
+      gpusetup export monitoring --out monitoring/
+      promtool test rules monitoring/rules/gpusetup-tests.yml
+      gpusetup doctor GpuXidFatal              what an alert means and what to do
+    """
+    from pathlib import Path
+
+    from gpusetup.model.documents import MonitoringFiles
+    from gpusetup.monitoring.files import files
+
+    folder = Path(arguments.out)
+    texts = files(arguments.runbook_url)
+    command = "gpusetup export monitoring --out monitoring"
+    output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
+    document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
+    output.write_answer(
+        output.json_text(document) if arguments.format == "json" else _written_files(folder, texts), None
+    )
+    return Exit.DONE
+
+
+def _written_files(folder: Path, texts: dict[str, str]) -> str:
+    names = "\n".join(f"  {name}" for name in sorted(texts))
+    return f"{folder}:\n{names}\n\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"
