@@ -12,8 +12,6 @@ examples:
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +22,6 @@ from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from gpusetup.drive.playbook import Session
     from gpusetup.matrix.load import Matrix
@@ -100,7 +97,7 @@ class Asked:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Apply and report."""
-    from gpusetup.cli.session import open_session
+    from gpusetup.cli.session import open_session, terminated_is_interrupted
     from gpusetup.matrix.load import matrix
 
     asked = _asked(arguments)
@@ -212,17 +209,3 @@ def _last_lock(name: str, facts: HostFacts) -> HostLock:
     if lock == NO_LOCK:
         raise PreflightError("GS-804", f"no apply on record on {name}", hint="gpusetup apply")
     return lock
-
-
-@contextmanager
-def terminated_is_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: stop cleanly and report each host's state."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

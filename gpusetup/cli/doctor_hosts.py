@@ -123,8 +123,7 @@ def refuse_without_apply(arguments: argparse.Namespace) -> None:
 
 def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
     """Diagnose, ask, recover, diagnose again, report."""
-    from gpusetup.cli.apply import terminated_is_interrupted
-    from gpusetup.cli.session import agreed, open_session
+    from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
     from gpusetup.doctor.text import recoveries
     from gpusetup.rollout.recovery import EXITS, prepare, recover
 

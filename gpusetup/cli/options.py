@@ -232,7 +232,7 @@ def tls_of(certificate: str | None, key: str | None, clients: str | None = None)
 
 def served(server: WebServer) -> Exit:
     """Serve until interrupted, which is the normal end."""
-    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.cli.session import terminated_is_interrupted
 
     try:
         with terminated_is_interrupted():

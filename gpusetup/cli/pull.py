@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise PreflightError("GS-970", "a host is changed by root alone", hint="run the command with sudo")
     if arguments.timer is not None:
         return _timed(arguments)
-    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.cli.session import terminated_is_interrupted
     from gpusetup.pull.client import pull
 
     with terminated_is_interrupted():

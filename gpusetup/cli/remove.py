@@ -49,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Show what would go, ask, remove, report."""
-    from gpusetup.cli.apply import terminated_is_interrupted
-    from gpusetup.cli.session import agreed, open_session
+    from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.output import aside, say
@@ -13,7 +15,7 @@ from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from gpusetup.drive.playbook import Observer, Session
@@ -146,3 +148,17 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line."""
         say(text)
+
+
+@contextmanager
+def terminated_is_interrupted() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C: stop cleanly and report each host's state."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
