@@ -187,7 +187,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
     from dataclasses import replace
 
-    from gpusetup.cli.session import Progress
+    from gpusetup.cli.plan import Progress
     from gpusetup.drive.rundir import state_home
     from gpusetup.rollout.batches import stopped_rollout
     from gpusetup.rollout.looks import plan_hosts

@@ -151,7 +151,7 @@ def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
 
 
 def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
-    from gpusetup.cli.session import Progress
+    from gpusetup.cli.plan import Progress
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.drive.overlay import write_overlay
     from gpusetup.matrix.load import matrix

@@ -22,13 +22,16 @@ import msgspec
 from gpusetup.cli import options, output
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.drive.causes import common, counted, grouped, in_short
+from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError, Exit, gravest, wrong_field
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
+    from gpusetup.drive.playbook import Observer
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan, Plan, Refusal
@@ -51,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Plan and print."""
-    from msgspec.structs import replace
-
-    from gpusetup.cli.session import Progress, open_session
+    from gpusetup.cli.session import open_session
     from gpusetup.matrix.load import matrix
     from gpusetup.rollout.batches import batches, batches_of
     from gpusetup.rollout.looks import plan_hosts
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     rollout = plan_hosts(how, open_session(arguments), matrix(), Progress())
     plan = rollout.document()
     if arguments.batch:
-        plan = replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))
+        plan = msgspec.structs.replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))
     rows = rows_of(plan, rollout.domains)
     if arguments.format == "json":
         text = output.json_text(plan)
@@ -80,8 +81,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def load_plan(path: str) -> Plan:
     """Read a plan that `gpusetup plan` wrote."""
-    import msgspec
-
     from gpusetup.model.plan import Plan
 
     try:
@@ -355,3 +354,38 @@ def _picture(host: HostFacts | None) -> str:
     from gpusetup.report.topology import picture, topology_of
 
     return picture(topology_of(judge.probed(host))) if host is not None else ""
+
+
+class Progress:
+    """Reports the progress of a rollout on the command line."""
+
+    def watch(self, phase: str) -> AbstractContextManager[Observer]:
+        """Report the progress of a phase's playbook."""
+        return watch(output.aside(), phase=phase)
+
+    def begins(self, changes: Mapping[str, HostPlan]) -> None:
+        """Print what is about to change."""
+        reboots = sum(1 for plan in changes.values() if plan.reboot)
+        sizes = [plan.download_bytes or 0 for plan in changes.values()]
+        removals = sorted({name for plan in changes.values() for name in plan.removals})
+        gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
+        unknown = any(plan.download_bytes is None for plan in changes.values())
+        size = "an unknown size" if unknown else size_text(max(sizes))
+        self.say(
+            f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
+            f"{size} to download per host at most{gone}"
+        )
+        slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
+        self.say(f"each host is away {downtime_text(slowest)}" + (" (the slowest)" if len(changes) > 1 else ""))
+        for name, plan in changes.items():
+            if plan.jobs:
+                self.say(f"{name}: {jobs_text(plan)}")
+            if plan.work:
+                self.say(f"{name}: {work_text(plan)}")
+            for action in plan.actions:
+                if action.id == "remove-runfile":
+                    self.say(f"{name}: removes {action.what}: {action.why}")
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        output.say(text)

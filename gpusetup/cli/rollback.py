@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read the hosts' histories; list them, or go back."""
     from gpusetup.cli.apply import Answer, answer, applying
-    from gpusetup.cli.session import Progress, open_session, terminated_is_interrupted
+    from gpusetup.cli.plan import Progress
+    from gpusetup.cli.session import open_session, terminated_is_interrupted
     from gpusetup.matrix.load import matrix
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes

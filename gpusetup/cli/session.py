@@ -1,4 +1,4 @@
-"""Open a drive session from the command line: inventory, reach, passwords, run directory; report its progress."""
+"""Open a drive session from the command line: inventory, reach, passwords, run directory."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpusetup.cli.output import aside, say
-from gpusetup.drive.causes import counted
+from gpusetup.cli.output import aside
 from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
-    from gpusetup.drive.playbook import Observer, Session
+    from gpusetup.drive.playbook import Session
     from gpusetup.facts.collect import Lookup
     from gpusetup.model.facts import Facts
-    from gpusetup.model.plan import HostPlan
 
 
 def open_session(arguments: argparse.Namespace) -> Session:
@@ -111,43 +108,6 @@ def agreed(arguments: argparse.Namespace, shown: str, question: str) -> bool:
     print(shown, file=sys.stderr)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-class Progress:
-    """Reports the progress of a rollout on the command line."""
-
-    def watch(self, phase: str) -> AbstractContextManager[Observer]:
-        """Report the progress of a phase's playbook."""
-        return watch(aside(), phase=phase)
-
-    def begins(self, changes: Mapping[str, HostPlan]) -> None:
-        """Print what is about to change."""
-        from gpusetup.cli.plan import downtime_text, jobs_text, size_text, work_text
-
-        reboots = sum(1 for plan in changes.values() if plan.reboot)
-        sizes = [plan.download_bytes or 0 for plan in changes.values()]
-        removals = sorted({name for plan in changes.values() for name in plan.removals})
-        gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
-        unknown = any(plan.download_bytes is None for plan in changes.values())
-        size = "an unknown size" if unknown else size_text(max(sizes))
-        self.say(
-            f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
-            f"{size} to download per host at most{gone}"
-        )
-        slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
-        self.say(f"each host is away {downtime_text(slowest)}" + (" (the slowest)" if len(changes) > 1 else ""))
-        for name, plan in changes.items():
-            if plan.jobs:
-                self.say(f"{name}: {jobs_text(plan)}")
-            if plan.work:
-                self.say(f"{name}: {work_text(plan)}")
-            for action in plan.actions:
-                if action.id == "remove-runfile":
-                    self.say(f"{name}: removes {action.what}: {action.why}")
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        say(text)
 
 
 @contextmanager
