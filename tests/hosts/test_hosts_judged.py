@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver as host_driver
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import driver_state
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels as probe
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
 from gpusetup.components import judge
@@ -71,7 +71,7 @@ def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_
     machine: Path, kernels: tuple[str, ...]
 ) -> None:
     whole = judge.probed(captured(machine))
-    part = driver_state.collect(FolderHost(str(machine)))
+    part = probe.driver_state(FolderHost(str(machine)))
     own = (whole["driver"] or {}).get("version") or "580.95.05"
     for version in ("", "535.1", own):
         for flavour in ("open", "proprietary", ""):

@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
-from ..gpu_probe import driver_state, firmware, kernels, modules
+from ..gpu_probe import firmware, kernels, modules
 from ..gpu_probe.host import FolderHost, LiveHost
 
 
@@ -17,7 +17,7 @@ class Machine:
 
     def facts(self) -> Dict[str, Any]:
         """Return the present facts that the judge needs about a driver."""
-        return driver_state.collect(self.host, self.simulated)
+        return kernels.driver_state(self.host, self.simulated)
 
     @property
     def running_from(self) -> LiveHost:

@@ -1,6 +1,6 @@
 """Judge the driver: module on disk and in the kernel, libraries, obstacles, nouveau, and whether a reboot is required.
 
-`facts` is the probe's whole document, or the part that `gpu_probe.driver_state.collect` returns.
+`facts` is the probe's whole document, or the part that `gpu_probe.kernels.driver_state` returns.
 """
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from . import (
     candidates,
     containers,
-    driver_state,
     drivers,
+    kernels,
     libraries,
     licence,
     locks,
@@ -46,7 +46,7 @@ def collect(
     os_release = system.os_release(host)
     arch = system.machine(host)
     triplet = "aarch64-linux-gnu" if arch == "aarch64" else "x86_64-linux-gnu"
-    document = driver_state.collect(host, simulated)
+    document = kernels.driver_state(host, simulated)
     kernel, loaded = document["kernel"], document["modules"]
     waiting = _Waiting()
     recorded = record.read(host, state_file)

@@ -1,14 +1,15 @@
 """Kernels: the running one, the one that boots next, and each one's image, headers, initramfs and NVIDIA module.
 
 An initramfs is in /boot, in the folder of a boot entry (systemd-boot, kernel-install), or inside a unified kernel
-image. The file that a boot loader entry names takes precedence: others are only what it was copied from.
+image. The file that a boot loader entry names takes precedence: others are only what it was copied from. With what else
+decides whether a driver runs, kernels are the part of the facts that modules look at again and again.
 """
 
 import platform
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import modules
+from . import firmware, modules, sessions
 from .host import LiveHost
 
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
@@ -280,8 +281,36 @@ _ARGUMENT = re.compile(
 
 def gpu_arguments(cmdline: str) -> List[str]:
     """Return the arguments that affect a GPU, in order, without duplicates."""
-    found = []
-    for match in _ARGUMENT.findall(cmdline):
-        if match not in found:
-            found.append(match)
-    return found
+    return list(dict.fromkeys(_ARGUMENT.findall(cmdline)))
+
+
+def driver_state(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, Any]:
+    """Return the part of the facts that decides whether a driver runs, can be loaded, or needs a reboot first."""
+    kernel = collect(host)
+    if simulated is not None:
+        _stand_in_kernel(kernel, simulated)
+    loaded = modules.loaded(host)
+    firm = firmware.collect(simulated or host, host)
+    return {
+        "simulated": simulated is not None,
+        "kernel": kernel,
+        "modules": loaded,
+        "module_users": modules.users(host),
+        "driver": {"loaded": modules.loaded_nvidia(host)},
+        "nouveau": {"loaded": modules.has_nouveau(loaded)},
+        "secure_boot": firm.pop("secure_boot"),
+        "firmware": firm,
+        "processes": sessions.gpu_processes(host),
+    }
+
+
+def _stand_in_kernel(kernel: Dict[str, Any], simulated: LiveHost) -> None:
+    """Use a kernel from the simulated host's own root, else the captured one; never the surrounding machine's."""
+    own = [item["release"] for item in kernel["installed"]]
+    captured = collect(simulated)
+    if not any(item["image"] for item in kernel["installed"]):
+        kernel["next"] = own[-1] if own else captured["next"]
+        kernel["next_basis"] = "newest headers on the host" if own else "the captured machine's kernel"
+    kernel["next_basis"] = "simulated: " + kernel["next_basis"]
+    kernel["running"] = captured["running"] if captured["running"] in own else kernel["next"]
+    kernel["compiler"] = compiler(simulated, kernel["next"]) if not own else kernel["compiler"]
