@@ -12,7 +12,7 @@ import resource
 import time
 
 from bench.found import Found, Row
-from gpusetup.drive.route import Route
+from gpusetup.drive.ssh import Route
 from gpusetup.watch.fleet import Fleet
 from gpusetup.watch.view import View
 

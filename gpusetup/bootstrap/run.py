@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +18,71 @@ from msgspec.structs import replace
 from gpusetup import __version__
 from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, boot_id
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
-from gpusetup.bootstrap.record import alone, load, message, save
 from gpusetup.bootstrap.web import Unfetched, passes, session
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import PreflightError
-from gpusetup.model.status import FINAL, Recheck, Status
+from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpusetup.bootstrap.config import Config
+
+MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
+
+
+def load(path: Path = Path(STATUS_FILE)) -> Status | None:
+    """Return the status on disk; None if there is none or it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_FILE) -> None:
+    """Write the status, then the login message; errors of the message are ignored."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(status), indent=1) + b"\n")
+    with contextlib.suppress(OSError):
+        login.parent.mkdir(exist_ok=True)
+        write_whole(login, (message(status) + "\n").encode())
+
+
+def message(status: Status) -> str:
+    """Return the login message."""
+    if status.state == "failed":
+        return f"gpusetup: FAILED: {status.doing} (gpusetup cloud-init status)"
+    if status.state == "nothing-to-do":
+        return "gpusetup: nothing to do: this machine has no NVIDIA GPU"
+    if status.state == "pending-reboot":
+        return f"gpusetup: {status.doing}; the running driver stays until then"
+    if status.state == "sealed":
+        return f"gpusetup: {status.doing}: {status.next}"
+    if status.state == "done" and status.recheck is not None and status.recheck.differences:
+        return (
+            f"gpusetup: changed since it was applied: {'; '.join(status.recheck.differences)} ({status.recheck.mend})"
+        )
+    if status.state == "done":
+        how = "as far as a simulated GPU allows" if status.simulated else status.verified
+        verified = f", verification: {how}" if how else ""
+        return f"gpusetup: the NVIDIA stack has been ready since {status.since}{verified}"
+    step = f"gpusetup: step {status.step} of {status.of}, {status.doing}"
+    return f"{step}; do not shut down (gpusetup cloud-init status --wait)"
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock; raise if another process has it. The kernel frees it when the process ends."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PreflightError(
+                "GS-744", "another bootstrap is running on this machine", note="nothing was changed"
+            ) from error
+        yield
+
 
 TOKEN_FILE = Path("/etc/gpusetup/callback.token")
 _TRIES = 6

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied as HostLock
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.run import Applied
+    from gpusetup.model.lifecycle import Applied
     from gpusetup.rollout.options import Applying, Planning
 
 

@@ -11,14 +11,14 @@ from msgspec.structs import asdict, replace
 from gpusetup.cli.grammar import tables
 from gpusetup.cli.plan import refusal_lines, refusals_without_name, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
-from gpusetup.model.run import VERIFICATION
+from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from gpusetup.model.run import Applied, HostOutcome
+    from gpusetup.model.lifecycle import Applied, HostOutcome
     from gpusetup.model.verdict import Verdict
     from gpusetup.report.model import HostReport
 

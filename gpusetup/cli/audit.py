@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.drive.names import unfolded
+from gpusetup.drive.inventory import unfolded
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _accept(folder: Path, arguments: argparse.Namespace) -> None:
     """Check the manifest's signature and age, then compare all files with it."""
     from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, check_bundle, read_manifest
-    from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
+    from gpusetup.supply.signing import Asked, before_in, examine_order, keep, prove
 
     asked = Asked(arguments.signed_by or "", arguments.older, arguments.unsigned)
     manifest, before = read_manifest(folder / MANIFEST)[0], before_in(folder)

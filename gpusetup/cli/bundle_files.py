@@ -107,8 +107,8 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
     from gpusetup.cli.bundle import Progress
-    from gpusetup.supply.accepted import Asked
     from gpusetup.supply.packing import unpack
+    from gpusetup.supply.signing import Asked
 
     out = Path(arguments.out)
     out = out if out.name else out.resolve()  # `.` is the old folder once the new one is in its place

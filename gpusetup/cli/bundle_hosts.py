@@ -115,8 +115,7 @@ def _of_inventory(
     from gpusetup.cli.session import open_session
     from gpusetup.facts import fleet
     from gpusetup.facts.collect import matrix_lookup
-    from gpusetup.rollout.options import Wishes
-    from gpusetup.rollout.wishes import settings_of_hosts
+    from gpusetup.rollout.options import Wishes, settings_of_hosts
 
     # As in Ansible, the command line overrides the inventory.
     more = [*arguments.extra_vars, *([json.dumps(said)] if said else [])]
@@ -162,8 +161,8 @@ def _by_system(
     arguments: argparse.Namespace, hosts: dict[str, HostFacts], settings: dict[str, Settings], matrix: Matrix
 ) -> list[list[Asked]]:
     from gpusetup.facts.classes import fingerprint
-    from gpusetup.plan.described_host import as_delivered
     from gpusetup.plan.host import Planner
+    from gpusetup.plan.requests import as_delivered
     from gpusetup.resolve.api import resolve
 
     planner = Planner(matrix, resolve)

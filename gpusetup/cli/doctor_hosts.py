@@ -153,14 +153,13 @@ def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
 def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
     from gpusetup.cli.plan import Progress
     from gpusetup.doctor.diagnose import diagnose
-    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.drive.inventory import write_overlay
     from gpusetup.matrix.load import matrix
     from gpusetup.model.variables import NOTHING
     from gpusetup.rollout.draining import draining
     from gpusetup.rollout.looks import Rollout
-    from gpusetup.rollout.options import Freeing, Wishes
+    from gpusetup.rollout.options import Freeing, Wishes, settings_of_hosts
     from gpusetup.rollout.recovery import Hosts
-    from gpusetup.rollout.wishes import settings_of_hosts
 
     options.check_numbers(arguments, "drain_wait", "busy_wait")
     rollout = Rollout(session, matrix(), Progress())

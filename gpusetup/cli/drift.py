@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.matrix.load import matrix
     from gpusetup.model.lifecycle import Drift
     from gpusetup.plan.preflight import policy_refusals
-    from gpusetup.rollout.wishes import policy_beside
+    from gpusetup.rollout.options import policy_beside
 
     facts = facts_of_hosts(arguments)
     hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}

@@ -93,7 +93,7 @@ def collected(arguments: argparse.Namespace) -> Facts:
 def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
     """Collect the facts of an inventory's hosts; with --capture each host gets its own folder."""
     from gpusetup.cli.session import open_session
-    from gpusetup.drive.names import check_host_name
+    from gpusetup.drive.inventory import check_host_name
     from gpusetup.facts import collect, fleet
 
     session = open_session(arguments)

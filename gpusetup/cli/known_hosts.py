@@ -24,7 +24,7 @@ from gpusetup.errors import BadInputError, Exit, gravest
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.drive.host_keys import Key, Place
+    from gpusetup.drive.ssh import Key, Place
     from gpusetup.model.fleet import HostKeys, KnownHosts
 
 _EXITS = {
@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Scan host keys, compare them, keep confirmed ones, print the result."""
-    from gpusetup.drive.host_keys import FILE, authority, write
     from gpusetup.drive.rundir import state_home
+    from gpusetup.drive.ssh import KNOWN_HOSTS, authority, write
     from gpusetup.model.fleet import KnownHosts
 
-    path = Path(arguments.file) if arguments.file else state_home(os.environ) / FILE
+    path = Path(arguments.file) if arguments.file else state_home(os.environ) / KNOWN_HOSTS
     if bool(arguments.ca) != bool(arguments.patterns):
         raise BadInputError("GS-946", "--ca and --for belong to each other", path="--ca", hint="--for '*.gpu.example'")
     if not arguments.ca and not arguments.inventory:
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _hosts(arguments: argparse.Namespace, path: Path) -> dict[str, HostKeys]:
-    from gpusetup.drive.host_keys import judge, kept, scan, trusted, write
+    from gpusetup.drive.ssh import judge, kept, scan, trusted, write
     from gpusetup.model.fleet import HostKeys
 
     places = _places(arguments)
@@ -110,8 +110,8 @@ def _places(arguments: argparse.Namespace) -> dict[str, Place]:
     from concurrent.futures import ThreadPoolExecutor
 
     from gpusetup.cli.session import open_session
-    from gpusetup.drive.host_keys import Place, place_of
     from gpusetup.drive.playbook import run_playbook
+    from gpusetup.drive.ssh import Place, place_of
 
     session = open_session(arguments)
     found = run_playbook(session, "reach", deadline=300)

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.vars and arguments.source == "distro":
         from msgspec.structs import replace
 
-        from gpusetup.components.driver.debian_archive import last_seen
+        from gpusetup.components.driver.archives import last_seen
 
         request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
     resolution = resolve(request, matrix)
@@ -161,8 +161,8 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
 
     from gpusetup.components.base import Offers
     from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
-    from gpusetup.plan.described_host import UNKNOWN_KERNEL, described_host
     from gpusetup.plan.lock import hashed_lines
+    from gpusetup.plan.requests import UNKNOWN_KERNEL, described_host
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
     from gpusetup.plan.wanted import wanted_of

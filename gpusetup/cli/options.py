@@ -141,7 +141,7 @@ def add_reach(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the engine, which holds and reboots nodes."""
-    from gpusetup.drive.engines.choice import ELSEWHERE, ENGINES
+    from gpusetup.drive.engines import ELSEWHERE, ENGINES
 
     group = parser.add_argument_group("engine")
     group.add_argument(

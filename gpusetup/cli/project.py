@@ -25,7 +25,7 @@ from gpusetup.model.request import PACKAGES, Request
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.packages import what_packages_need
 from gpusetup.resolve.requests import parse_requirement, parse_requirements
-from gpusetup.rollout.wishes import read_policy, read_toml
+from gpusetup.rollout.options import read_policy, read_toml
 
 if TYPE_CHECKING:
     import argparse

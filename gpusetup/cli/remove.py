@@ -77,7 +77,7 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
     from gpusetup.model.lifecycle import HostRemoval
     from gpusetup.plan.lifecycle import removal_of
     from gpusetup.plan.preflight import refusal_not_seen
-    from gpusetup.rollout.owner import twins
+    from gpusetup.rollout.looks import twins
 
     hosts = {}
     double = twins(facts.hosts)
@@ -112,12 +112,12 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     from msgspec.structs import replace
 
     from gpusetup.drive.audit import on_record
-    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.drive.inventory import write_overlay
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.plan.variables import for_manager
-    from gpusetup.rollout.owner import owner_of
+    from gpusetup.rollout.looks import owner_of
 
     owner = owner_of(session, len(names))
     variables = {name: replace(for_manager(facts.hosts[name]), gpu_state_owner=owner) for name in names}
@@ -147,7 +147,7 @@ def _outcome(
     from msgspec import convert
     from msgspec.structs import replace
 
-    from gpusetup.model.run import PackageChanges
+    from gpusetup.model.lifecycle import PackageChanges
     from gpusetup.plan.lifecycle import pending_reboot
 
     told = host.data.get("gpu_state", {})

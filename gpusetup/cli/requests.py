@@ -47,7 +47,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     policy = getattr(arguments, "policy", None)
     if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
-        from gpusetup.rollout.wishes import policy_beside
+        from gpusetup.rollout.options import policy_beside
 
         policy = stricter(policy, policy_beside(None))
     if policy is not None:

@@ -25,11 +25,11 @@ def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session for the arguments of `options.add_inventory`; ask for passwords before any work."""
     from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
-    from gpusetup.drive.engines.choice import engine_of
-    from gpusetup.drive.passwords import keep_to_myself
+    from gpusetup.drive.engines import engine_of
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.policy import permitted
     from gpusetup.drive.rundir import new_run, state_home
+    from gpusetup.drive.secrets import keep_to_myself
     from gpusetup.rollout.batches import unfinished
 
     engine = engine_of(arguments.engine, arguments.engine_option)

@@ -173,7 +173,7 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
     if arguments.source:
         started, seconds = _observed_then(documents, started)
     if verify_quarantine.acts(arguments):
-        from gpusetup.recovery.since import newer_than
+        from gpusetup.recovery.table import newer_than
 
         documents = {
             name: newer_than(document, verify_quarantine.forgotten(arguments, name))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from gpusetup.drive.route import Route
+    from gpusetup.drive.ssh import Route
     from gpusetup.watch.fleet import Fleet, Link
     from gpusetup.watch.view import View
 
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _routes(arguments: argparse.Namespace) -> list[Route]:
-    from gpusetup.drive.route import local_route
+    from gpusetup.drive.ssh import local_route
 
     if arguments.inventory is None:
         return [local_route(LOCAL_NAME)]

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.component_tables import MigProduct
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.facts_machine import Gpu
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
+    from gpusetup.model.tables import MigProduct
 
 _FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
 _GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.component_tables import DcgmPair, ExporterPackages
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.plan import Action
     from gpusetup.model.settings import ExporterKind, Settings
     from gpusetup.model.stack import Stack
+    from gpusetup.model.tables import DcgmPair, ExporterPackages
 
 _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 

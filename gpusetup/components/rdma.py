@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.component_tables import Part, RdmaFile, Reach
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
+    from gpusetup.model.tables import Part, RdmaFile, Reach
 
 
 class Driver(NamedTuple):

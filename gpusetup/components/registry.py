@@ -6,7 +6,7 @@ from gpusetup.components.containers import CONTAINERS
 from gpusetup.components.cuda import CUDA
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.actions import DRIVER
-from gpusetup.components.imex import IMEX
+from gpusetup.components.fabric import IMEX
 from gpusetup.components.mig import MIG
 from gpusetup.components.monitoring import MONITORING
 from gpusetup.components.python.environments import PYTHON

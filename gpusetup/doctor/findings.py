@@ -13,9 +13,8 @@ from gpusetup.doctor.catalogue import PAGES, catalogue
 from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.scan import Match, scan, scan_chunks
 from gpusetup.model.diagnosis import Finding
-from gpusetup.recovery.since import GPU, settled
-from gpusetup.recovery.since import Reset as Since
-from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, table
+from gpusetup.recovery.table import GPU, gravest, of_cause, of_driver, of_xid, settled, table
+from gpusetup.recovery.table import Reset as Since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Reach:
     """How to reach hosts: options of the command line that are passed to Ansible unchanged.
 
-    Passwords are passed through named pipes instead (`gpusetup.drive.passwords`).
+    Passwords are passed through named pipes instead (`gpusetup.drive.secrets`).
     """
 
     inventory: str | None = None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpusetup.drive.names import folded
+from gpusetup.drive.inventory import folded
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event

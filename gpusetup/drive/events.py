@@ -10,7 +10,7 @@ from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.drive.runner import parsed
-from gpusetup.model.run import Trouble
+from gpusetup.model.lifecycle import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path

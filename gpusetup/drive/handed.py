@@ -17,7 +17,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gpusetup.drive.overlay import SELECTED
+from gpusetup.drive.inventory import SELECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

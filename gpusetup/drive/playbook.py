@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
-from gpusetup.drive.engines.base import Ansible, Engine, Play
+from gpusetup.drive.engines import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import TYPED, Handed
-from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
-from gpusetup.drive.inventory_file import examine
-from gpusetup.drive.overlay import SELECTED, write_local_inventory
+from gpusetup.drive.inventory import SELECTED, examine, write_local_inventory
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
-from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.rundir import state_home
 from gpusetup.drive.runner import Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
-from gpusetup.drive.secrets import secrets_pipe
+from gpusetup.drive.secrets import password_pipe, secrets_pipe
 from gpusetup.drive.shards import Shards
+from gpusetup.drive.ssh import KNOWN_HOSTS
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:

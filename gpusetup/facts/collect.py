@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from gpusetup.components.record import read_record
 from gpusetup.content import host_code
-from gpusetup.drive.names import check_host_name
+from gpusetup.drive.inventory import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.model.facts import SCHEMA, Facts, HostFacts
+from gpusetup.model.facts import SCHEMA, Facts, HostFacts, Unreadable
 from gpusetup.model.facts_machine import Boot
-from gpusetup.model.facts_software import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

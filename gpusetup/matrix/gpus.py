@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.component_tables import Instance
     from gpusetup.model.platforms import Gpu
     from gpusetup.model.release import Architecture
+    from gpusetup.model.tables import Instance
 
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)[ _-]?([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.model import record
-    from gpusetup.model.component_tables import InstancesFile, MigFile, MonitoringFile, RdmaFile, SecurityFile
     from gpusetup.model.packages import PackageFile, PackageRelease
     from gpusetup.model.platforms import GpuFile, OsFile, VgpuFile
     from gpusetup.model.release import (
@@ -36,7 +35,17 @@ if TYPE_CHECKING:
     )
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.stack import MatrixStamp
-    from gpusetup.model.tables import GpuFiguresFile, ImagesFile, KernelPairsFile, WheelsFile
+    from gpusetup.model.tables import (
+        GpuFiguresFile,
+        ImagesFile,
+        InstancesFile,
+        KernelPairsFile,
+        MigFile,
+        MonitoringFile,
+        RdmaFile,
+        SecurityFile,
+        WheelsFile,
+    )
 
 
 _STRUCTS = {
@@ -57,11 +66,11 @@ _STRUCTS = {
     "images": "tables.ImagesFile",
     "gpu_figures": "tables.GpuFiguresFile",
     "wheels": "tables.WheelsFile",
-    "mig": "component_tables.MigFile",
-    "monitoring": "component_tables.MonitoringFile",
-    "rdma": "component_tables.RdmaFile",
-    "security": "component_tables.SecurityFile",
-    "instances": "component_tables.InstancesFile",
+    "mig": "tables.MigFile",
+    "monitoring": "tables.MonitoringFile",
+    "rdma": "tables.RdmaFile",
+    "security": "tables.SecurityFile",
+    "instances": "tables.InstancesFile",
 }
 """Component → module and type of its file; the module is imported when its first file is read."""
 NAMES = tuple(_STRUCTS)

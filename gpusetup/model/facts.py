@@ -1,10 +1,12 @@
-"""Facts about hosts: the document gpusetup/facts/1.
+"""Facts about hosts: the document gpusetup/facts/1, and what is installed; what the machine is: `facts_machine`.
 
 The probe on the host writes these fields; the controller adds a GPU's name, architecture and compute capability from
 the matrix. None means unknown; `unreadable` then has the reason.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -15,6 +17,7 @@ from gpusetup.model.facts_machine import (
     Disk,
     Display,
     Firmware,
+    Flavour,
     Gpu,
     Kernel,
     NvSwitch,
@@ -24,24 +27,237 @@ from gpusetup.model.facts_machine import (
     Storage,
     Virtualisation,
 )
-from gpusetup.model.facts_software import (
-    Containers,
-    Cuda,
-    DkmsModule,
-    Driver,
-    Interpreter,
-    Library,
-    Licence,
-    ModuleUse,
-    Nouveau,
-    Packages,
-    Process,
-    Python,
-    Service,
-    Smi,
-    Unreadable,
-)
+from gpusetup.model.package import Manager
 from gpusetup.model.plan import Work
+
+
+class LoadedModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The loaded NVIDIA kernel module."""
+
+    version: str | None
+    flavour: Flavour | None
+
+
+class ModuleUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The users of a loaded module: how many in total, and which other modules."""
+
+    references: int
+    holders: tuple[str, ...] = ()
+
+
+class DriverInstall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One driver on the host by its origin."""
+
+    origin: Literal["distribution", "nvidia", "rpmfusion", "other", "runfile"]
+    version: str | None
+    packages: tuple[str, ...] = ()
+    uninstaller: str | None = None
+
+
+class Driver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The driver: what is installed (`version`), loaded, and in the libraries."""
+
+    version: str | None
+    flavour: Flavour | None
+    loaded: LoadedModule | None
+    library: str | None
+    libraries: dict[str, tuple[str, ...]] = {}
+    """Library name → the versions that the dynamic loader could take; more than one is a mixture."""
+    library_files: dict[str, str] = {}
+    """The files of these libraries → their versions."""
+    module: str | None
+    """Version of the module on disk for the kernel that boots next."""
+    mismatch: bool
+    origins: tuple[str, ...] = ()
+    installs: tuple[DriverInstall, ...] = ()
+
+
+class Initramfs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One initramfs: whether it contains nouveau and blacklists it, and if unknown, why."""
+
+    path: str
+    kernel: str
+    nouveau: bool | None
+    blacklist: bool | None
+    why: str | None
+
+
+class Nouveau(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """nouveau: whether it is loaded, blacklisted, and would be loaded by the next boot."""
+
+    loaded: bool
+    blacklisted: bool
+    in_initramfs: bool | None
+    blacklist_files: tuple[str, ...] = ()
+    cmdline: bool = False
+    cmdline_next: bool = False
+    loads_at_boot: bool | None = None
+    initramfs: tuple[Initramfs, ...] = ()
+
+
+class DkmsModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A module in DKMS's tree; without a kernel it was never built."""
+
+    module: str
+    version: str
+    kernel: str | None
+    arch: str | None
+    state: Literal["added", "built", "installed", "failed"]
+
+
+class Toolkit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A CUDA toolkit in its folder."""
+
+    version: str | None
+    path: str
+    nvcc: bool
+
+
+class Cuda(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The installed CUDA toolkits, and the target of /usr/local/cuda."""
+
+    toolkits: tuple[Toolkit, ...] = ()
+    default: str | None = None
+
+
+class Library(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An installed cuDNN or NCCL; `source` is the package or header that shows it."""
+
+    version: str
+    source: str
+    package_version: str | None = None
+
+
+class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Container runtimes and their GPU configuration."""
+
+    runtimes: tuple[str, ...] = ()
+    toolkit: str | None = None
+    configured: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    cdi_drivers: tuple[str, ...] = ()
+    """The driver versions in the CDI files: with another driver, containers do not start."""
+
+
+class Licence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The licence settings of a vGPU guest."""
+
+    feature: int | None = None
+    """FeatureType in the daemon's settings."""
+    server: bool = False
+    """Whether the settings name a legacy licence server."""
+    tokens: dict[str, str | None] = {}
+    """Token name → SHA-256; null if it cannot be read."""
+
+
+class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A systemd unit."""
+
+    unit: str
+    active: str | None
+    enabled: str | None
+
+
+class Process(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process that holds an NVIDIA device open."""
+
+    pid: int
+    command: str
+
+
+class Python(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Python interpreter and its GPU frameworks."""
+
+    path: str
+    version: str
+    ensurepip: bool
+    packages: dict[str, str] = {}
+    changeable: str = ""
+    """The part of it that users other than root can change; if there is one, the probe did not run it."""
+
+
+class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The interpreter that ran the probe."""
+
+    path: str
+    version: str
+
+
+class Smi(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether nvidia-smi works, and if not, why."""
+
+    path: str
+    ok: bool
+    why: str | None
+
+
+class CandidateVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version offered by repositories."""
+
+    version: str
+    sources: tuple[str, ...] = ()
+
+
+class Candidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A package offered by the configured repositories."""
+
+    candidate: str | None
+    installed: str | None = None
+    versions: tuple[CandidateVersion, ...] = ()
+    size: int | None = None
+    """Bytes to download for the candidate itself, without its dependencies."""
+    transitional: bool = False
+    """An empty package that only depends on another one."""
+    needs: tuple[str, ...] = ()
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process that holds the package manager's lock."""
+
+    file: str
+    pid: int
+    command: str | None
+
+
+class AutomaticUpgrades(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether the host upgrades packages automatically, and whether it then skips NVIDIA's."""
+
+    enabled: bool
+    excludes_nvidia: bool
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A configured package repository."""
+
+    file: str
+    uri: str
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    signed_by: str | None = None
+    nvidia: bool = False
+
+
+class Packages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Packages relevant to a GPU stack, and the state of the package database."""
+
+    manager: Manager | None
+    installed: dict[str, str] = {}
+    held: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    lock: Lock | None = None
+    automatic_upgrades: AutomaticUpgrades
+    sources: tuple[Source, ...] = ()
+    disabled: tuple[str, ...] = ()
+    """Ids of dnf and zypper repositories that are configured and switched off."""
+    candidates: dict[str, Candidate] | None = None
+
+
+class Unreadable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A field that could not be read, and why."""
+
+    field: str
+    reason: str
+
 
 SCHEMA = "gpusetup/facts/1"
 

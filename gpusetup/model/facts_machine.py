@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model.component_tables import MigProfile
 from gpusetup.model.settings import MigDevice, MigInstance
+from gpusetup.model.tables import MigProfile
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

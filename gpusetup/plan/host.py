@@ -11,7 +11,7 @@ import msgspec
 
 from gpusetup.components import judge
 from gpusetup.components.base import Offers, Wanted, working_driver
-from gpusetup.components.driver.built import no_way, seen_through_streams
+from gpusetup.components.driver.modules import no_way, seen_through_streams
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of

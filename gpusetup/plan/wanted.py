@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
 from gpusetup.components.cuda import no_longer_wanted, not_of
 from gpusetup.components.desktops import graphics_of
-from gpusetup.components.driver.built import other_way
+from gpusetup.components.driver.modules import other_way
 from gpusetup.components.driver.sources import all_sources
-from gpusetup.components.imex import imex_of
+from gpusetup.components.fabric import imex_of
 from gpusetup.components.python.environments import environment_packages, settled
 from gpusetup.components.python.requirements import (
     LIBRARIES,

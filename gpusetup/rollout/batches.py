@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.drive.rundir import RunDirectory
+    from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.plan import HostPlan
-    from gpusetup.model.run import HostOutcome
 
 
 def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from gpusetup.drive.causes import counted
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.variables import NOTHING, RoleVariables
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from gpusetup.drive.scheduler.base import Drained, Holder, Scheduler
+    from gpusetup.drive.schedulers import Drained, Holder, Scheduler
+    from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.plan import HostPlan
-    from gpusetup.model.run import HostOutcome
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Freeing
 
@@ -77,10 +77,8 @@ Answer = TypeVar("Answer")
 
 def draining(how: Freeing, rollout: Rollout) -> Draining:
     """Return the draining of a run; raise for invalid commands before any host is touched."""
-    from gpusetup.drive.scheduler.base import Caller
-    from gpusetup.drive.scheduler.command import Command
-    from gpusetup.drive.scheduler.kubernetes import Kubernetes
-    from gpusetup.drive.scheduler.slurm import Slurm
+    from gpusetup.drive.schedulers import Caller, Command, Kubernetes
+    from gpusetup.drive.slurm import Slurm
 
     scheduler: Scheduler | None = None
     if how.drain:
@@ -104,8 +102,8 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
 
 def _holder(how: Freeing, rollout: Rollout) -> Holder | None:
     """Return the engine's scheduler that holds the hosts, if it has one."""
-    from gpusetup.drive.engines.base import Holding
-    from gpusetup.drive.scheduler.base import Caller
+    from gpusetup.drive.engines import Holding
+    from gpusetup.drive.schedulers import Caller
 
     engine = rollout.session.engine
     if not isinstance(engine, Holding):
@@ -282,7 +280,7 @@ class Draining:
             return {}
         names = [name for name, outcome in outcomes.items() if outcome.state == "unchanged" and name not in self.taken]
         found = self._each(names, self._left)
-        from gpusetup.drive.scheduler.base import Drained
+        from gpusetup.drive.schedulers import Drained
 
         self.taken |= {name: Drained(ok=True, ours=True) for name, ours in found.items() if ours is True}
         return self.give_back({name: outcomes[name] for name in names if name in self.taken})

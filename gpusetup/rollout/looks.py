@@ -1,27 +1,30 @@
-"""The stages that plan and apply share: gather facts, query the repositories, plan each host."""
+"""The stages that plan and apply share: gather facts, query the repositories, plan each host; who owns a run."""
 
 from __future__ import annotations
 
+import getpass
+import hashlib
+import platform
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
-from gpusetup.drive.names import check_host_name
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import check_host_name, write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
+from gpusetup.drive.rundir import live_runs, state_home
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Preview, Refusal
-from gpusetup.model.variables import NOTHING, RoleVariables
+from gpusetup.model.variables import NOTHING, Owner, RoleVariables
 from gpusetup.plan.preflight import refusal_not_seen, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from gpusetup.drive.events import Track
     from gpusetup.matrix.load import Matrix
@@ -99,12 +102,11 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     from gpusetup.drive.rundir import state_home
     from gpusetup.facts import fleet
     from gpusetup.facts.collect import matrix_lookup
-    from gpusetup.plan.described_host import with_gpus_of
     from gpusetup.plan.host import Planner
+    from gpusetup.plan.requests import with_gpus_of
     from gpusetup.resolve.api import resolve
+    from gpusetup.rollout.options import settings_of_hosts
     from gpusetup.rollout.outcome import with_downtime
-    from gpusetup.rollout.owner import twins
-    from gpusetup.rollout.wishes import settings_of_hosts
 
     rollout = Rollout(session, matrix, reporter)
     with phase(rollout, "facts"), reporter.watch("facts") as observer:
@@ -310,3 +312,48 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Host
     return replace(
         plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables=NOTHING
     )
+
+
+_FEW_FORKS = 5
+"""Ansible's default number of forks."""
+
+
+def owner_of(session: Session, hosts: int) -> Owner:
+    """Return the owner record of this run; `alive` lets hosts release locks of ended runs of the same home at once.
+
+    `hosts`: the number of hosts of the run. With many more hosts than forks each one hears from the run rarely.
+    """
+    home = state_home(session.environment)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""  # a user id without a name
+    try:
+        machine = Path("/etc/machine-id").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        machine = platform.node()
+    return Owner(
+        controller=platform.node(), user=user, run=session.run.id,
+        home=hashlib.sha256(f"{machine.strip()}:{home.resolve()}".encode()).hexdigest()[:16],
+        alive=tuple(live_runs(home)), turns=-(-hosts // (session.reach.forks or _FEW_FORKS)),
+    )  # fmt: skip
+
+
+def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:
+    """Return a refusal for each host that is the same machine as another: their changes would conflict."""
+    named: dict[tuple[str, str], list[str]] = {}
+    for name, facts in hosts.items():
+        boot = facts.boot
+        if boot is not None and boot.id and boot.machine:
+            named.setdefault((boot.machine, boot.id), []).append(name)
+    return {
+        name: Refusal(
+            reference="GS-415",
+            message=f"{' and '.join(names)} are the same machine",
+            note="they have the same machine id and boot id; nothing was changed",
+            hint=f"keep one of the names in the inventory, or exclude the others: --limit {names[0]}",
+        )
+        for names in named.values()
+        if len(names) > 1
+        for name in names
+    }

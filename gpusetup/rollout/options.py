@@ -1,22 +1,33 @@
-"""The options of a rollout from the command line, and the interface to report its progress."""
+"""The options of a rollout: from the command line, gpusetup.toml next to the inventory, inventory variables."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model.request import SITE_FILE, Policy
+from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
+    from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Observer
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import Lock
     from gpusetup.model.plan import HostPlan, Plan
     from gpusetup.model.request import Requirement
-    from gpusetup.model.settings import RebootPolicy
+    from gpusetup.model.settings import RebootPolicy, Settings
 
 Recorded = Callable[[str, "HostFacts"], "Applied"]
 
@@ -91,3 +102,106 @@ class Reporter(Protocol):
 
     def say(self, text: str) -> None:
         """Report a line of text."""
+
+
+def settings_of_hosts(
+    wishes: Wishes, inventory: str | None, track: Track
+) -> tuple[dict[str, Settings], dict[str, tuple[str, ...]]]:
+    """Return each host's settings, and the settings of the command line that have no effect on it.
+
+    Raises for a wrong or unknown setting, before anything is done.
+    """
+    said = {field.name: getattr(wishes, field.name) for field in fields(wishes) if field.name != "requirements"}
+    line = read_level({name: value for name, value in said.items() if value}, "command line")
+    path = beside(inventory)
+    document = dict(read_toml(path)) if path.is_file() else {}
+    policy = read_policy(document.pop("policy", None), path)
+    file = read_level(document, str(path)) if inventory is not None and "," not in inventory else {}
+    settings, lost = {}, {}
+    for name, host in track.hosts.items():
+        if host.problem:
+            raise BadInputError(
+                "GS-315", f"{name}: cannot read a variable: {host.problem}", path=name,
+                hint=f"check it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
+            )  # fmt: skip
+        variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
+        own = read_level(variables, name, prefix=PREFIX)
+        wanted = settings_for(own, file, line, wishes.requirements)
+        settings[name] = msgspec.structs.replace(_with_token(wanted), policy=policy)
+        lost[name] = overruled(own, file, wishes.requirements, settings[name])
+    return settings, lost
+
+
+def _with_token(settings: Settings) -> Settings:
+    """Return the settings with the digest of the vGPU token, which is all that the plan needs of it."""
+    if not settings.vgpu_token:
+        return settings
+    try:
+        digest = hashlib.sha256(Path(settings.vgpu_token).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInputError(
+            "GS-433", f"cannot read the vGPU token {settings.vgpu_token}: {error.strerror}", path="gpusetup_vgpu_token"
+        ) from error
+    return msgspec.structs.replace(settings, vgpu_token_sha256=digest)
+
+
+def beside(inventory: str | None) -> Path:
+    """Return the path of gpusetup.toml: next to the inventory, else in the current folder."""
+    place = Path(inventory) if inventory is not None and "," not in inventory else Path()
+    return (place if place.is_dir() else place.parent) / SITE_FILE
+
+
+def policy_beside(inventory: str | None) -> Policy | None:
+    """Return the policy in the gpusetup.toml of an inventory."""
+    path = beside(inventory)
+    return read_policy(read_toml(path).get("policy"), path) if path.is_file() else None
+
+
+_POLICY = (
+    'newest_driver_branch = 580, oldest_driver = "570.86.15", forbid_end_of_life = ["driver", "cuda"], '
+    "forbid_cvss_from = 7.0"
+)
+"""All keys of `[policy]`, for hints."""
+
+
+def read_policy(table: Any, path: Path) -> Policy | None:
+    """Parse `[policy]`, or a project's `[tool.gpusetup.policy]`; errors name the line."""
+    if table is None:
+        return None
+    names = table if isinstance(table, dict) else ("policy",)
+    places = {name: f"{path}:{_line(path, name)}" for name in names}
+    try:
+        policy = msgspec.convert(table, Policy)
+    except msgspec.ValidationError as error:
+        text, where = wrong_field(error)
+        name = next((name for name in places if where.startswith(f"$.{name}") or f"`{name}`" in text), "policy")
+        place = places.get(name, str(path))
+        raise BadInputError(
+            "GS-313", f"{place}: {name} is not valid in [policy]: {text}", path=place, hint=f"it takes: {_POLICY}"
+        ) from error
+    return msgspec.structs.replace(policy, places=tuple(sorted(places.items())))
+
+
+def _line(path: Path, name: str) -> int:
+    """Return the line number of a key of `[policy]`."""
+    text = path.read_text(encoding="utf-8")
+    ours = re.search(r"^\s*\[\s*tool\s*\.\s*gpusetup\b", text, re.MULTILINE)
+    start = re.compile(r"^\s*\[?[\w \t.]*\bpolicy\b", re.MULTILINE).search(text, ours.start() if ours else 0)
+    begins = start.start() if start else 0
+    found = re.compile(rf"^[ \t]*([\w \t.]*\.\s*)?[\"']?{re.escape(name)}\b", re.MULTILINE).search(text, begins)
+    return text.count("\n", 0, found.start() if found else begins) + 1
+
+
+def read_toml(path: Path) -> Mapping[str, Any]:
+    """Read a TOML file; raise if it is invalid."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError("GS-316", f"{path} is not valid TOML: {error}", path=str(path)) from error
+    return document

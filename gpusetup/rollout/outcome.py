@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
+from gpusetup.model.lifecycle import Applied, HostOutcome, PackageChanges, Trouble
 from gpusetup.model.plan import Away, HostPlan
-from gpusetup.model.run import Applied, HostOutcome, PackageChanges, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpusetup.drive.events import HostProgress
-    from gpusetup.model.run import State
+    from gpusetup.model.lifecycle import State
 
 _EXITS = {
     "done": Exit.DONE, "unchanged": Exit.DONE, "nothing-to-do": Exit.DONE, "pending-reboot": Exit.PENDING,

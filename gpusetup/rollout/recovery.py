@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.drive.audit import on_record
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
 from gpusetup.model.diagnosis import Recovered
 from gpusetup.plan.variables import for_manager
-from gpusetup.rollout.looks import phase
-from gpusetup.rollout.owner import owner_of, twins
+from gpusetup.rollout.looks import owner_of, phase, twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

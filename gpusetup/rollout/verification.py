@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpusetup.components.record import record_of
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.applied import Verified
-from gpusetup.model.run import VERIFICATION
+from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.variables import for_manager
 from gpusetup.rollout.looks import Rollout, phase
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import PlaybookRun
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.run import HostOutcome
+    from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.settings import Environment
     from gpusetup.model.verdict import Level
     from gpusetup.report.model import HostReport

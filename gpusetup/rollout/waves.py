@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from gpusetup.drive.audit import on_record
 from gpusetup.drive.causes import counted
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit
-from gpusetup.model.run import Applied
+from gpusetup.model.lifecycle import Applied
 from gpusetup.rollout.batches import batches_of, keep_rollout, sizes_after
 from gpusetup.rollout.draining import draining
-from gpusetup.rollout.looks import phase
+from gpusetup.rollout.looks import owner_of, phase
 from gpusetup.rollout.outcome import (
     closed_domains,
     exit_of,
@@ -28,14 +28,13 @@ from gpusetup.rollout.outcome import (
     stopped,
     summary,
 )
-from gpusetup.rollout.owner import owner_of
 from gpusetup.rollout.verification import verify_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.plan import HostPlan
-    from gpusetup.model.run import HostOutcome
     from gpusetup.model.variables import RoleVariables
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Applying

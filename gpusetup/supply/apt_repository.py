@@ -18,9 +18,8 @@ import msgspec
 from gpusetup.content import host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
-from gpusetup.plan.described_host import CODENAMES
-from gpusetup.supply.fetching import Wanted
-from gpusetup.supply.publishing import replaced
+from gpusetup.plan.requests import CODENAMES
+from gpusetup.supply.fetching import Wanted, replaced
 from gpusetup.supply.root import Entry, Extras, Need, Root
 
 if TYPE_CHECKING:

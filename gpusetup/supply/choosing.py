@@ -23,22 +23,22 @@ from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.components.base import Offers
-from gpusetup.components.driver.kernel import headers
+from gpusetup.components.driver.modules import headers
 from gpusetup.components.driver.sources import context_of, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id
+from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.facts_software import Containers
 from gpusetup.model.lock import PipRequirements
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Resolution
-from gpusetup.plan.described_host import UNKNOWN_KERNEL, as_delivered, described_host, with_gpus_of
 from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
+from gpusetup.plan.requests import UNKNOWN_KERNEL, as_delivered, described_host, with_gpus_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply.fetching import Wanted, sized
 from gpusetup.supply.kinds import DEB, kind_for

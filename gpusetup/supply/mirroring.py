@@ -21,7 +21,7 @@ from gpusetup.components.driver.sources import context_of, directory_of, family_
 from gpusetup.components.judge import versions
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
-from gpusetup.plan.described_host import described_host
+from gpusetup.plan.requests import described_host
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import kind_for
 

@@ -15,10 +15,9 @@ import msgspec
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import Since
-from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
-from gpusetup.supply.fetching import require_space
+from gpusetup.supply.fetching import laid, put_in_place, require_space
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
-from gpusetup.supply.publishing import laid, put_in_place
+from gpusetup.supply.signing import Asked, before_in, examine_order, keep, prove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,9 +18,8 @@ from gpusetup.bootstrap.bundle import digest_of
 from gpusetup.content import host_code
 from gpusetup.drive.runner import filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
-from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.fetching import Wanted, replaced
 from gpusetup.supply.parts import zstd
-from gpusetup.supply.publishing import replaced
 from gpusetup.supply.root import Entry, Extras, Need
 from gpusetup.supply.signing import fingerprints_of
 

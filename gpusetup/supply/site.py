@@ -31,8 +31,7 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.supply.choosing import lay_links
 from gpusetup.supply.cyclonedx import bill_of
-from gpusetup.supply.fetching import Pool
-from gpusetup.supply.publishing import laid, replaced
+from gpusetup.supply.fetching import Pool, laid, replaced
 from gpusetup.supply.rpm_repository import known_by, sign_unsigned
 from gpusetup.supply.signing import fingerprints_of
 

@@ -15,8 +15,8 @@ import msgspec
 
 from gpusetup.content import host_code
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.drive.route import Route, route_of
 from gpusetup.drive.runner import Running
+from gpusetup.drive.ssh import Route, route_of
 from gpusetup.errors import BadInputError
 from gpusetup.model.watch import Look
 
@@ -148,7 +148,7 @@ _ROLE, _START, _AGENT = "gpu_monitoring", "gpu_read/unpacked.py", "gpu_read/agen
 
 
 def sent(every: float) -> bytes:
-    """Return the line with the packed agent that `gpusetup.drive.route.BOOT` reads."""
+    """Return the line with the packed agent that `gpusetup.drive.ssh.BOOT` reads."""
     programs = host_code("programs")
     start = programs.texts(_ROLE, _START)[_START] + "\nstart(*L[1:])\n"
     files = programs.texts(_ROLE, _AGENT)

@@ -21,7 +21,7 @@ OWN = (
     "'ascii'", "WHICH", "'program'", "_file(files",
 )  # fmt: skip
 """Words in calls that read what gpusetup has written or delivers."""
-PROVEN = ("rollout/wishes.py", "handover/files.py", "drive/rundir.py", "monitoring/files.py")
+PROVEN = ("rollout/options.py", "handover/files.py", "drive/rundir.py", "monitoring/files.py")
 """Modules that read their own files, or a file that was read as UTF-8 before."""
 
 

@@ -103,7 +103,7 @@ def test_the_folder_of_an_output_file_is_made(words: list[str], tmp_path: Path) 
 
 
 def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path: Path) -> None:
-    from gpusetup.drive.inventory_file import examine
+    from gpusetup.drive.inventory import examine
 
     shared = tmp_path / "fleet.yml"
     hosts = "".join(f"    gpu{n}: *same\n" for n in range(2000))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.drive.argv import Reach
-from gpusetup.drive.engines.base import Command
+from gpusetup.drive.engines import Command
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 

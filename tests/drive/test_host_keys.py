@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpusetup.drive.argv import ansible_environment
-from gpusetup.drive.host_keys import Key, authority, judge, kept, trusted, write
+from gpusetup.drive.ssh import Key, authority, judge, kept, trusted, write
 from gpusetup.errors import BadInputError
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -25,20 +25,22 @@ from gpusetup.components.base import (
     repository_at,
 )
 from gpusetup.components.desktops import graphics_of
-from gpusetup.components.driver.built import (
+from gpusetup.components.driver.archives import graphics, graphics_patterns, of_other_series
+from gpusetup.components.driver.modules import (
     Prebuilt,
     Ways,
     choose,
+    header_patterns,
+    headers,
     nvidia_prebuilt,
     only_trusted,
     prebuilt_patterns,
     refusal,
     repositories_of,
     stale_prebuilt,
+    unknown_kernel_note,
 )
-from gpusetup.components.driver.fabric import fabric_globs, fabric_of, held
-from gpusetup.components.driver.kernel import header_patterns, headers, unknown_kernel_note
-from gpusetup.components.driver.ubuntu_archive import graphics, graphics_patterns, of_other_series
+from gpusetup.components.fabric import fabric_globs, fabric_of, held
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Libraries, Origins, Package, Stream
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import RecordedPython
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_software import Python
+    from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.package import Manager, Package
     from gpusetup.model.request import Request
     from gpusetup.model.settings import Settings

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from gpusetup.components.base import Offers
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_software import Python
+    from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.platforms import OsRelease
     from gpusetup.model.release import CudaFile, NcclFile
     from gpusetup.model.settings import Settings

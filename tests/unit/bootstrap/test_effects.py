@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.bootstrap import effects, record, run
+from gpusetup.bootstrap import effects, run
 from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.effects import fetch_lock, outcome_of_apply
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
@@ -58,22 +58,22 @@ def test_apply_is_understood(code: int, text: str, kind: str, said: str) -> None
 
 def test_a_status_survives_whatever_is_on_disk(tmp_path: Path) -> None:
     path, login = tmp_path / "status.json", tmp_path / "motd.d/gpusetup"
-    assert record.load(path) is None
-    record.save(STATUS, path, login)
-    assert record.load(path) == STATUS
+    assert run.load(path) is None
+    run.save(STATUS, path, login)
+    assert run.load(path) == STATUS
     assert path.stat().st_mode & 0o777 == 0o644
     assert login.read_text().startswith("gpusetup: step 2 of 4")
     for broken in (b"", b"{", b'{"schema": "gpusetup/status/1"}', b"\xff"):
         path.write_bytes(broken)
-        assert record.load(path) is None
+        assert run.load(path) is None
 
 
 def test_two_runs_never_meet(tmp_path: Path) -> None:
-    with record.alone(tmp_path / "lock"):
-        with pytest.raises(PreflightError) as caught, record.alone(tmp_path / "lock"):
+    with run.alone(tmp_path / "lock"):
+        with pytest.raises(PreflightError) as caught, run.alone(tmp_path / "lock"):
             pass
         assert caught.value.reference == "GS-744"
-    with record.alone(tmp_path / "lock"):
+    with run.alone(tmp_path / "lock"):
         pass
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.bootstrap import image
+from gpusetup.bootstrap import effects
 from gpusetup.bootstrap.config import Config, read_config
 from gpusetup.drive.runner import Finished
 
@@ -22,8 +22,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ran.append(argv)
         return Finished(argv=tuple(argv), code=0, out="", err="", seconds=0.0)
 
-    monkeypatch.setattr(image.shutil, "which", lambda name: f"/usr/bin/{name}" if name != "dnf" else None)
-    monkeypatch.setattr(image, "run", run)
+    monkeypatch.setattr(effects.shutil, "which", lambda name: f"/usr/bin/{name}" if name != "dnf" else None)
+    monkeypatch.setattr(effects, "run", run)
     return ran
 
 
@@ -49,7 +49,7 @@ def test_a_sealed_machine_is_nobody_in_particular(tmp_path: Path, commands: list
     ]
     own, bus = make(tmp_path, "etc/machine-id", "a" * 32), make(tmp_path, "var/lib/dbus/machine-id", "a" * 32)
     for _ in range(2):
-        image.seal(CONFIG, print, tmp_path)
+        effects.seal(CONFIG, print, tmp_path)
         assert not [path for path in gone if path.exists()]
         assert all(path.read_text() == "x" for path in kept)
         assert own.read_text() == ""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpusetup.bootstrap.config import read_config
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
-from gpusetup.bootstrap.record import save
+from gpusetup.bootstrap.run import save
 from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem, Recheck
 

@@ -10,8 +10,8 @@ from gpusetup.cli.plan import plan_html, plan_text, rows_of
 from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.progress import watch
+from gpusetup.model.lifecycle import Applied, HostOutcome, Trouble
 from gpusetup.model.plan import Action, HostPlan, Plan, Refusal
-from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.verdict import Result
 from gpusetup.rollout.batches import batches_of

@@ -13,7 +13,7 @@ from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.steps_software import exporters
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts_software import Service
+from gpusetup.model.facts import Service
 from tests.records import record
 
 HEALTHY = Path(__file__).resolve().parents[2] / "hosts/ubuntu24.04-h200-keep/root"

@@ -15,7 +15,7 @@ from gpusetup.cli.main import main
 from gpusetup.drive import audit
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import FILE, add, line_of, on_record, read
-from gpusetup.drive.names import folded, unfolded
+from gpusetup.drive.inventory import folded, unfolded
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import PreflightError

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
-from gpusetup.drive.names import check_address, check_host_name
-from gpusetup.drive.overlay import SELECTED, template_in, write_overlay
-from gpusetup.drive.passwords import password_pipe
+from gpusetup.drive.inventory import SELECTED, check_address, check_host_name, template_in, write_overlay
 from gpusetup.drive.rundir import occupy, state_home
+from gpusetup.drive.secrets import password_pipe
 from gpusetup.errors import BadInputError, PreflightError
 
 

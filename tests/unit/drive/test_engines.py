@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from gpusetup.drive.engines.base import Ansible, Play
-from gpusetup.drive.engines.choice import ENGINES, engine_of
+from gpusetup.drive.engines import ENGINES, Ansible, Play, engine_of
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import resource
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.drive import passwords, policy
+from gpusetup.drive import policy, secrets
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
@@ -145,10 +146,10 @@ def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
 
 _PYTHON = "/usr/bin/python3"
 _HOLDS = """
-import sys, time
-exec(sys.argv[1], module := {"__name__": "passwords"})
+import ctypes, resource, sys, time
+exec(sys.argv[1])
 if sys.argv[2] == "guarded":
-    module["keep_to_myself"]()
+    keep_to_myself()
 print("ready", flush=True)
 time.sleep(60)
 """
@@ -156,7 +157,7 @@ time.sleep(60)
 
 @pytest.mark.skipif(os.geteuid() != 0 or not os.access(_PYTHON, os.X_OK), reason="becomes another user: needs root")
 def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password() -> None:
-    source = policy.Path(str(passwords.__file__)).read_text(encoding="utf-8")
+    source = f"_PR_SET_DUMPABLE = {secrets._PR_SET_DUMPABLE}\n{inspect.getsource(secrets.keep_to_myself)}"
 
     def readable(way: str) -> bool:
         held = subprocess.Popen([_PYTHON, "-c", _HOLDS, source, way], stdout=subprocess.PIPE, text=True, user=65534)
@@ -175,8 +176,6 @@ def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password() -
 
 
 def test_no_core_file_is_written_of_a_process_that_asked_for_a_password() -> None:
-    code = (
-        "from gpusetup.drive.passwords import keep_to_myself as k; import resource; k(); print(resource.getrlimit(4))"
-    )
+    code = "from gpusetup.drive.secrets import keep_to_myself as k; import resource; k(); print(resource.getrlimit(4))"
     assert resource.RLIMIT_CORE == 4
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "(0, 0)\n"

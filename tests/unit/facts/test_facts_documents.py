@@ -14,9 +14,8 @@ from gpusetup.facts.collect import Product, captured, from_probe, matrix_lookup,
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord
-from gpusetup.model.facts import Facts, Failure
+from gpusetup.model.facts import Facts, Failure, Unreadable
 from gpusetup.model.facts_machine import CloudEvent, Slices
-from gpusetup.model.facts_software import Unreadable
 from gpusetup.model.settings import MigInstance
 from tests.records import lock_of
 

@@ -17,9 +17,8 @@ from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.handover.kubernetes import handover, kubernetes_files
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
-from gpusetup.model.facts import Facts
+from gpusetup.model.facts import Facts, Service
 from gpusetup.model.facts_machine import Slices
-from gpusetup.model.facts_software import Service
 from gpusetup.model.settings import MigCut, MigDevice
 
 ROOT = Path(__file__).resolve().parents[2]

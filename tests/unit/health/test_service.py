@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.health import service
 from gpusetup.health.service import Kept, Look, Rule, Standing, counted
-from gpusetup.recovery.since import newer_than
+from gpusetup.recovery.table import newer_than
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ import pytest
 
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts_software import Containers, Source
+from gpusetup.model.facts import Containers, Source
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 

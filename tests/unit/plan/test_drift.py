@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpusetup.cli.remove import removal_text
+from gpusetup.model.facts import Initramfs, LoadedModule, Service
 from gpusetup.model.facts_machine import ModuleFile
-from gpusetup.model.facts_software import Initramfs, LoadedModule, Service
 from gpusetup.model.lifecycle import HostRemoval, Removed
 from gpusetup.plan.lifecycle import applied_id, differences, pending_reboot, removal_of
 from tests.records import record

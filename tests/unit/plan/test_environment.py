@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.components.python.environments import lacking
 from gpusetup.model.applied import SCHEMA
-from gpusetup.model.facts_software import Python
+from gpusetup.model.facts import Python
 from gpusetup.model.settings import HashedLines, Settings
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpusetup.components.base import Offers
-from gpusetup.components.driver import kernel
+from gpusetup.components.driver import modules
 from gpusetup.components.driver.sources import context_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer, Package, Preview
@@ -45,7 +45,7 @@ ALL_UBUNTU = {
 @pytest.mark.parametrize(("release", "meta"), stored_rows("ubuntu-headers.json"))
 def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
     context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)
-    assert _texts(kernel.headers(context)) == [f"linux-headers-{release}", meta]
+    assert _texts(modules.headers(context)) == [f"linux-headers-{release}", meta]
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_the_metapackage_of_the_image_names_that_of_the_headers(host, system, re
     installed = (f"linux-image-{release}", f"linux-image-{image}", "linux-image-other")
     offered = {f"linux-headers-{image}": "99.0", f"linux-headers-{release}": "1"}
     context = _context(host, system, release, installed=installed, offers=offered)
-    assert _texts(kernel.headers(context)) == [f"linux-headers-{release}", f"linux-headers-{image}"]
-    assert f"linux-headers-{image}" in kernel.header_patterns(context)
-    assert kernel.flavour_of(context) == image
+    assert _texts(modules.headers(context)) == [f"linux-headers-{release}", f"linux-headers-{image}"]
+    assert f"linux-headers-{image}" in modules.header_patterns(context)
+    assert modules.flavour_of(context) == image
 
 
 def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
@@ -75,7 +75,7 @@ def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
         host, "ubuntu 24.04", "6.8.0-1018-nvidia", installed=("linux-image-nvidia-64k", "linux-image-generic"),
         offers={"linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-generic": "6.8.0-50.51"},
     )  # fmt: skip
-    assert _texts(kernel.headers(context)) == ["linux-headers-6.8.0-1018-nvidia"]
+    assert _texts(modules.headers(context)) == ["linux-headers-6.8.0-1018-nvidia"]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
 )
 def test_rpm_kernels_have_headers_of_their_kind(host, system, arch, release, wanted):
     context = _context(host, system, release, arch=arch)
-    assert _texts(kernel.headers(context))[0] == wanted
-    assert kernel.unknown_kernel_note(context) == ()
+    assert _texts(modules.headers(context))[0] == wanted
+    assert modules.unknown_kernel_note(context) == ()
 
 
 def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(host):
     release, version = "5.14.0-427.13.1.el9_4.aarch64+64k", "5.14.0-427.13.1.el9_4"
     same = {"kernel-64k-devel-matched": version}
     context = _context(host, "rhel 9.4", release, arch="aarch64", offers=same)
-    assert _texts(kernel.headers(context))[1:] == [f"kernel-64k-devel-matched={version}"]
+    assert _texts(modules.headers(context))[1:] == [f"kernel-64k-devel-matched={version}"]
     newer = {"kernel-64k-devel-matched": "5.14.0-503.11.1.el9_5"}
     context = _context(host, "rhel 9.4", release, arch="aarch64", offers=newer)
-    assert _texts(kernel.headers(context))[1:] == []
+    assert _texts(modules.headers(context))[1:] == []
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(h
 )
 def test_a_kernel_that_no_source_names_is_said_not_guessed(host, system, release):
     context = _context(host, system, release)
-    assert kernel.headers(context) == ()
-    assert release in kernel.unknown_kernel_note(context)[0]
+    assert modules.headers(context) == ()
+    assert release in modules.unknown_kernel_note(context)[0]
 
 
 def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, nvidia_debian):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.facts_software import DkmsModule
+from gpusetup.model.facts import DkmsModule
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level

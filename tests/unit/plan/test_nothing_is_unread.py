@@ -9,18 +9,18 @@ import msgspec
 
 from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
-from gpusetup.components.driver.debian_archive import last_seen
+from gpusetup.components.driver.archives import last_seen
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.facts_software import Containers
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
 from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
-from gpusetup.plan.described_host import described_host
+from gpusetup.plan.requests import described_host
 from gpusetup.plan.wanted import wanted_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from gpusetup.components.base import Wanted
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import SCHEMA, Applied, HostRecord, RecordedService
-from gpusetup.model.facts_software import Service
+from gpusetup.model.facts import Service
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import AppliedWanted, DesktopsWish, Settings

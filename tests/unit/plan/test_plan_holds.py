@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET
 
 from gpusetup.model.applied import HostRecord
-from gpusetup.model.facts_software import Python, Service
+from gpusetup.model.facts import Python, Service
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.resolve.requests import parse_requirement

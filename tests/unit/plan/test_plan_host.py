@@ -6,8 +6,8 @@ from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord
+from gpusetup.model.facts import Source
 from gpusetup.model.facts_machine import CloudEvent
-from gpusetup.model.facts_software import Source
 from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings

@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
-from gpusetup.components.imex import IMEX
+from gpusetup.components.fabric import IMEX
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile

@@ -14,10 +14,10 @@ from gpusetup.components.mig import MIG
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
-from gpusetup.model.component_tables import MigProfile
 from gpusetup.model.facts_machine import Slices
 from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Settings
 from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.model.tables import MigProfile
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from gpusetup.plan.variables import role_variables

@@ -10,7 +10,7 @@ import pytest
 from gpusetup.components import judge
 from gpusetup.components.driver.actions import _module
 from gpusetup.model.applied import HostRecord
-from gpusetup.model.facts_software import LoadedModule, ModuleUse
+from gpusetup.model.facts import LoadedModule, ModuleUse
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice

@@ -8,7 +8,7 @@ import pytest
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import SCHEMA, Applied, HostRecord
-from gpusetup.model.facts_software import Cuda
+from gpusetup.model.facts import Cuda
 from gpusetup.model.package import CudaRoot, PackageSet
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import AppliedWanted, Settings

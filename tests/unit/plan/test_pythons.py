@@ -11,11 +11,11 @@ from gpusetup.components.base import Offers
 from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts_software import Python
+from gpusetup.model.facts import Python
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.plan.described_host import described_host
+from gpusetup.plan.requests import described_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Applied, Verified
-from gpusetup.model.facts_software import Containers, Service
+from gpusetup.model.facts import Containers, Service
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.package import CudaRoot, Package, PackageSet, Pin, Runfile, Source, Stream
 from gpusetup.model.request import Requirement

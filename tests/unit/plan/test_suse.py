@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from gpusetup.components.driver.fabric import held
+from gpusetup.components.fabric import held
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.described_host import described_host
+from gpusetup.plan.requests import described_host
 from tests.unit.plan.conftest import answer
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))

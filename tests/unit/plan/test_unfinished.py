@@ -14,8 +14,8 @@ from gpusetup.components.record import hidden, read_record
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Apply, HostRecord, RecordedRunfile
+from gpusetup.model.facts import LoadedModule, Service, Source, Unreadable
 from gpusetup.model.facts_machine import ModuleFile
-from gpusetup.model.facts_software import LoadedModule, Service, Source, Unreadable
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences

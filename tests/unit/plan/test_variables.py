@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.inventory import write_overlay
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Package, Source
 from gpusetup.model.variables import NOTHING, RoleVariables

@@ -5,12 +5,12 @@ import pytest
 
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
+from gpusetup.model.facts import Licence, Service
 from gpusetup.model.facts_machine import Storage
-from gpusetup.model.facts_software import Licence, Service
 from gpusetup.model.settings import Settings
-from gpusetup.plan.described_host import as_delivered
+from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import read_level
-from gpusetup.rollout.wishes import _with_token
+from gpusetup.rollout.options import _with_token
 from tests.unit.plan.conftest import changes
 
 TOKEN = "client_configuration_token_gpusetup.tok"

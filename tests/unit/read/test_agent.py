@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.drive.route import BOOT
+from gpusetup.drive.ssh import BOOT
 from gpusetup.watch.fleet import sent
 
 AGENT = import_module("gpu_read.agent")

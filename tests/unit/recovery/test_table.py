@@ -12,8 +12,8 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Need, Step
 from gpusetup.monitoring.rules import alerts
+from gpusetup.recovery.table import Reset, gravest, of_cause, of_driver, of_xid, recovery, settled, table
 from gpusetup.recovery.table import catalogue as xids
-from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, recovery, table
 
 
 def test_every_word_of_the_table_has_a_need_and_a_source_that_is_there():
@@ -90,3 +90,26 @@ def test_the_gravest_need_of_several_has_the_gpus_and_reasons_of_those_who_ask_f
 def test_a_message_tells_what_it_needs(text, need, gpus):
     found = diagnose_text(text)[0].recovery
     assert (found.need, found.gpus) == (need, gpus)
+
+
+RESETS = {"0000:17:00.0": Reset(200.0, 1_763_900_000.0)}
+XID = "NVRM: Xid (PCI:0000:17:00): 62, pid=1"
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        (f"[  199.900000] {XID}", True),
+        (f"[  200.100000] {XID}", False),
+        (f"2025-11-23T12:13:20+0000 host kernel: {XID}", True),
+        (f"2025-11-23T13:13:20+01:00 host kernel: {XID}", True),
+        (f"2025-11-23T12:13:21,5Z host kernel: {XID}", False),
+        (XID, False),
+        ("[  100.000000] NVRM: Xid (PCI:0000:18:00): 62", False),
+        ("[  100.000000] NVRM: GPU 0000:17:00.0: RmInitAdapter failed!", False),
+        ("[  100.000000] NVRM: Xid: 62", False),
+    ],
+)
+def test_only_xids_of_that_gpu_before_that_moment_are_settled(line: str, done: bool) -> None:
+    assert settled(line, RESETS) is done
+    assert settled(line, {}) is False

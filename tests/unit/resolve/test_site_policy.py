@@ -14,8 +14,7 @@ from gpusetup.cli.main import main
 from gpusetup.facts import fleet
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Facts
-from gpusetup.model.facts_software import Cuda, LoadedModule, Toolkit
+from gpusetup.model.facts import Cuda, Facts, LoadedModule, Toolkit
 from gpusetup.model.request import Policy
 from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner

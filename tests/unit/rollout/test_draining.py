@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.drive.scheduler.base import Caller, Drained, SchedulerError
+from gpusetup.drive.schedulers import Caller, Drained, SchedulerError
 from gpusetup.errors import BadInputError, Exit
+from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
-from gpusetup.model.run import HostOutcome
 from gpusetup.rollout.draining import Draining, draining
 from gpusetup.rollout.options import Freeing
 from gpusetup.rollout.outcome import exit_of

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gpusetup.drive.events import Failure
-from gpusetup.drive.scheduler.base import Caller, Drained
+from gpusetup.drive.schedulers import Caller, Drained
 from gpusetup.model.diagnosis import Diagnosis
 from gpusetup.model.variables import Owner
 from gpusetup.recovery.table import of_driver, of_xid, recovery

@@ -9,7 +9,7 @@ import msgspec
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_machine import Boot
-from gpusetup.rollout.owner import twins
+from gpusetup.rollout.looks import twins
 from tests.unit.plan.conftest import HOSTS
 
 

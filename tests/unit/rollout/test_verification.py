@@ -7,8 +7,8 @@ import pytest
 
 from gpusetup.cli.apply_text import applied_text
 from gpusetup.errors import Exit
+from gpusetup.model.lifecycle import Applied, HostOutcome
 from gpusetup.model.plan import HostPlan
-from gpusetup.model.run import Applied, HostOutcome
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.rollout import verification

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from gpusetup.cli.output import json_line
 from gpusetup.cli.plan import plan_html, plan_text
-from gpusetup.drive.engines.base import Ansible
+from gpusetup.drive.engines import Ansible
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
-from gpusetup.model.facts_software import Process
+from gpusetup.model.facts import Process
+from gpusetup.model.lifecycle import Applied, HostOutcome
 from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
-from gpusetup.model.run import Applied, HostOutcome
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.host import jobs_of
 from gpusetup.rollout import waves

@@ -9,14 +9,13 @@ import pytest
 
 from gpusetup.cli.apply_text import _host
 from gpusetup.matrix.load import matrix
+from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
-from gpusetup.model.run import HostOutcome
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import _with_care
-from gpusetup.rollout.options import Wishes
-from gpusetup.rollout.wishes import settings_of_hosts
+from gpusetup.rollout.options import Wishes, settings_of_hosts
 from tests.stored import stored_rows
 from tests.unit.doctor.test_machines import HEALTHY, look_at
 

@@ -17,8 +17,8 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
-from gpusetup.plan.described_host import as_delivered
 from gpusetup.plan.lock import read_lock
+from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import settings_for
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site

@@ -28,8 +28,8 @@ from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply import parts as parts_module
+from gpusetup.supply.fetching import replaced
 from gpusetup.supply.packing import pack, unpack
-from gpusetup.supply.publishing import replaced
 from gpusetup.supply.server import _answer
 
 needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpusetup.drive.route import Route
+from gpusetup.drive.ssh import Route
 from gpusetup.model.watch import GpuNow, Look, Program
 from gpusetup.watch.fleet import Link
 

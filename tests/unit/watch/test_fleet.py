@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gpusetup.drive.route import Route
+from gpusetup.drive.ssh import Route
 from gpusetup.watch.fleet import Fleet
 
 LINES = """
@@ -113,7 +113,7 @@ def test_no_more_connections_are_being_made_at_once_than_asked_for(fleet):
 MANY = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-from gpusetup.drive.route import Route
+from gpusetup.drive.ssh import Route
 from gpusetup.watch.fleet import Fleet
 argv = ("sh", "-c", 'read x; echo "$0"; sleep 60', sys.argv[1])
 with Fleet([Route(str(number), argv) for number in range(40)], 1.0, dict(os.environ), at_once=40) as fleet:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpusetup.drive.route import Route
+from gpusetup.drive.ssh import Route
 from gpusetup.watch.fleet import Link
 
 from .conftest import Silent, gpu

@@ -11,8 +11,7 @@ from gpusetup.drive.causes import counted
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.verdict import Finding, Item
-from gpusetup.recovery.since import Reset, settled
-from gpusetup.recovery.table import meaning, of_xid
+from gpusetup.recovery.table import Reset, meaning, of_xid, settled
 from gpusetup.verify.answers import meanings
 from gpusetup.verify.expected import product
 from gpusetup.verify.registry import check, from_items, took

@@ -1,4 +1,7 @@
-"""The interface of schedulers: drain a node, return it to service. Running jobs are waited for, never ended."""
+"""Schedulers drain nodes and return them to service: the interface, Kubernetes, and any pair of commands.
+
+Running jobs are waited for, never ended.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gpusetup.content import host_code
 from gpusetup.drive import runner
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 
@@ -166,3 +171,114 @@ def given_back(taken: bool, back: Callable[[], object], by_hand: str) -> Iterato
 def words(argv: Sequence[str], node: str) -> list[str]:
     """Replace {node} in a command by the node's name."""
     return [word.replace("{node}", check_node(node)) for word in argv]
+
+
+_ANNOTATION = "gpusetup.drained"
+_EVICTION_SECONDS = 300
+gpu_pods = host_code("gpu_probe.sessions").gpu_pods
+"""Returns the running pods with a GPU; hosts use the same code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes:
+    """Kubernetes, on this machine or wherever the caller's prefix leads."""
+
+    call: Caller = field(default_factory=Caller)
+    name: str = "kubernetes"
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Wait for pods with a GPU; evict the rest with `kubectl drain`, which respects disruption budgets."""
+        cordoned, ours = self._node(node)
+        if not cordoned:
+            self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
+            self.call.output_of("kubectl", "cordon", node)
+        with given_back(not cordoned, partial(self._back, node), self.by_hand(node)):
+            left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
+        if not left:
+            wait = f"--timeout={_EVICTION_SECONDS}s"
+            done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)
+            left = (
+                "" if done.ok else " ".join((done.err or done.out).split())[-400:] or f"kubectl drain: exit {done.code}"
+            )
+        if left:
+            if not cordoned:
+                self._back(node)
+            return Drained(ok=False, why=left)
+        return Drained(
+            ok=True, ours=not cordoned or ours, why="" if not cordoned or ours else "cordoned by someone else"
+        )
+
+    def undrain(self, node: str) -> str:
+        """Uncordon a node."""
+        self._back(node)
+        return ""
+
+    def drained_by_us(self, node: str) -> bool:
+        """Return whether the node is cordoned and has our annotation."""
+        return self._node(node) == (True, True)
+
+    def by_hand(self, node: str) -> str:
+        """Return the command that returns the node to service."""
+        return " ".join([*self.call.prefix, "kubectl", "uncordon", node])
+
+    def _node(self, node: str) -> tuple[bool, bool]:
+        """Return whether a node is cordoned, and whether it has our annotation."""
+
+        def look(told: Any) -> tuple[bool, bool]:
+            ours = _ANNOTATION in (told["metadata"].get("annotations") or {})
+            return bool((told.get("spec") or {}).get("unschedulable")), ours
+
+        return self.call.read(look, "kubectl", "get", "node", check_node(node), "--output=json")
+
+    def _with_gpu(self, node: str) -> str:
+        where = ("--all-namespaces", f"--field-selector=spec.nodeName={node}", "--output=json")
+        pods = self.call.read(gpu_pods, "kubectl", "get", "pods", *where)
+        return f"pods with a GPU run: {', '.join(pods[:8])}" if pods else ""
+
+    def _back(self, node: str) -> None:
+        self.call.output_of("kubectl", "uncordon", node)
+        self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")
+
+
+BUSY = 75
+"""EX_TEMPFAIL of sysexits.h: the node is busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Two argument lists with `{node}` in them."""
+
+    take: tuple[str, ...]
+    give: tuple[str, ...] = ()
+    call: Caller = field(default_factory=Caller)
+    name: str = "command"
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Run the command. Exit 0: drained; 75 or a timeout: busy; anything else is an error."""
+        done = self.call(*words(self.take, node), seconds=seconds)
+        if done.ok:
+            return Drained(ok=True, ours=True)
+        said = " ".join((done.err or done.out).split())[:400]
+        if done.timed_out or done.code == BUSY:
+            late = f"the drain command was still running after {seconds:.0f} s"
+            return Drained(ok=False, why=late if done.timed_out else said or "it is busy")
+        raise SchedulerError(
+            "GS-811", f"the drain command failed (exit {done.code}): {said}", context=" ".join(done.argv),
+            note="the host is unchanged",
+        )  # fmt: skip
+
+    def undrain(self, node: str) -> str:
+        """Run the command that returns the node to service."""
+        if not self.give:
+            return ""
+        done = self.call(*words(self.give, node))
+        return "" if done.ok else " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
+
+    def drained_by_us(self, node: str) -> bool:
+        """Return False: a command leaves no mark."""
+        del node
+        return False
+
+    def by_hand(self, node: str) -> str:
+        """Return the command that returns the node to service."""
+        return " ".join(words((*self.call.prefix, *self.give), node)) if self.give else ""

@@ -6,11 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from gpusetup.drive.scheduler import base
-from gpusetup.drive.scheduler.base import Caller, SchedulerError, check_node
-from gpusetup.drive.scheduler.command import Command
-from gpusetup.drive.scheduler.kubernetes import Kubernetes, gpu_pods
-from gpusetup.drive.scheduler.slurm import Slurm, parse_node, parse_reservations
+from gpusetup.drive import schedulers
+from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerError, check_node, gpu_pods
+from gpusetup.drive.slurm import Slurm, parse_node, parse_reservations
 from gpusetup.errors import BadInputError
 from gpusetup.health import schedulers as health
 from tests.stored import spoiled
@@ -28,7 +26,7 @@ RESERVATION = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(base, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(schedulers, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def test_what_scontrol_says_is_read():
 
 def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
     cluster = slurm("ALLOCATED", looks=3)
-    assert cluster.drain("n1", 30) == base.Drained(ok=True, ours=True)
+    assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
     assert cluster.drained_by_us("n1")
     assert cluster.undrain("n1") == ""
     assert not cluster.drained_by_us("n1")
@@ -123,7 +121,7 @@ def test_what_somebody_else_drained_stays_drained(slurm, program):
 
 def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
     cluster = slurm("IDLE+DRAIN", "gpusetup")
-    assert cluster.drain("n1", 5) == base.Drained(ok=True, ours=True)
+    assert cluster.drain("n1", 5) == schedulers.Drained(ok=True, ours=True)
 
 
 def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slurm, program):
@@ -212,7 +210,7 @@ esac""",
 
 def test_kubernetes_waits_for_pods_with_a_gpu_then_drains(kubernetes, program):
     cluster = kubernetes(looks=2)
-    assert cluster.drain("n1", 30) == base.Drained(ok=True, ours=True)
+    assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
     cluster.undrain("n1")
     changes = [call.split()[1] for call in program.calls() if call.split()[1] != "get"]
     assert changes == ["annotate", "cordon", "drain", "uncordon", "annotate"]

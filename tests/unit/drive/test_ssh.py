@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpusetup.drive.route import BOOT, local_route, route_of
+from gpusetup.drive.ssh import BOOT, local_route, route_of
 
 TOLD = {
     "connection": "ssh",

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.drive.engines.choice import engine_of
-from gpusetup.drive.scheduler import base, slurm_jobs
-from gpusetup.drive.scheduler.base import Caller, SchedulerError
+from gpusetup.drive import schedulers
+from gpusetup.drive import slurm as slurm_module
+from gpusetup.drive.engines import engine_of
+from gpusetup.drive.schedulers import Caller, SchedulerError
 from gpusetup.errors import BadInputError
 from gpusetup.rollout import draining as draining_module
 from gpusetup.rollout import draining as holding
@@ -47,7 +48,7 @@ sed -i 's/ALLOCATED/IDLE/' state"""
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(base, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(schedulers, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -78,12 +79,12 @@ def calls(folder, *words):
 def test_a_job_takes_the_node_which_is_drained_under_it_and_given_back(slurm):
     jobs = held("partition=gpu", "account=ops", "time=2:00:00")
     (slurm / "partitions").write_text("gpu/up\n")
-    assert jobs.drain("n1", 30) == base.Drained(ok=True, ours=True)
+    assert jobs.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
     assert (slurm / "state").read_text() == "ALLOCATED+DRAIN\n"
     (submitted,) = calls(slurm, "sbatch")
     for word in ("--exclusive", "--nodelist=n1", "--partition=gpu", "--account=ops", "--time=2:00:00", "--export=NIL"):
         assert word in submitted.split()
-    assert (slurm / "script").read_bytes() == slurm_jobs.HOLD
+    assert (slurm / "script").read_bytes() == slurm_module.HOLD
     assert jobs.lost() == {}
     assert jobs.undrain("n1") == ""
     assert (slurm / "job").read_text() == "COMPLETED\n"
@@ -157,9 +158,9 @@ def test_what_an_earlier_run_left_is_taken_over(slurm):
     (slurm / "state").write_text("ALLOCATED+DRAIN")
     (slurm / "reason").write_text("gpusetup")
     (slurm / "job").write_text("RUNNING\n")
-    (slurm / "comment").write_text(f"gpusetup:{slurm_jobs._here()}:run-0\n")
+    (slurm / "comment").write_text(f"gpusetup:{slurm_module._here()}:run-0\n")
     jobs = held()
-    assert jobs.drain("n1", 5) == base.Drained(ok=True, ours=True)
+    assert jobs.drain("n1", 5) == schedulers.Drained(ok=True, ours=True)
     assert not calls(slurm, "sbatch")
     assert jobs.jobs == {"n1": "12"}
 
@@ -168,7 +169,7 @@ def test_what_another_controller_holds_is_left_to_it(slurm):
     (slurm / "job").write_text("RUNNING\n")
     (slurm / "comment").write_text("gpusetup:desk:run-0\n")
     jobs = held()
-    assert jobs.drain("n1", 5) == base.Drained(ok=False, why="gpusetup on desk holds it with job 12")
+    assert jobs.drain("n1", 5) == schedulers.Drained(ok=False, why="gpusetup on desk holds it with job 12")
     jobs.let_go()
     assert not calls(slurm, "scancel")
 
@@ -177,8 +178,8 @@ def test_what_somebody_else_drained_has_no_job_and_stays_drained_over_a_reboot(s
     (slurm / "state").write_text("IDLE+DRAIN")
     (slurm / "reason").write_text("bad fan")
     jobs = held()
-    assert jobs.drain("n1", 5) == base.Drained(ok=True, why="drained by someone else: bad fan")
-    assert jobs.reboot("n1") == base.Reboot(command="scontrol reboot n1")
+    assert jobs.drain("n1", 5) == schedulers.Drained(ok=True, why="drained by someone else: bad fan")
+    assert jobs.reboot("n1") == schedulers.Reboot(command="scontrol reboot n1")
     assert not calls(slurm, "sbatch")
 
 

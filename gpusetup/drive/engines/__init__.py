@@ -1,1 +1,0 @@
-"""What starts the process of a shard: Ansible itself, or an engine that people already run."""

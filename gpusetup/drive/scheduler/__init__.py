@@ -1,1 +1,0 @@
-"""Take nodes out of a scheduler's hands before they change, and give them back afterwards."""
