@@ -117,7 +117,7 @@ class Pool:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise HostFailedError("GS-765", f"{self.folder} is full: {item.name} cannot be written") from error
                 problem = " ".join(str(error).split())[:300]
-                slow = isinstance(error, host_code("gpu_host.pace").TooSlow)
+                slow = isinstance(error, host_code("gpu_host.download").TooSlow)
             here = part.stat().st_size if part.exists() else 0
             if here and (here == item.size or not (item.size or problem)):
                 if digest == item.sha256:
@@ -148,7 +148,7 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -
         answer.raise_for_status()
         goes_on = answer.status_code == HTTPStatus.PARTIAL_CONTENT
         digest = _digest(part) if goes_on else hashlib.sha256()
-        pace = host_code("gpu_host.pace").Pace()
+        pace = host_code("gpu_host.download").Pace()
         with part.open("ab" if goes_on else "wb") as stream:
             while not over.is_set() and (block := answer.raw.read1(_BLOCK, decode_content=False)):
                 stream.write(block)

@@ -184,7 +184,7 @@ def _key(url: str, network: dict[str, Any]) -> bytes:
     failure = host_code("gpu_host.failure").HostFailure
     known = host_code("gpu_host.openpgp")
     try:
-        raw = host_code("gpu_host.fetch").fetch(url, network)
+        raw = host_code("gpu_host.download").fetch(url, network)
         armored: bytes = known.armored(raw)
     except failure as error:
         raise UnreachableError(

@@ -84,9 +84,9 @@ def observe_in_turn(ask: Ask, environment: Mapping[str, str]) -> Observed:
     """Run the probe here; as root with `when_idle`, hold the host's lock meanwhile or return `postponed`."""
     if not ask.when_idle or os.geteuid() != 0:
         return Observed(observe_here(ask, environment))
-    failure, turn = host_code("gpu_host.failure"), host_code("gpu_host.turn")
+    failure, owner = host_code("gpu_host.failure"), host_code("gpu_host.owner")
     try:
-        with turn.taken(turn.FOLDER):
+        with owner.measuring():
             return Observed(observe_here(ask, environment))
     except failure.HostFailure as other:
         return Observed(None, "{message}: {context}".format(**other.fields), postponed=True)

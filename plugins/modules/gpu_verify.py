@@ -63,7 +63,7 @@ import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import programs, turn
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, programs
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
@@ -147,7 +147,7 @@ def main() -> None:
     if module.params["level"] == "stress":
         deadline += 60 * module.params["minutes"]
     try:
-        with turn.taken(turn.FOLDER) if module.params["when_idle"] and os.geteuid() == 0 else nobody_asks():
+        with owner.measuring() if module.params["when_idle"] and os.geteuid() == 0 else nobody_asks():
             document, problem = run(module.tmpdir, request(module.params), deadline)
     except HostFailure as other:
         module.exit_json(changed=False, postponed="{message}: {context}".format(**other.fields), invocation=invocation)

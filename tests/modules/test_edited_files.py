@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, written
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ledger as ledger_module
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -52,7 +52,7 @@ def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     with monkeypatch.context() as patch:
-        patch.setattr(written if after == "put_aside" else ledger_module, after, lambda *_words: 1 / 0)
+        patch.setattr(files if after == "put_aside" else ledger_module, after, lambda *_words: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             ledger.restore(str(path))
     assert Ledger(ledger.folder).restore(str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, dnf_table, packages
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
@@ -20,7 +20,7 @@ DNF5 = stored("packages_dnf_dnf5.txt")
 
 class TestDnf:
     def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
-        assert dnf_table.parse(DNF4, "x86_64") == {
+        assert dnf.parse(DNF4, "x86_64") == {
             "install": {
                 "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
                 "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
@@ -33,7 +33,7 @@ class TestDnf:
         }
 
     def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self) -> None:
-        assert dnf_table.parse(DNF5, "x86_64") == {
+        assert dnf.parse(DNF5, "x86_64") == {
             "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
             "downgrade": {},
@@ -46,7 +46,7 @@ class TestDnf:
         text = (
             "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
         )
-        assert dnf_table.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
+        assert dnf.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
 
     def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(
         self, monkeypatch: pytest.MonkeyPatch

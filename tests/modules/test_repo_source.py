@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetch, openpgp, process, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, process, sources
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class TestKeys:
             sources.key_of(source(key={"package": {**package, "sha256": "0" * 64}}), NETWORK)
         assert caught.value.fields["reference"] == "GS-443"
         with pytest.raises(HostFailure, match="does not contain"):
-            fetch.member_of_deb(deb.read_bytes(), "etc/passwd")
+            download.member_of_deb(deb.read_bytes(), "etc/passwd")
 
     def test_zstandard_is_read_by_dpkg_where_zstd_is_missing_and_else_told(
         self, keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,19 +150,19 @@ class TestKeys:
             return (process.MISSING, b"", b"there is no such program") if argv[0] in missing else real(argv, *more)
 
         monkeypatch.setattr(process, "raw", without)
-        assert fetch.member_of_deb(deb, "usr/share/keyrings/k.gpg") == keys["good"]["binary"]
+        assert download.member_of_deb(deb, "usr/share/keyrings/k.gpg") == keys["good"]["binary"]
         missing.append("dpkg-deb")
         with pytest.raises(HostFailure) as caught:
-            fetch.member_of_deb(deb, "usr/share/keyrings/k.gpg")
+            download.member_of_deb(deb, "usr/share/keyrings/k.gpg")
         assert "apt-get install zstd" in caught.value.fields["hint"]
 
     @pytest.mark.parametrize("damage", [b"!<arch>\n", b"!<arch>\n" + b"x" * 80, b"nothing"])
     def test_a_damaged_package_is_told_as_one(self, keys: dict[str, Any], tmp_path: Path, damage: bytes) -> None:
         with pytest.raises(HostFailure, match="keyring package"):
-            fetch.member_of_deb(damage, "k.gpg")
+            download.member_of_deb(damage, "k.gpg")
         whole = keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()
         with pytest.raises(HostFailure, match="keyring package"):
-            fetch.member_of_deb(whole[:-40], "k.gpg")
+            download.member_of_deb(whole[:-40], "k.gpg")
 
 
 def keyring(folder: Path, key: bytes, packing: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, pace, runfile, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile, runfile_install
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -177,7 +177,7 @@ def test_from_its_address_it_is_fetched_once_and_resumed(
 def test_an_address_that_trickles_is_left_and_what_came_is_kept(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "SECONDS", 0.2)
+    monkeypatch.setattr(download, "PERIOD", 0.2)
     with serving() as site:
         address = served(file, tmp_path, site, "drips")
         with pytest.raises(HostFailure, match="too slow"):

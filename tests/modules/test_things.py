@@ -13,11 +13,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     things,
     transaction,
 )
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Link
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.journal import Journal, Thing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import FILE, Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import KINDS
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.links import Link
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.services import Unit
 

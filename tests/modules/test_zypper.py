@@ -12,7 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     process,
     sources,
     zypper,
-    zypper_xml,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import locks
@@ -78,7 +77,7 @@ def test_of_headers_side_by_side_one_goes_or_both(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_summary_is_read_as_a_plan() -> None:
-    assert zypper_xml.plan(SUMMARY, "x86_64") == {
+    assert zypper.plan(SUMMARY, "x86_64") == {
         "install": {"dkms": "3.0.10-1"},
         "upgrade": {"libx:i586": ["1-1", "2-1"]},
         "downgrade": {"nvidia-modprobe": ["3:580.178.04-1", "3:570.211.01-1"]},
@@ -86,12 +85,10 @@ def test_a_summary_is_read_as_a_plan() -> None:
         "download_bytes": 6607,
         "disk_bytes": -488,
     }
-    nothing = zypper_xml.plan(
-        '<install-summary download-size="0" packages-to-change="0">\n</install-summary>', "x86_64"
-    )
+    nothing = zypper.plan('<install-summary download-size="0" packages-to-change="0">\n</install-summary>', "x86_64")
     assert nothing is not None
     assert not any(nothing.values())
-    assert zypper_xml.plan(PROBLEM, "x86_64") is None
+    assert zypper.plan(PROBLEM, "x86_64") is None
 
 
 def test_the_simulation_sees_past_locks_and_asks_for_whole_versions(monkeypatch: pytest.MonkeyPatch) -> None:

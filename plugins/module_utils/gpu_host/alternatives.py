@@ -1,9 +1,10 @@
-"""Which of several programs or folders an alternative points to, with an earlier choice on record."""
+"""What selects a default: alternatives of the system, and symbolic links; with the earlier choice on record."""
 
+import os
 import re
 from typing import Any, Dict, List, Optional, Set
 
-from . import process
+from . import files, process
 from .failure import HostFailure
 from .journal import State, Thing
 
@@ -65,3 +66,33 @@ class Alternative(Thing):
 
     def again(self, now: Optional[str], before: Optional[str], _noted: List[Any]) -> Optional[str]:
         return self.back(now, before or AUTO)
+
+
+class Link(Thing):
+    """A symbolic link; its value is its target, None without a link."""
+
+    kind = "link"
+    section = "links"
+    goes_back = True
+
+    def look(self) -> Optional[str]:
+        return os.readlink(self.name) if os.path.islink(self.name) else None
+
+    def make(self, wanted: Optional[str]) -> None:
+        if wanted is None:
+            os.unlink(self.name)
+        else:
+            files.link_atomically(self.name, wanted)
+
+    def clear_up(self) -> None:
+        files.sweep(self.name)
+
+    def back(self, now: Optional[str], first: Optional[str]) -> Optional[str]:
+        """Return the earlier target; None if somebody has put a file or folder in the link's place, which stays."""
+        return None if now is None and os.path.lexists(self.name) else first
+
+    def aim(self, wanted: Optional[str]) -> str:
+        return "lead to " + wanted if wanted else "go"
+
+    def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
+        return HostFailure("GS-480", f"{self.name} leads to {now or 'nothing'}, not to {wanted or 'nothing'}")

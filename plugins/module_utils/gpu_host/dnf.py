@@ -8,14 +8,96 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..gpu_judge import versions
 from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
-from . import dnf_table, files, process
+from . import files, process
 from .failure import HostFailure
 from .manager import Log, Tell
 from .packages import Plan, Wish
-from .rpm import Rpm, listed
+from .rpm import Rpm, listed, note_removal
 
+_HEADINGS = {
+    "installing": "install",
+    "installing dependencies": "install",
+    "installing weak dependencies": "install",
+    "installing group/module packages": "install",
+    "upgrading": "upgrade",
+    "downgrading": "downgrade",
+    "reinstalling": "reinstall",
+    "removing": "remove",
+    "removing dependent packages": "remove",
+    "removing unused dependencies": "remove",
+}
+_UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+_ARCHES = ("x86_64", "aarch64", "noarch", "i686", "i386")
 _KINDS = ("install", "upgrade", "downgrade", "remove")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")
+
+
+def parse(text: str, native: str) -> Plan:
+    """Parse dnf's transaction table, which has one block with a heading per kind of change.
+
+    Below a new package stands what it replaces: its own older version, which only dnf 5 lists, or another package,
+    which is removed.
+    """
+    answer: Plan = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 0, "disk_bytes": 0}
+    kind: Optional[str] = None
+    pending: List[str] = []
+    last = ""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if re.match(r"^Transaction Summary", stripped):
+            kind = None
+        heading = re.match(r"^([A-Z][\w/ ]+):$", line)
+        if heading:
+            kind, pending = _HEADINGS.get(heading.group(1).lower()), []
+            continue
+        answer.update(_sizes(stripped))
+        if kind is None or not stripped or stripped.startswith(("=", "-")):
+            continue
+        if stripped.startswith("replacing "):
+            name, version = _replaced(stripped.split()[1:], native)
+            if name != last:
+                answer["remove"][name] = version
+            continue
+        pending += stripped.split()
+        at = next((index for index, word in enumerate(pending) if word in _ARCHES and index), None)
+        if at is not None and len(pending) > at + 2:
+            after = at + 3 if pending[at + 1] == "<-" else at + 1  # "noarch <- x86_64" in newer dnf 5
+            name, version, pending = listed(pending[at - 1], pending[at], native), pending[after], []
+            if kind == "install":
+                answer[kind][name] = version
+            elif kind == "remove":
+                note_removal(answer, name, version)
+            elif kind in ("upgrade", "downgrade"):
+                answer[kind][name] = ["", version]
+            last = name
+    return answer
+
+
+def _replaced(words: List[str], native: str) -> Tuple[str, str]:
+    """Return name and version of a line "replacing …": "NAME.ARCH VERSION" of dnf 4, "NAME ARCH VERSION …" of dnf 5."""
+    if words[1] in _ARCHES:
+        return listed(words[0], words[1], native), words[2]
+    name, _dot, arch = words[0].rpartition(".")
+    return listed(name, arch, native), words[1]
+
+
+def _sizes(line: str) -> Dict[str, int]:
+    size = re.match(r"^Total download size: ([\d.]+) ?(\w*)$", line) or re.search(
+        r"Need to download ([\d.]+) (\w+)\.$", line
+    )
+    if size:
+        return {"download_bytes": _bytes(size)}
+    size = re.match(r"^(Installed|Freed) (?:size|space): ([\d.]+) ?(\w*)$", line, re.IGNORECASE)
+    if size:
+        return {"disk_bytes": _bytes(size, 2) * (1 if size.group(1).lower() == "installed" else -1)}
+    size = re.match(r"^After this operation, ([\d.]+) (\w+) (extra will be used|will be freed)", line)
+    return {"disk_bytes": _bytes(size) * (1 if "used" in size.group(3) else -1)} if size else {}
+
+
+def _bytes(match: "re.Match[str]", group: int = 1) -> int:
+    return int(float(match.group(group)) * _UNITS.get(match.group(group + 1).rstrip("B"), 1))
+
+
 _STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinstalling", "Removing", "Running")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _HOLDING = "dnf-command(versionlock)"  # provided by the package with dnf 4's plugin, whose name varies
@@ -152,7 +234,7 @@ class Dnf(Rpm):
             code, out, error = process.output([argv[0], "--assumeno", *argv[1:]], self.env, 600)
         finally:
             _drop(script)
-        answer, self.said = dnf_table.parse(out + error, self.architecture()), _reasons(out + error)
+        answer, self.said = parse(out + error, self.architecture()), _reasons(out + error)
         if not any(answer[kind] for kind in _KINDS) and code and "Nothing to do" not in out + error:
             said = self.said or (out + error).strip()[-800:]
             raise HostFailure(

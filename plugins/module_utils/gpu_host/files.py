@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
+_BLANKS = re.compile(rb"[\s,]+")
+_TELLING = re.compile(rb"\w.*\w.*\w", re.DOTALL)
 
 
 def read_text(path: str) -> Optional[str]:
@@ -187,3 +190,38 @@ def drop_compiled(path: str) -> None:
             os.unlink(os.path.join(cache, compiled))
     if not os.listdir(cache):
         os.rmdir(cache)
+
+
+def has_ours(there: bytes, ours: Optional[bytes], original: bytes) -> bool:
+    """Return whether a file still contains a line that we added; True if what we wrote is unknown.
+
+    Whitespace and commas are ignored, because programs that write settings reformat them.
+    """
+    if ours is None:
+        return True
+    text, before = _bare(there), _bare(original)
+    added = {_bare(line) for line in ours.splitlines()}
+    return any(line in text for line in added if _TELLING.search(line) and line not in before)
+
+
+def _bare(text: bytes) -> bytes:
+    return _BLANKS.sub(b"", text)
+
+
+def _place_of(path: str, content: bytes) -> str:
+    """Return where to copy an edited file: never into a folder of drop-ins, where some programs read every file."""
+    folder, name = os.path.split(path)
+    if folder.endswith(".d"):
+        folder = os.path.dirname(folder)
+    place, number = os.path.join(folder, name + ".gpusetup-saved"), 1
+    while os.path.lexists(place) and read_bytes(place) != content:
+        number += 1
+        place = os.path.join(folder, f"{name}.gpusetup-saved-{number}")
+    return place
+
+
+def put_aside(path: str, content: bytes) -> str:
+    """Copy an edited file, with its owner and permissions, next to itself; return where."""
+    place = _place_of(path, content)
+    copy(path, place, content)
+    return place

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 from urllib.parse import quote
 
 from ..gpu_probe.environment import changeable
-from . import fetch, files, openpgp, process
+from . import download, files, openpgp, process
 from .failure import HostFailure
 
 LOCK = "pylock.toml"
@@ -96,7 +96,7 @@ def page_of(request: Dict[str, Any], folder: str, env: Dict[str, str]) -> str:
 
 
 def _part(root: str, name: str, network: Dict[str, Any]) -> bytes:
-    raw = fetch.fetch(f"{root}/{name}", network) if "://" in root else files.read_bytes(os.path.join(root, name))
+    raw = download.fetch(f"{root}/{name}", network) if "://" in root else files.read_bytes(os.path.join(root, name))
     if raw is None:
         raise _swapped(root, f"it has no {name}")
     return raw

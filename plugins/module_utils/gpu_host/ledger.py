@@ -10,10 +10,10 @@ import stat
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..gpu_judge import versions
-from . import files, written
+from . import files
+from .alternatives import Link
 from .failure import HostFailure
 from .journal import UNKNOWN, Journal, State
-from .links import Link
 
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
 FILE = "file"
@@ -205,7 +205,7 @@ class Ledger(Journal):
         wanted = self._original(path, kept) if kept is not None else None
         changed = not (before == wanted and (kept is None or before is None or _mode(path) == kept["mode"]))
         theirs = changed and before != wanted and (entry.get("edited") or not self._is_as_left(path, before))
-        if theirs and (before is None or not written.has_ours(before, self._text_of(entry), wanted or b"")):
+        if theirs and (before is None or not files.has_ours(before, self._text_of(entry), wanted or b"")):
             self.left.append(path)
             self._forget_file(path)
             return False
@@ -216,7 +216,7 @@ class Ledger(Journal):
         if self.opened(FILE, path):
             files.sweep(path)
         if theirs and before is not None:  # before the entry: after an interruption its content counts as ours
-            self.saved[path] = written.put_aside(path, before)
+            self.saved[path] = files.put_aside(path, before)
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if changed and wanted is None:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from . import files
 from .failure import HostFailure
@@ -22,6 +22,7 @@ _TURN = 10.0
 _POLL = 1.0
 _SIGN_OF_LIFE = 20.0
 _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
+FOLDER = "/var/lib/gpusetup"
 
 
 def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float] = None) -> str:
@@ -164,3 +165,27 @@ def boot() -> str:
 
 def _uptime() -> float:
     return float((files.read_text(_UPTIME) or "0").split()[0])
+
+
+@contextlib.contextmanager
+def measuring() -> Iterator[None]:
+    """Own this host during a measurement, so that no apply runs; fail at once (GS-452) if a live owner holds it.
+
+    The process ID in the run's name shows the next caller at once that a killed measurement is over.
+    """
+    present_run = str((present(FOLDER) or {}).get("run") or "")
+    pid = present_run.split("-")[1] if present_run.startswith("verify-") and present_run.count("-") == 2 else ""
+    who: Dict[str, Any] = {
+        "controller": os.uname()[1],
+        "user": "",
+        "run": f"verify-{os.getpid()}-{int(time.time())}",
+        "home": "measures",
+        "alive": [present_run] if pid.isdigit() and os.path.isdir("/proc/" + pid) else [],
+    }
+    token = take(FOLDER, who, "", patience=-1.0)
+    over = show_life(FOLDER, token)
+    try:
+        yield
+    finally:
+        over.set()
+        release(FOLDER, token)

@@ -16,7 +16,6 @@ from . import (
     files,
     list_dates,
     local_repository,
-    logins,
     lost,
     monitoring,
     offers,
@@ -201,7 +200,9 @@ class Preview:
 
     def _order(self, ours: List[Dict[str, Any]], before: Dict[str, str]) -> None:
         """Refuse a repository that went back in time: the signature is valid, but somebody may have replaced it."""
-        addresses = [(source["name"], uri) for source in ours for uri in logins.without(source.get("uris") or [])]
+        addresses = [
+            (source["name"], uri) for source in ours for uri in sources.without_logins(source.get("uris") or [])
+        ]
         for text in list_dates.older(list_dates.of(addresses, self.folder), before):
             hint = "bring the newest one there; gpusetup apply --older-source takes it all the same"
             self.find("info" if self.params["older"] else "refuse", "older-source", text, hint, "GS-427")
@@ -216,7 +217,7 @@ class Preview:
         return trouble
 
     def _judge_trouble(self, trouble: List[str], ours: List[Dict[str, Any]]) -> None:
-        addresses = [uri.rstrip("/") for source in ours for uri in logins.without(source.get("uris") or [])]
+        addresses = [uri.rstrip("/") for source in ours for uri in sources.without_logins(source.get("uris") or [])]
         # "Err:2 ADDRESS" only announces what an E: or W: line explains.
         for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)

@@ -2,9 +2,10 @@
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from urllib.parse import unquote
 
-from . import fetch, files, logins, openpgp
+from . import download, files, openpgp
 from .failure import HostFailure
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -15,6 +16,7 @@ _KEYS = ("file", "armored", "url", "package")
 
 Source = Dict[str, Any]
 Written = Dict[str, Tuple[Union[str, bytes], int]]  # path to content and mode
+_LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s:]*):([^/@\s]*)@(.*)$", re.IGNORECASE | re.DOTALL)
 
 
 class Layout:
@@ -112,11 +114,11 @@ def _material(kind: str, wanted: Dict[str, Any], network: Dict[str, Any], where:
             raise HostFailure("GS-445", "its key file {} is not on the host".format(wanted["file"]), where)
         return raw
     if kind == "url":
-        return fetch.fetch(wanted["url"], network, wanted.get("sha256") or "")
+        return download.fetch(wanted["url"], network, wanted.get("sha256") or "")
     package = wanted["package"]
     if not package.get("sha256"):
         raise HostFailure("GS-444", "its keyring package has no digest to compare with", where)
-    return fetch.member_of_deb(fetch.fetch(package["url"], network, package["sha256"]), package["member"])
+    return download.member_of_deb(download.fetch(package["url"], network, package["sha256"]), package["member"])
 
 
 def render(source: Source, key: Optional[bytes], layout: Layout, known: List[Dict[str, Any]]) -> Written:
@@ -137,7 +139,7 @@ def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: Lis
     lines = [
         "# Written by gpusetup.",
         "Types: deb",
-        "URIs: " + " ".join(logins.without(uris)),
+        "URIs: " + " ".join(without_logins(uris)),
         "Suites: " + " ".join(source.get("suites") or ["/"]),
     ]
     for field, title in (("components", "Components"), ("architectures", "Architectures")):
@@ -145,7 +147,7 @@ def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: Lis
             lines.append("{}: {}".format(title, " ".join(source[field])))
     if signed_by:
         lines.append("Signed-By: " + signed_by)
-    found = logins.of(source["name"], uris)
+    found = logins_of(source["name"], uris)
     if found:
         text = "".join(f"machine {login.address} login {login.user} password {login.password}\n" for login in found)
         written[os.path.join(layout.apt_logins, source["name"] + ".conf")] = ("# Written by gpusetup.\n" + text, 0o600)
@@ -183,7 +185,7 @@ def _render_dnf(source: Source, key: Optional[bytes], layout: Layout) -> Written
         lines.append("module_hotfixes=1")
     if source.get("exclude"):
         lines.append("excludepkgs=" + ",".join(source["exclude"]))
-    login, plain = logins.one_of(source["name"], source["uris"]), dict(source, uris=logins.without(source["uris"]))
+    login, plain = login_of(source["name"], source["uris"]), dict(source, uris=without_logins(source["uris"]))
     if login is None:
         return _repo_file(plain, key, layout, layout.dnf_repos, lines)
     lines += ["username=" + login.user, "password=" + login.password]
@@ -194,7 +196,7 @@ def _render_zypper(source: Source, key: Optional[bytes], layout: Layout) -> Writ
     """For zypper, gpgcheck=1 means the list's signature, or without one that of each package."""
     lines = _checks(gpgcheck=True, repo_gpgcheck=source.get("repo_gpgcheck"), pkg_gpgcheck=source.get("gpgcheck"))
     lines += ["gpgkey=file://" + _key_path(source, layout), "autorefresh=1", "type=rpm-md"]
-    login, plain = logins.one_of(source["name"], source["uris"]), dict(source, uris=logins.without(source["uris"]))
+    login, plain = login_of(source["name"], source["uris"]), dict(source, uris=without_logins(source["uris"]))
     if login is None:
         return _repo_file(plain, key, layout, layout.zypper_repos, lines)
     place = os.path.join(layout.zypper_logins, "gpusetup-" + source["name"])
@@ -301,7 +303,7 @@ def conflicts(
             own = entry["file"].endswith("/{}.sources".format(source["name"])) or entry["file"].endswith(
                 "/{}.repo".format(source["name"])
             )
-            same = _slashless(entry["uri"]) in [_slashless(uri) for uri in logins.without(source.get("uris") or [])]
+            same = _slashless(entry["uri"]) in [_slashless(uri) for uri in without_logins(source.get("uris") or [])]
             same = same and bool(set(entry["suites"]) & set(source.get("suites") or ["/"]))
             if same and not own and entry["signed_by"] not in signers and not replaced(entry, replace):
                 found.append(entry)
@@ -337,3 +339,50 @@ def _list_line_fits(line: str, prefixes: Iterable[str]) -> bool:
 
 def _slashless(uri: str) -> str:
     return uri.rstrip("/")
+
+
+class Login(NamedTuple):
+    """A login for an address, which is stored without it."""
+
+    address: str
+    user: str
+    password: str
+
+
+def split_login(uri: str) -> Tuple[str, Optional[Login]]:
+    """Return an address without its login, and the login if it has one."""
+    match = _LOGIN.fullmatch(uri)
+    if match is None:
+        return uri, None
+    scheme, user, password, rest = match.groups()
+    return scheme + rest, Login(scheme + rest, unquote(user), unquote(password))
+
+
+def without_logins(uris: List[str]) -> List[str]:
+    """Return addresses without their logins."""
+    return [split_login(uri)[0] for uri in uris]
+
+
+def logins_of(name: str, uris: List[str]) -> List[Login]:
+    """Return the logins of a repository's addresses; fail if one could reach another line or word of a file."""
+    found = [login for _address, login in map(split_login, uris) if login is not None]
+    for login in found:
+        if re.search(r"[\s\x00-\x1f]", login.user + login.password) or not login.user:
+            raise HostFailure(
+                "GS-444",
+                f"the login in an address of repository {name} has no user name, or a space in it",
+                hint="write user:password before the @ of the address, in each of them without spaces",
+            )
+    return found
+
+
+def login_of(name: str, uris: List[str]) -> Optional[Login]:
+    """Return the login of a repository; fail if there are several."""
+    found = logins_of(name, uris)
+    if len({(login.user, login.password) for login in found}) > 1:
+        raise HostFailure(
+            "GS-444",
+            f"the addresses of repository {name} have several logins, and dnf and zypper take one for a repository",
+            hint="make a repository of each address",
+        )
+    return found[0] if found else None

@@ -6,13 +6,12 @@ import contextlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from . import boot_entries, systemd
-from .alternatives import Alternative
+from .alternatives import Alternative, Link
 from .boot_arguments import Argument
 from .failure import HostFailure
 from .holds import Holds
 from .journal import Thing
 from .ledger import FILE, Ledger
-from .links import Link
 from .machine import Machine
 from .services import Paused, Unit
 from .streams import Stream

@@ -4,16 +4,73 @@ import os
 import re
 import tempfile
 from contextlib import contextmanager
+from html import unescape
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
-from . import files, openpgp, packages, process, zypper_xml
+from . import files, openpgp, packages, process
 from .failure import HostFailure
 from .manager import Log, Tell
 from .packages import Plan, Wish
-from .rpm import Rpm, listed
+from .rpm import Rpm, listed, note_removal
+
+_TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
+_ATTRIBUTE = re.compile(r"([\w-]+)=[\"']([^\"']*)[\"']")
+_MESSAGE = re.compile(r"<message type=\"(?:error|warning)\">(.*?)</message>", re.DOTALL)
+_PROBLEM = re.compile(r"<description>(Problem: .*?)</description>", re.DOTALL)
+_KINDS = ("install", "upgrade", "downgrade", "remove")
+
+
+def solvables(text: str) -> Iterator[Tuple[str, Dict[str, str]]]:
+    """Yield each solvable's attributes with the list that contains it (to-install, to-upgrade, …)."""
+    section = ""
+    for match in _TAG.finditer(text):
+        closing, tag, rest = match.groups()
+        if tag.startswith("to-"):
+            section = "" if closing else tag
+        elif tag == "solvable" and not closing:
+            yield section, {name: unescape(value) for name, value in _ATTRIBUTE.findall(rest)}
+
+
+def offered(text: str) -> List[Dict[str, str]]:
+    """Return what a search found in repositories, newest first: name, edition, arch, repository."""
+    rows = [row for _section, row in solvables(text) if row.get("kind") == "package" and row.get("repository")]
+    return [row for row in rows if not row["repository"].startswith("(")]  # "(System Packages)"
+
+
+def plan(text: str, native: str) -> Optional[Plan]:
+    """Return the summary of a transaction, None if zypper reached none."""
+    summary = re.search(r"<install-summary([^>]*)>", text)
+    if summary is None:
+        return None
+    sizes = dict(_ATTRIBUTE.findall(summary.group(1)))
+    answer: Plan = {kind: {} for kind in _KINDS}
+    answer.update(download_bytes=_number(sizes.get("download-size")), disk_bytes=_number(sizes.get("space-usage-diff")))
+    for section, row in solvables(text):
+        kind = next((kind for kind in _KINDS if section.startswith("to-" + kind)), None)
+        kind = "upgrade" if section == "to-change-arch" else kind
+        if kind is None or row.get("type") != "package":
+            continue
+        name, version = listed(row["name"], row["arch"], native), row["edition"]
+        if kind == "remove":
+            note_removal(answer, name, version)
+        else:
+            answer[kind][name] = version if kind == "install" else [row.get("edition-old", ""), version]
+    return answer
+
+
+def reasons(text: str) -> List[str]:
+    """Return zypper's problems, or if there are none its errors and warnings; one line each."""
+    found = _PROBLEM.findall(text) or _MESSAGE.findall(text)
+    lines = (" ".join(unescape(unescape(item)).split()) for item in found)
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def _number(text: Optional[str]) -> int:
+    return int(text) if text and re.fullmatch(r"-?\d+", text) else 0
+
 
 CONFIGURATION = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 LOCKS = "/etc/zypp/locks"
@@ -94,18 +151,18 @@ class Zypper(Rpm):
 
     def _rows(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
         _code, text = self._ask(["search", "--details", "--type", "package", *how, *patterns])
-        return zypper_xml.offered(text)
+        return offered(text)
 
     def description(self, name: str, _version: str) -> str:
         _code, text = self._ask(["search", "--type", "package", "--match-exact", name])
-        return next((row.get("summary", "") for _section, row in zypper_xml.solvables(text)), "")
+        return next((row.get("summary", "") for _section, row in solvables(text)), "")
 
     def _ask(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[int, str]:
         """Run a command that changes nothing; return (code, XML). A lock held by others is a failure."""
         argv = ["zypper", "--non-interactive", "--xmlout", "--no-refresh", *self.options, *words]
         code, text, error = process.output(argv, env or self.env, 600)
         if code in (_LOCKED, process.MISSING, process.TIMED_OUT):
-            said = "; ".join(zypper_xml.reasons(text)) or error.strip()
+            said = "; ".join(reasons(text)) or error.strip()
             raise HostFailure("GS-453", "zypper does not answer: " + _MEANING.get(code, "it gave no answer"), note=said)
         return code, text
 
@@ -122,7 +179,7 @@ class Zypper(Rpm):
                     return ["Error: {name}: rpm does not take its key {key}: ".format(**source) + error.strip()]
         argv = ["zypper", "--non-interactive", "--xmlout", *self.options, "refresh"]
         code, text, error = process.output(argv, self.env, 900)
-        trouble = ["Error: " + line for line in zypper_xml.reasons(text)] if code else []
+        trouble = ["Error: " + line for line in reasons(text)] if code else []
         if code and not trouble:
             trouble = [f"Error: zypper refresh ended with {code}: {error.strip()[-300:]}"]
         for line in trouble:
@@ -157,7 +214,7 @@ class Zypper(Rpm):
         command = self._transaction(wishes, removals, "--dry-run")
         with self._past_locks() as env:
             _code, text = self._ask(command, env)
-        answer, self.said = zypper_xml.plan(text, self.architecture()), "; ".join(zypper_xml.reasons(text))[:1500]
+        answer, self.said = plan(text, self.architecture()), "; ".join(reasons(text))[:1500]
         if answer is None:
             raise HostFailure(
                 "GS-463", "zypper cannot install this set of packages together", " ".join(command), self.said

@@ -52,7 +52,7 @@ def test_a_server_that_trickles_is_left_and_what_came_is_kept(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sends fifty bytes a second, and never falls silent."""
-    monkeypatch.setattr(host_code("gpu_host.pace"), "SECONDS", 0.2)
+    monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 0.2)
     pool = Pool(tmp_path / "pool")
     assert pool.fetch([wanted(site.says("drips", "drips", "whole"))], nothing) == len(CONTENT)
     assert (site.asked, pool.path(DIGEST).read_bytes()) == (3, CONTENT)
@@ -117,7 +117,7 @@ def test_a_disk_that_fills_is_said_at_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_interrupt_does_not_wait_for_the_rest(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_code("gpu_host.pace"), "SECONDS", 5)
+    monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 5)
     other = CONTENT[1:]
     site.handler.content["/y"] = other
     files = [

@@ -103,13 +103,13 @@ def test_a_level_that_was_not_reached_is_not_reported():
 
 
 def test_beside_somebody_who_changes_the_host_nothing_is_looked_at(tmp_path, monkeypatch, capsys):
-    owner, turn = host_code("gpu_host.owner"), host_code("gpu_host.turn")
-    monkeypatch.setattr(turn, "FOLDER", str(tmp_path / "state"))
+    owner = host_code("gpu_host.owner")
+    monkeypatch.setattr(owner, "FOLDER", str(tmp_path / "state"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     looked = []
     monkeypatch.setattr(probe, "observe_here", lambda *_: looked.append(1) or captured("h200-x1-quick"))
     who = {"controller": "head", "user": "ann", "run": "20260101", "home": "elsewhere", "alive": []}
-    token = owner.take(turn.FOLDER, who, "digest")
+    token = owner.take(owner.FOLDER, who, "digest")
     textfile = tmp_path / "gpusetup-verify.prom"
     textfile.write_text("the last answer")
     started = time.monotonic()
@@ -117,25 +117,26 @@ def test_beside_somebody_who_changes_the_host_nothing_is_looked_at(tmp_path, mon
     assert "ann on head" in capsys.readouterr().out
     assert (looked, textfile.read_text()) == ([], "the last answer")
     assert time.monotonic() - started < 20, "a timer does not wait"
-    owner.release(turn.FOLDER, token)
+    owner.release(owner.FOLDER, token)
     assert main(["verify", "--level", "quick", "--when-idle", "--textfile", str(tmp_path)]) == 0
     assert "gpusetup_verify_ok" in textfile.read_text()
-    assert (looked, owner.present(turn.FOLDER)) == ([1], None)
+    assert (looked, owner.present(owner.FOLDER)) == ([1], None)
 
 
-def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path):
-    owner, turn, failure = (host_code(f"gpu_host.{name}") for name in ("owner", "turn", "failure"))
+def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path, monkeypatch):
+    owner, failure = host_code("gpu_host.owner"), host_code("gpu_host.failure")
     folder = str(tmp_path)
+    monkeypatch.setattr(owner, "FOLDER", folder)
     who = {"controller": "head", "user": "ann", "run": "1", "home": "elsewhere", "alive": []}
-    with turn.taken(folder):
+    with owner.measuring():
         with pytest.raises(failure.HostFailure, match="changing this host"):
             owner.take(folder, who, "digest", patience=-1.0)
-        with pytest.raises(failure.HostFailure), turn.taken(folder):
+        with pytest.raises(failure.HostFailure), owner.measuring():
             pass
     dead = subprocess.Popen(["true"])
     dead.wait()
     owner.take(folder, {**who, "home": "measures", "run": f"verify-{dead.pid}-1"}, "")
-    with turn.taken(folder):
+    with owner.measuring():
         assert owner.present(folder)["run"].startswith(f"verify-{os.getpid()}-")
 
 

@@ -6,8 +6,8 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.download import fetch
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.fetch import fetch
 
 from tests.flaky import CONTENT, serving
 
