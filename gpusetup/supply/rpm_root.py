@@ -324,7 +324,7 @@ class RpmRoot(Root):
         """Return the list entries of packages, by name and version in a transaction."""
         found: dict[tuple[str, str], Entry] = {}
         self._used = {}
-        listed = host_code("gpu_host.rpm").listed
+        listed = host_code("gpu_host.package_manager").listed
         for repository, place in self._lists():
             for entry in entries_of(place, repository.url):
                 key = (listed(entry.name, entry.arch, self.arch), entry.version)

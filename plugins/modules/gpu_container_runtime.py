@@ -64,12 +64,11 @@ from typing import Any, Dict, List, Optional
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     cdi,
-    containerd,
+    container_runtimes,
     files,
     followers,
     params,
     process,
-    runtimes,
     systemd,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
@@ -154,27 +153,31 @@ def _containerd(copy: Copy, argv: List[str], usage: str, env: Dict[str, str]) ->
     """Use nvidia-ctk's files if containerd still reads all earlier settings with them; else extend the main file."""
     main, drop_in = copy.paths
     program = process.which("containerd", env) or "containerd"
-    text = containerd.without_ours((files.read_bytes(main) or b"").decode("utf-8", "surrogateescape"))
+    text = container_runtimes.without_ours((files.read_bytes(main) or b"").decode("utf-8", "surrogateescape"))
 
-    def read(content: str) -> containerd.Settings:
+    def read(content: str) -> container_runtimes.Settings:
         copy.put(main, content.encode("utf-8", "surrogateescape"))
-        return containerd.read_by(program, copy.folder + main, env)
+        return container_runtimes.read_by(program, copy.folder + main, env)
 
     copy.drop()
     before = read(text)
     drops_in = "--drop-in-config" in usage
     # containerd supports CDI since 1.7, and some versions need it enabled; a setting in the file itself is kept.
-    if "cdi.enabled" in usage and containerd.CDI in {key for _table, key in before}:
-        argv += ["--cdi.enabled"] if containerd.CDI not in {key for _table, key in containerd.parsed(text)} else []
+    if "cdi.enabled" in usage and container_runtimes.CDI in {key for _table, key in before}:
+        argv += (
+            ["--cdi.enabled"]
+            if container_runtimes.CDI not in {key for _table, key in container_runtimes.parsed(text)}
+            else []
+        )
     wish = ["--config=" + copy.folder + main] + (["--drop-in-config=" + copy.folder + drop_in] if drops_in else [])
     _run(argv + wish, "containerd", main, env)
     made, dropped = copy.made(main), copy.made(drop_in)
-    after = containerd.read_by(program, copy.folder + main, env)
-    if containerd.knows_nvidia(after) and not containerd.lost(before, after):
+    after = container_runtimes.read_by(program, copy.folder + main, env)
+    if container_runtimes.knows_nvidia(after) and not container_runtimes.lost(before, after):
         return {path: content for path, content in ((main, made), (drop_in, dropped)) if content}
     copy.drop()
-    said = containerd.parsed(((dropped if drops_in else made) or made or b"").decode("utf-8", "replace"))
-    content = containerd.stated(text, containerd.of_nvidia(said), read)
+    said = container_runtimes.parsed(((dropped if drops_in else made) or made or b"").decode("utf-8", "replace"))
+    content = container_runtimes.stated(text, container_runtimes.of_nvidia(said), read)
     return {main: content.encode("utf-8", "surrogateescape"), drop_in: None}
 
 
@@ -265,9 +268,9 @@ def _restarted(
     """Restart the runtimes that may be restarted now; the others stay pending."""
     if ledger.check:
         return result
-    for runtime in [name for name in result["pending"] if runtimes.may_restart(name, asked["restart"], env)]:
+    for runtime in [name for name in result["pending"] if container_runtimes.may_restart(name, asked["restart"], env)]:
         result["changed"] = True
-        runtimes.restart(runtime, env, knows_nvidia=runtime not in gone)
+        container_runtimes.restart(runtime, env, knows_nvidia=runtime not in gone)
         result["pending"].remove(runtime)
     return result
 

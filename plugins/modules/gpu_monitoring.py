@@ -50,7 +50,7 @@ exporter:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, params, process, programs
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     )
     request = params.owned(module)
     wish = monitoring.asked(request)
-    collector = programs.texts(request["program"]) if wish.kind == "textfile" else {}
+    collector = params.program(request["program"]) if wish.kind == "textfile" else {}
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         if request["mode"] == "prepare":

@@ -59,7 +59,7 @@ progress:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, runfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
@@ -68,11 +68,11 @@ def _nothing(*_words: Any) -> None:
     return
 
 
-def installation(request: Dict[str, Any], job: Any = None) -> runfile_install.Installation:
+def installation(request: Dict[str, Any], job: Any = None) -> runfile.Installation:
     """Return the requested installation."""
     ledger, machine = Ledger(request["state_dir"]), Machine(request["simulated_root"])
     tell, log = (job.tell, job.log) if job is not None else (_nothing, _nothing)
-    return runfile_install.Installation(request, machine, ledger, tell, log)
+    return runfile.Installation(request, machine, ledger, tell, log)
 
 
 def main() -> None:

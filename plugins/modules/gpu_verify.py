@@ -63,7 +63,7 @@ import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, programs
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, params
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
@@ -103,7 +103,7 @@ def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
 
 def unpack(program: str, folder: str) -> None:
     """Write the probe's files."""
-    for place, text in programs.texts(program).items():
+    for place, text in params.program(program).items():
         path = os.path.join(folder, place)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as target:

@@ -42,7 +42,7 @@ def texts(role: str, *entries: str) -> dict[str, str]:
 
 
 def packed(role: str, *entries: str) -> str:
-    """Return the same as a module's argument; `gpu_host.programs` unpacks it."""
+    """Return the same as a module's argument; `gpu_host.params` unpacks it."""
     return archive({place: text.encode() for place, text in texts(role, *entries).items()})
 
 

@@ -27,7 +27,7 @@ _CHANGING = {
     "zypper": {"addlock", "removelock"},
 }
 """Calls that change what the record keeps, by program."""
-_DOORS = {"services", "alternatives", "boot_arguments", "apt", "dnf", "rpm", "zypper"}
+_DOORS = {"services", "alternatives", "boot_arguments", "apt", "dnf", "zypper"}
 """Where a thing of the journal, or the package manager that it asks, changes the host."""
 
 

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    boot_entries,
+    boot_arguments,
     boot_image,
     desktops,
     followers,
@@ -20,7 +20,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     process,
     rdma,
     runfile,
-    runfile_install,
     zypper,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -148,18 +147,18 @@ class RedHat(Host):
         self.programs["kernel-install"] = self._kernel_install
         self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
         monkeypatch.setattr(kernels, "ROOTS", (str(self.root / "efi"),))
-        monkeypatch.setattr(boot_entries, "CMDLINE", f"{self.root}{boot_entries.CMDLINE}")
+        monkeypatch.setattr(boot_arguments, "CMDLINE", f"{self.root}{boot_arguments.CMDLINE}")
         monkeypatch.setattr(boot_image, "can_install", lambda *_words: True)
         monkeypatch.setattr(boot_image, "_kernel_file", lambda kernel: "/boot/vmlinuz-" + kernel)
         known = {"running": "6.1", "next": "6.1", "installed": [{"release": kernel} for kernel in KERNELS]}
         monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: known)
         monkeypatch.setattr(runfile, "uninstaller", lambda _env: UNINSTALLER if self.memory.more["driver"] else None)
         monkeypatch.setattr(runfile, "_LEFT_OVERS", ())
-        monkeypatch.setattr(runfile_install, "prove", lambda *_words: None)
-        monkeypatch.setattr(runfile_install, "packaged", lambda _env: "")
-        monkeypatch.setattr(runfile_install.Installation, "install", self._install)
+        monkeypatch.setattr(runfile, "prove", lambda *_words: None)
+        monkeypatch.setattr(runfile, "packaged", lambda _env: "")
+        monkeypatch.setattr(runfile.Installation, "install", self._install)
         monkeypatch.setattr(
-            runfile_install.Installation,
+            runfile.Installation,
             "is_complete",
             lambda one: self.memory.more["driver"] == one.request["version"],
         )
@@ -171,7 +170,7 @@ class RedHat(Host):
             self._kernel_install(["add", kernel, ""])
 
     def _kernel_install(self, words: list[str]) -> tuple[int, str, str]:
-        path, kept = self.root / f"efi/loader/entries/{words[1]}.conf", boot_entries.CMDLINE
+        path, kept = self.root / f"efi/loader/entries/{words[1]}.conf", boot_arguments.CMDLINE
         line = "root=1 quiet"
         if os.path.exists(kept):
             with open(kept, encoding="utf-8") as stream:
@@ -182,7 +181,7 @@ class RedHat(Host):
 
     def _install(self, path: str) -> None:
         version = re.sub(r".*-", "", path)
-        failed = runfile_install.HostFailure("GS-477", "it cannot be installed")
+        failed = runfile.HostFailure("GS-477", "it cannot be installed")
         answer = self._ran(["sh", path], lambda: self.memory.more.update(driver=version), failed)
         if answer is failed:
             raise failed
@@ -200,7 +199,7 @@ class RedHat(Host):
             "kernels": [], "dkms": True, "state_dir": self.state, "network": {},
         }  # fmt: skip
         job = self.job()
-        made = runfile_install.Installation(request, lifecycle.Machine(), Ledger(self.state), job.tell, job.log)
+        made = runfile.Installation(request, lifecycle.Machine(), Ledger(self.state), job.tell, job.log)
         if not made.is_installed():
             made.run()
         self._nouveau("present")._argument(True)

@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import rpm
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import package_manager
 
 from tests.unit.supply import rpms
 
@@ -61,7 +61,7 @@ class RealRpm:
 
     @property
     def seen(self) -> dict[str, str]:
-        return rpm.Rpm().installed()
+        return package_manager.Rpm().installed()
 
     def _program(self, name: str, words: str) -> None:
         path = self.programs / name

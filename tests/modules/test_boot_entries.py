@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_entries, boot_image, nouveau
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, boot_image, nouveau
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels
@@ -44,8 +44,8 @@ class Host:
         monkeypatch.setattr(kernels, "ROOTS", (f"{root}/efi", f"{root}/boot", f"{root}/boot/efi"))
         monkeypatch.setattr(kernels, "NAMED", (f"{root}/boot/initrd.img-{{}}",))
         monkeypatch.setattr(kernels, "IMAGES", (f"{root}/boot/vmlinuz-{{}}", f"{root}/lib/modules/{{}}/vmlinuz"))
-        monkeypatch.setattr(boot_entries, "CMDLINE", str(self.cmdline))
-        monkeypatch.setattr(boot_entries, "_VENDORS", f"{root}/usr/lib/kernel/cmdline")
+        monkeypatch.setattr(boot_arguments, "CMDLINE", str(self.cmdline))
+        monkeypatch.setattr(boot_arguments, "_VENDORS", f"{root}/usr/lib/kernel/cmdline")
         self.env = {"PATH": f"{root}/bin:/usr/bin:/bin", "ID": ID, "LC_ALL": "C"}
 
     def tool(self, name: str, text: str) -> None:
@@ -58,7 +58,7 @@ class Host:
 
     def ask(self, wanted: bool = True, *, check: bool = False) -> tuple[bool, list[str]]:
         ledger = Ledger(str(self.root / "state"), check)
-        entries = boot_entries.Entries(OURS, ledger, ([R], [R]), self.env)
+        entries = boot_arguments.Entries(OURS, ledger, ([R], [R]), self.env)
         assert entries.usable()
         changed = ledger.change(entries, entries.wanted()) if wanted else ledger.undo(entries)
         return changed, entries.warnings
@@ -195,5 +195,5 @@ def test_an_initramfs_that_is_nowhere_is_told(host: Host) -> None:
 def test_which_boot_loader_runs(host: Host, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool) -> None:
     path = host.root / "LoaderInfo"
     path.write_bytes(b"\6\0\0\0" + told.encode("utf-16-le"))
-    monkeypatch.setattr(boot_entries, "_LOADER_INFO", str(path))
-    assert boot_entries.systemd_boot_runs() is runs
+    monkeypatch.setattr(boot_arguments, "_LOADER_INFO", str(path))
+    assert boot_arguments.systemd_boot_runs() is runs

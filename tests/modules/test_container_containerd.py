@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import containerd
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import container_runtimes
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
@@ -51,9 +51,9 @@ def test_containerd_1_loses_nothing_by_nvidias_runtime(call: Any, host: Host, ve
     settings = host.file("etc/containerd/config.toml", _DEBIANS)
     call("containerd")
     text = settings.read_text()
-    assert containerd.without_ours(text) == _DEBIANS
+    assert container_runtimes.without_ours(text) == _DEBIANS
     assert list(host.tree()) == ["etc/containerd/config.toml"]
-    read = containerd.read_by("containerd", str(settings), dict(os.environ))
+    read = container_runtimes.read_by("containerd", str(settings), dict(os.environ))
     cri = '[plugins."io.containerd.grpc.v1.cri"'
     assert read[cri + ".cni]", "bin_dir"].startswith('"/usr/lib/cni"')
     assert read[cri + ".containerd.runtimes.runc]", "runtime_type"] == '"io.containerd.runc.v2"'
@@ -89,9 +89,9 @@ def test_what_a_persons_drop_in_says_counts_too(call: Any, host: Host, major: st
         assert "NVIDIA's runtime itself" in told["msg"]
         assert host.tree() == before
         return
-    read = containerd.read_by("containerd", str(host.file("etc/containerd/config.toml")), dict(os.environ))
+    read = container_runtimes.read_by("containerd", str(host.file("etc/containerd/config.toml")), dict(os.environ))
     assert read[f'[plugins."{plugin}".cni]', "bin_dir"] == '"/srv/cni"'
-    assert containerd.knows_nvidia(read)
+    assert container_runtimes.knows_nvidia(read)
 
 
 def test_what_a_file_says_of_cdi_stays(call: Any, host: Host) -> None:

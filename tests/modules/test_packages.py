@@ -9,7 +9,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     dkms,
     dnf,
     kernel_module,
-    locks,
+    package_manager,
     packages,
     planning,
     services,
@@ -176,12 +176,12 @@ class TestApt:
 
 def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"file": "/var/lib/dpkg/lock", "pid": 77, "command": "apt-get"}
-    monkeypatch.setattr(locks.locks, "holder", lambda: found)
+    monkeypatch.setattr(package_manager.locks, "holder", lambda: found)
     with pytest.raises(HostFailure, match="holds the package manager's lock") as caught:
-        locks.wait_until_free(0, lambda *_words: None)
+        package_manager.wait_until_free(0, lambda *_words: None)
     assert "process 77 (apt-get)" in caught.value.text()
-    monkeypatch.setattr(locks.locks, "holder", lambda: None)
-    locks.wait_until_free(0, lambda *_words: None)
+    monkeypatch.setattr(package_manager.locks, "holder", lambda: None)
+    package_manager.wait_until_free(0, lambda *_words: None)
 
 
 class TestBuilds:

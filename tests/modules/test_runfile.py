@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -29,14 +29,14 @@ def file(tmp_path: Path) -> Path:
 
 def refused(file: Path, sha256: str = "", version: str = VERSION, machine: str = "x86_64") -> str:
     with pytest.raises(HostFailure) as caught:
-        runfile_install.prove(str(file), sha256, version, machine)
+        runfile.prove(str(file), sha256, version, machine)
     assert caught.value.fields["reference"] == "GS-475"
     return caught.value.text()
 
 
 def test_the_right_file_passes(file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    runfile_install.prove(str(file), digest.upper(), VERSION, "x86_64")
+    runfile.prove(str(file), digest.upper(), VERSION, "x86_64")
 
 
 def test_what_is_wrong_with_a_file_is_said(file: Path, tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def installation(
     tmp_path: Path, file: Path, host: Host, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]], **more: Any
-) -> runfile_install.Installation:
+) -> runfile.Installation:
     request = {
         "path": str(file), "sha256": "", "version": VERSION, "flavour": "open", "kernels": [], "dkms": True,
         "state_dir": str(tmp_path), "network": {}, **more,
     }  # fmt: skip
     tmp_path.mkdir(exist_ok=True)
-    made = runfile_install.Installation(request, host, Ledger(str(tmp_path)), lambda *_w: None, lambda _l: None)
-    real = runfile_install.process.stream
+    made = runfile.Installation(request, host, Ledger(str(tmp_path)), lambda *_w: None, lambda _l: None)
+    real = runfile.process.stream
 
     def stream(argv: list[str], *words: Any, **named: Any) -> tuple[int, list[str]]:
         if "./nvidia-installer" not in argv and "uninstall" not in argv[0]:
@@ -92,8 +92,8 @@ def installation(
         host.installed = "uninstall" not in argv[0]
         return 0, ["done"]
 
-    monkeypatch.setattr(runfile_install.process, "stream", stream)
-    monkeypatch.setattr(runfile_install, "packaged", lambda _env: "")
+    monkeypatch.setattr(runfile.process, "stream", stream)
+    monkeypatch.setattr(runfile, "packaged", lambda _env: "")
     monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall" if host.installed else None)
     return made
 
@@ -142,7 +142,7 @@ def test_beside_a_packaged_driver_it_is_refused(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
 ) -> None:
     made = installation(tmp_path, file, Host(), monkeypatch, ran)
-    monkeypatch.setattr(runfile_install, "packaged", lambda _env: "nvidia-utils-580")
+    monkeypatch.setattr(runfile, "packaged", lambda _env: "nvidia-utils-580")
     with pytest.raises(HostFailure) as caught:
         made.run()
     assert caught.value.fields["reference"] == "GS-476"
@@ -221,10 +221,10 @@ def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path: Path, file
     params = {"driver_version": VERSION, "state_dir": str(tmp_path / "state"), "network": {}, "runfile_sha256": ""}
     with serving() as site:
         address = served(file, tmp_path, site, "whole")
-        room = runfile_install.look(address, params, "x86_64")
+        room = runfile.look(address, params, "x86_64")
         assert room == {params["state_dir"]: -(-file.stat().st_size >> 20)}
         with pytest.raises(HostFailure, match=r"holds 580\.142, not 570\.211\.01"):
-            runfile_install.look(address, {**params, "driver_version": "570.211.01"}, "x86_64")
+            runfile.look(address, {**params, "driver_version": "570.211.01"}, "x86_64")
         with pytest.raises(HostFailure, match="could not be downloaded"):
-            runfile_install.look(site.says("404"), params, "x86_64")
+            runfile.look(site.says("404"), params, "x86_64")
     assert not (tmp_path / "state").exists()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
-    boot_entries,
+    boot_arguments,
     lifecycle,
     process,
     things,
@@ -83,7 +83,7 @@ def _cut(*_words: Any) -> None:
 
 
 def _opens(site: things.Site, root: Path) -> dict[str, tuple[Thing, Any]]:
-    argument = boot_entries.argument("quiet=no", site.ledger, site.machine, [], site.env)
+    argument = boot_arguments.argument("quiet=no", site.ledger, site.machine, [], site.env)
     return {
         "unit": (Unit("elsewhere.service", site.env), {"enabled": True, "active": True}),
         "link": (Link(str(root / "usr/local/other")), "cuda-11.8"),

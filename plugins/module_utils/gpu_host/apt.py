@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from ..gpu_probe.candidates import parse_policy
 from . import files, packages, process
 from .failure import HostFailure
-from .manager import Log, MayGo, PackageManager, Tell
+from .package_manager import Log, MayGo, PackageManager, Tell
 from .packages import Installed, Plan, Wish
 
 _SECTIONS = {

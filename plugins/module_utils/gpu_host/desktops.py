@@ -10,8 +10,8 @@ import socket
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import credentials, files, followers, ports, process, services, systemd
 from . import desktop_texts as texts
+from . import files, followers, ports, process, services, systemd
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -112,7 +112,7 @@ def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
     secrets = ((wish.certificate, False), (wish.key, True))
     instead = "listen on 127.0.0.1, and come through SSH or a proxy of your own"
-    for message, hint in credentials.refusals(secrets, env, instead):
+    for message, hint in systemd.credential_refusals(secrets, env, instead):
         yield _in_the_way(message, hint)
 
 

@@ -10,9 +10,8 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, process
 from .failure import HostFailure
-from .manager import Log, Tell
+from .package_manager import Log, Rpm, Tell, listed, note_removal
 from .packages import Plan, Wish
-from .rpm import Rpm, listed, note_removal
 
 _HEADINGS = {
     "installing": "install",

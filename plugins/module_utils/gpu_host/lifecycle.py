@@ -21,14 +21,13 @@ from . import (
     mig_kept,
     monitoring,
     owner,
+    package_state,
     packages,
     planning,
     process,
     runfile,
-    runfile_install,
     services,
     sources,
-    streams,
     systemd,
     things,
     venv,
@@ -42,7 +41,9 @@ KINDS: Dict[str, things.Maker] = {
     **things.KINDS,
     mig_kept.Layouts.kind: lambda _name, site: mig_kept.on_record(site.ledger, site.env),
     venv.Link.kind: lambda name, _site: venv.Link(name),
-    runfile.Driver.kind: lambda _name, site: None if runfile.uninstaller(site.env) else runfile.Driver(site.env, print),
+    runfile.Present.kind: lambda _name, site: (
+        None if runfile.uninstaller(site.env) else runfile.Present(site.env, print)
+    ),
 }
 """All kinds that a complete run gives up. An installed driver from a `.run` file is left to removal, because it may be
 the only driver.
@@ -337,11 +338,11 @@ class Lifecycle:
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
             if not self.check:
-                runfile_install.remove_ours(self.ledger, process.environment(), lambda _line: None)
+                runfile.remove_ours(self.ledger, process.environment(), lambda _line: None)
         env = process.environment()
         chosen = [name for name in sorted(state["alternatives"]) if self.ledger.undo(Alternative(name, env))]
         changed += ["alternative " + name for name in chosen]
-        return changed + streams.reset(self.ledger, self._manager())
+        return changed + package_state.reset_streams(self.ledger, self._manager())
 
     def clean(self) -> Dict[str, Any]:
         """After packages are gone: restore files and links, delete Python environments and the record; compare with the

@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple, cast
 
-from . import files, openpgp, process, runfile_install
+from . import files, openpgp, process, runfile
 from .failure import HostFailure
 
 Source = Dict[str, Any]
@@ -89,7 +89,7 @@ def _prove(path: str, sha256: str) -> None:
             path, hint=f"chown root:root {path}; chmod 0644 {path}",
         )  # fmt: skip
     if sha256:
-        real = runfile_install.digest(path)
+        real = runfile.digest(path)
         if real != sha256.lower():
             raise HostFailure(
                 "GS-478", "the local repository's package is not the expected file", path,

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_probe import mig as probe
-from . import cdi, mig, process, programs, services, systemd
+from . import cdi, mig, params, process, services, systemd
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
@@ -146,7 +146,7 @@ def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:
         LAYOUT: json.dumps(made, indent=1, sort_keys=True) + "\n",
         UNIT: _UNIT.format(folder=FOLDER, python=python, layout=LAYOUT),
     }
-    files.update({f"{FOLDER}/{place}": _SIGNED + text for place, text in programs.texts(program).items()})
+    files.update({f"{FOLDER}/{place}": _SIGNED + text for place, text in params.program(program).items()})
     return files
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge.names import MONITORING_UNITS
 from ..gpu_probe.services import scrape
-from . import credentials, dcgm_counters, files, followers, ports, process, services, systemd
+from . import dcgm_counters, files, followers, ports, process, services, systemd
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -132,7 +132,7 @@ def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
     secrets = ((wish.certificate, False), (wish.key, True), (wish.passwords, True))
     instead = "let the exporter listen on 127.0.0.1, behind a proxy of your own"
-    for message, hint in credentials.refusals(secrets, env, instead):
+    for message, hint in systemd.credential_refusals(secrets, env, instead):
         yield HostFailure("GS-458", message, hint=hint)
     try:
         _users(wish.passwords)

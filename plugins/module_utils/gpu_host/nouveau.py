@@ -4,7 +4,7 @@ import os
 from typing import Any, Callable, Dict, List, Optional
 
 from ..gpu_judge.names import NOUVEAU_FILE
-from . import boot_arguments, boot_entries, boot_image, followers, process
+from . import boot_arguments, boot_image, followers, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -61,10 +61,10 @@ class Nouveau:
 
     def _argument(self, wanted: bool) -> bool:
         kernels = self.params["kernels"]
-        argument = boot_entries.argument(ARGUMENT, self.ledger, self.machine, kernels, self.env, log=self.log)
-        entries = argument if isinstance(argument, boot_entries.Entries) else None
+        argument = boot_arguments.argument(ARGUMENT, self.ledger, self.machine, kernels, self.env, log=self.log)
+        entries = argument if isinstance(argument, boot_arguments.Entries) else None
         usable = entries is not None and entries.usable()
-        booted_from_it = isinstance(argument, boot_arguments.Pbl) or (usable and boot_entries.systemd_boot_runs())
+        booted_from_it = isinstance(argument, boot_arguments.Pbl) or (usable and boot_arguments.systemd_boot_runs())
         if not booted_from_it and self._has_menu():
             return self._in_menu(wanted)
         if entries is not None and not usable:

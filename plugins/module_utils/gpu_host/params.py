@@ -196,3 +196,13 @@ def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], 
             owner.give_up(host["state_dir"], host["owner"])
     module.fail_json(msg=stop.text(), gpu_failure=stop.as_dict(), **result)
     raise AssertionError("fail_json came back")
+
+
+def program(packed: str) -> Dict[str, str]:
+    """Return {relative path: text} of the program that the action plugin packed."""
+    import base64
+    import io
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed))) as archive:
+        return {name: archive.read(name).decode("utf-8") for name in archive.namelist()}

@@ -21,12 +21,11 @@ from . import (
     offers,
     packages,
     planning,
-    preview_space,
     process,
     runfile,
-    runfile_install,
     separate_manager,
     sources,
+    space,
     way_back,
 )
 from .failure import HostFailure, of_system
@@ -42,6 +41,7 @@ _BROKE_OFF = re.compile(
     r"|Connection failed|Curl error \((?:16|18|52|55|56|92)\)|\b50[0234] "
 )
 _PAUSE = 3.0
+_KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|kernel$|kernel6\.\d+$)")
 
 
 class Preview:
@@ -124,7 +124,7 @@ class Preview:
             finally:
                 host.close()
         self._kernels(answer)
-        preview_space.check(self, answer)
+        self._space(answer)
         self._python()
         for failure in monitoring.in_the_way(self.params):
             self.refuse("monitoring", failure)
@@ -137,7 +137,7 @@ class Preview:
         if not path:
             return
         try:
-            room = runfile_install.look(path, params, os.uname().machine)
+            room = runfile.look(path, params, os.uname().machine)
             self.params["space_mb"] = dict(params["space_mb"], **room)
         except HostFailure as failure:
             self.refuse("runfile", failure)
@@ -284,7 +284,7 @@ class Preview:
         if extra:
             hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
-        new_kernels = sorted(name for name in plan["install"] if preview_space.KERNEL.match(name))
+        new_kernels = sorted(name for name in plan["install"] if _KERNEL.match(name))
         if new_kernels:
             text = "the transaction installs another kernel: " + ", ".join(new_kernels)
             self.find("warn", "new-kernel", text, "it boots next")
@@ -350,6 +350,46 @@ class Preview:
             return
         if not os.access(path, os.X_OK):
             self.find("refuse", "python", f"no Python at {path}", "install it or set gpu_python_interpreter", "GS-473")
+
+    def _space(self, answer: Dict[str, Any]) -> None:
+        """Report file systems with too little space."""
+        plan: Optional[packages.Plan] = answer["transaction"]
+        needed = self._packages_space(plan, answer) if plan is not None else {}
+        kept = way_back.kept_bytes(self.way, self.params["state_dir"])
+        if kept:
+            needed[self.params["state_dir"]] = kept
+        room = sum(local_repository.size(source, self.params["state_dir"]) for source in self.params["sources"])
+        if room:
+            needed[self.params["state_dir"]] = needed.get(self.params["state_dir"], 0) + room
+        for path, megabytes in self.params["space_mb"].items():
+            needed[path] = needed.get(path, 0) + (megabytes << 20)
+        if not needed:
+            return
+        answer["space"] = space.rows(needed)
+        for row in answer["space"]:
+            if row["read_only"]:
+                text = "{path} is mounted read-only, and {0} is on it".format(", ".join(row["for"]), **row)
+                hint = "mount -o remount,rw {path}; the kernel log may say why".format(**row)
+                self.find("refuse", "read-only", text, hint, "GS-472")
+            if row["free"] < row["needed"]:
+                text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
+                    row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
+                )
+                hint = "free some space (apt-get clean, dnf clean all, zypper clean, old kernels)"
+                if set(row["for"]) & set(self.params["space_mb"]):
+                    hint += "; the Python environment can be elsewhere: gpusetup_python_path"
+                self.find("refuse", "space", text, hint, "GS-472")
+
+    def _packages_space(self, plan: packages.Plan, answer: Dict[str, Any]) -> Dict[str, int]:
+        images = self._images() if self.params["driver_version"] else []
+        new_kernels = sum(1 for name in plan["install"] if _KERNEL.match(name))
+        builds = any(item["builds"] for item in answer["kernels"])
+        return space.needs(self.params["manager"], plan, images, new_kernels, builds)
+
+    def _images(self) -> List[int]:
+        kernels = self.machine.wanted_kernels(self.params["kernels"])
+        paths = [item["initramfs"] for item in self.machine.kernels()["installed"] if item["release"] in kernels]
+        return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]
 
 
 def _repository_hint(line: str) -> str:

@@ -1,12 +1,30 @@
-"""A driver that a `.run` file installed: no package owns its files, its own uninstaller removes them."""
+"""NVIDIA's `.run` file: inspect and verify it, install the driver with options it supports, check the result. No
+package owns the files of that driver; its own uninstaller removes them.
 
+The header is read, never run, before the file is verified. The file is unpacked and run in a folder that only root may
+enter.
+"""
+
+import glob
+import hashlib
 import os
+import re
+import shutil
+import stat
+import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import process
+from . import dkms, download, process
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
 
+_HEADER = 64 * 1024
+_BLOCK = 1 << 20
+_FIELD = re.compile(r'^(version_string|label|script|TARGET_ARCH)="?([^"\n]*?)"?\s*$', re.MULTILINE)
+_INSTALLER = "./nvidia-installer"
+LOG = "/var/log/nvidia-installer.log"
+
+Tell = Callable[..., None]
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _LEFT_OVERS = (
     "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf",
@@ -23,7 +41,7 @@ def uninstaller(env: Dict[str, str]) -> Optional[str]:
     return None
 
 
-class Driver(Thing):
+class Present(Thing):
     """The driver of a `.run` file on this host; its value is the path of its uninstaller."""
 
     kind = "driver of the"
@@ -68,7 +86,7 @@ class Driver(Thing):
 
 def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
     """Remove a .run installation. This cannot be undone, so it is done only on explicit request."""
-    driver = Driver(env, log)
+    driver = Present(env, log)
     there = driver.look()
     if there is not None:
         tell("runfile", "removing the .run installation with its own uninstaller")
@@ -91,3 +109,262 @@ def run_uninstaller(env: Dict[str, str], log: Callable[[str], None]) -> Tuple[in
         return 0, []
     argv = [path, "--silent"] + (["--uninstall"] if path.endswith("nvidia-installer") else [])
     return process.stream(argv, env, lambda _line: None, log=log)
+
+
+def header(path: str) -> Dict[str, str]:
+    """Return the version, CPU and title in a `.run` file's header; fail if it is not NVIDIA's driver."""
+    try:
+        with open(path, "rb") as stream:
+            return _header_fields(path, stream.read(_HEADER))
+    except OSError as error:
+        raise HostFailure(
+            "GS-475",
+            "the .run installer cannot be read",
+            path,
+            error.strerror or "",
+            "copy it to the host, or correct gpusetup_source",
+        ) from error
+
+
+def _header_fields(path: str, first: bytes) -> Dict[str, str]:
+    text = first.decode("latin-1")
+    found = dict(_FIELD.findall(text))
+    if not text.startswith("#!") or found.get("script", "").strip() != _INSTALLER or not found.get("version_string"):
+        raise HostFailure(
+            "GS-475",
+            "this is not a .run installer of NVIDIA's driver",
+            path,
+            hint="download NVIDIA-Linux-<arch>-<version>.run; a CUDA .run file has the driver's inside: "
+            "sh cuda_….run --extract=/root",
+        )
+    return {"version": found["version_string"], "arch": found.get("TARGET_ARCH", ""), "title": found.get("label", "")}
+
+
+def prove(path: str, sha256: str, version: str, machine: str) -> None:
+    """Fail on a file that others can change, that has another digest, or that is for another version or machine."""
+    seen = os.lstat(path) if os.path.lexists(path) else None
+    if seen is not None and (not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022):
+        raise HostFailure(
+            "GS-475",
+            "others than root can change the .run installer, so they could run anything as root",
+            path,
+            hint=f"chown root:root {path}; chmod 0644 {path}",
+        )
+    if sha256 and seen is not None:
+        real = digest(path)
+        if real != sha256.lower():
+            raise HostFailure(
+                "GS-475",
+                "the .run installer is not the expected file",
+                path,
+                f"expected SHA-256 {sha256.lower()}, got {real}",
+                "download it again; never take the new digest unchecked",
+            )
+    _fits(path, header(path), version, machine)
+
+
+def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
+    """Verify an installer before any change, one not yet downloaded by its beginning; return the space in MiB that it
+    needs, by folder.
+    """
+    version, folder = params["driver_version"], params["state_dir"]
+    here = download.place(folder, path) if download.is_address(path) else path
+    if here == path or os.path.isfile(here):
+        prove(here, params["runfile_sha256"], version, machine)
+        return {}
+    first, length = download.start_of(path, params["network"])
+    _fits(path, _header_fields(path, first), version, machine)
+    return {folder: -(-length >> 20)}
+
+
+def _fits(path: str, told: Dict[str, str], version: str, machine: str) -> None:
+    if version and told["version"] != version:
+        raise HostFailure(
+            "GS-475", "the .run installer holds {}, not {}".format(told["version"], version), path, told["title"]
+        )
+    if told["arch"] and told["arch"] != machine:
+        raise HostFailure("GS-475", "the .run installer is for {}, this host is {}".format(told["arch"], machine), path)
+
+
+def digest(path: str) -> str:
+    seen = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            seen.update(block)
+    return seen.hexdigest()
+
+
+def packaged(env: Dict[str, str]) -> str:
+    """Return the package that owns the driver's nvidia-smi on this host, empty if none does."""
+    path = process.which("nvidia-smi", env)
+    if path is None:
+        return ""
+    code, text, _error = process.output(["dpkg-query", "-S", path], env)
+    if code == 0 and ":" in text:
+        return text.split(":")[0]
+    code, text, _error = process.output(["rpm", "-qf", "--qf", "%{NAME}", path], env)
+    return text.strip() if code == 0 else ""
+
+
+class Driver(Present):
+    """The driver of a `.run` file that is to be installed."""
+
+    def __init__(self, installation: "Installation", path: str) -> None:
+        super().__init__(installation.env, installation.log)
+        self.installation = installation
+        self.path = path
+        self.known: Dict[str, Any] = dict(installation.ledger.state["runfile"])
+        """The record before this call."""
+
+    def fits(self, now: Optional[str], wanted: Any) -> bool:
+        """Return whether the wanted version is completely installed."""
+        return bool(now and self.known.get("version") == wanted and self.installation.is_complete())
+
+    def make(self, wanted: Any) -> None:
+        del wanted
+        self.installation.install(self.path)
+
+    def came_about(self, now: Optional[str], _wanted: Any) -> bool:
+        """Return whether its uninstaller and all modules exist."""
+        return bool(now) and self.installation.is_complete()
+
+    def failure(self, _now: Optional[str], _wanted: Any) -> HostFailure:
+        return HostFailure("GS-477", "the .run installer could not install the driver", LOG, "", "read the log")
+
+    def note(self, state: State, before: Optional[str], wanted: Any) -> None:
+        """Record the file, and whether a driver of another `.run` file was there before."""
+        replaced = bool(self.known.get("replaced", before)) if self.known else before is not None
+        state[self.section] = {"path": self.installation.request["path"], "version": wanted, "replaced": replaced}
+
+
+class Installation:
+    """One run of the installer."""
+
+    def __init__(self, request: Dict[str, Any], machine: Any, ledger: Any, tell: Tell, log: Callable[[str], None]):
+        self.request = request
+        self.machine = machine
+        self.ledger = ledger
+        self.tell = tell
+        self.log = log
+        self.env = process.environment(request["network"])
+
+    def is_installed(self) -> bool:
+        """Return whether this very driver is installed, by its uninstaller and its modules."""
+        known = self.ledger.state["runfile"]
+        same = known.get("version") == self.request["version"] and not self.ledger.opened(Driver.kind, ".run installer")
+        return bool(same and uninstaller(self.env) and not dkms.missing(self.machine, self._wish()))
+
+    def run(self) -> Dict[str, Any]:
+        """Install; after a failure nothing of it stays, unless a driver of another `.run` file was there."""
+        request, path = self.request, self._brought()
+        try:
+            prove(path, request["sha256"], request["version"], os.uname().machine)
+        except HostFailure:
+            self._forget(path)
+            raise
+        owner = packaged(self.env)
+        if owner:
+            raise HostFailure(
+                "GS-476",
+                f"a driver from packages is installed ({owner}): a .run installer would overwrite its files",
+                request["path"],
+                hint="remove the packages first: gpusetup apply --replace",
+            )
+        for left in glob.glob(os.path.join(request["state_dir"], "runfile-*")):  # of an interrupted call
+            shutil.rmtree(left)
+        return {"changed": self.ledger.change(Driver(self, path), request["version"])}
+
+    def install(self, path: str) -> None:
+        folder = tempfile.mkdtemp(prefix="runfile-", dir=self.request["state_dir"])
+        try:
+            self._install(path, os.path.join(folder, "driver"), uninstaller(self.env) is not None)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def is_complete(self) -> bool:
+        """Return whether every relevant kernel has its module."""
+        return not dkms.missing(self.machine, self._wish())
+
+    def _brought(self) -> str:
+        """Return the path of the file, after downloading it if necessary."""
+        path: str = self.request["path"]
+        if not download.is_address(path):
+            return path
+        self.tell("download", "downloading the .run installer")
+        return download.bring(path, self.request["network"], self.request["state_dir"], self.tell)
+
+    def _forget(self, path: str) -> None:
+        """Delete a downloaded file that is wrong, so that the next run downloads it again; others are not ours."""
+        if path != self.request["path"]:
+            os.unlink(path)
+
+    def _install(self, path: str, folder: str, was: bool) -> None:
+        self.tell("check", "checking the .run installer")
+        code, out, error = process.output(["sh", path, "--check"], self.env, 600)
+        if code:
+            self._forget(path)
+            raise HostFailure("GS-475", "the .run installer is damaged", path, (out + error).strip()[-300:])
+        self.tell("unpack", "unpacking the .run installer")
+        code, tail = process.stream(["sh", path, "--extract-only", "--target", folder], self.env, _quiet, log=self.log)
+        if code or not os.access(os.path.join(folder, "nvidia-installer"), os.X_OK):
+            note = " | ".join(tail[-3:])
+            raise HostFailure("GS-477", "the .run installer cannot be unpacked", path, note, "is there enough space?")
+        for kernel in self.machine.wanted_kernels(self.request["kernels"]):
+            self._for_kernel(folder, kernel, was)
+
+    def _for_kernel(self, folder: str, kernel: str, was: bool) -> None:
+        self.tell("install", "installing the driver for kernel " + kernel)
+        argv = ["env", "-C", folder, _INSTALLER, *self._flags(folder, kernel)]
+        code, tail = process.stream(argv, self.env, lambda line: self.tell("install", line.strip()[:80]), log=self.log)
+        problem = dkms.missing(self.machine, self._wish())
+        if code == 0 and not problem and uninstaller(self.env):
+            return
+        built = dkms.build_error()
+        note = " | ".join(part for part in (built["error"] if built else "", problem or "", *tail[-3:]) if part)
+        if not was:
+            run_uninstaller(self.env, self.log)
+        left = uninstaller(self.env)
+        note += "" if left else "; gpusetup removed all of it"
+        raise HostFailure("GS-477", "the .run installer could not install the driver", LOG, note[:900], "read the log")
+
+    def _flags(self, folder: str, kernel: str) -> List[str]:
+        """Return the arguments, only such as this installer lists."""
+        _code, listed, _error = process.output(["env", "-C", folder, _INSTALLER, "--advanced-options"], self.env, 60)
+        flags = ["--silent", "--kernel-name=" + kernel]
+        if self.request["dkms"]:
+            flags.append("--dkms")
+        flavour = self.request["flavour"]
+        if flavour and "--kernel-module-type" in listed:
+            flags.append("--kernel-module-type=" + flavour)
+        elif flavour == "open" and "--kernel-module-build-directory" in listed:
+            flags.append("--kernel-module-build-directory=kernel-open")
+        elif flavour == "open":
+            raise HostFailure(
+                "GS-477", "this .run installer has no open kernel modules", self.request["path"],
+                hint="take a newer one, or proprietary modules",
+            )  # fmt: skip
+        # The next step loads the module, with the options of modprobe.d, and knows what uses the GPU.
+        more = ("--skip-module-load", "--allow-installation-with-running-driver", "--no-x-check")
+        return flags + [flag for flag in more if flag in listed]
+
+    def _wish(self) -> Dict[str, Any]:
+        request = self.request
+        return {
+            "driver_version": request["version"],
+            "driver_module": request["flavour"],
+            "kernels": request["kernels"],
+        }
+
+
+def _quiet(_line: str) -> None:
+    return
+
+
+def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) -> Optional[str]:
+    """Remove a `.run` driver that we installed; return its version, None if there was none."""
+    known = dict(ledger.state["runfile"])
+    if not known:
+        return None
+    remove(env, ledger, lambda *_words: None, log)
+    shutil.rmtree(os.path.join(ledger.folder, "installers"), ignore_errors=True)
+    return str(known.get("version") or "")

@@ -1,9 +1,11 @@
-"""What systemd reports about a unit: the end of its journal, its start. Units that are stopped for a while."""
+"""What systemd reports about a unit: the end of its journal, its start. Units that are stopped for a while. Keys and
+passwords that systemd passes to a service, so that only root can read their files.
+"""
 
 import os
 import re
 import time
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from . import process
 from .failure import HostFailure
@@ -13,6 +15,8 @@ RESTART = "restart of"
 """The kind of the record's entry for a unit that is stopped for a while."""
 FOLDER, RUNNING = "/etc/systemd/system", "/run/systemd/system"
 _SECONDS = 120
+_SINCE = 247
+"""The first systemd with LoadCredential."""
 
 
 def last_words(unit: str, env: Env) -> str:
@@ -97,3 +101,18 @@ class Stopped:
     def _note(self, code: int, why: str) -> None:
         if code and not self.trouble:
             self.trouble = why
+
+
+def credential_refusals(
+    paths: Iterable[Tuple[str, bool]], env: Dict[str, str], instead: str
+) -> Iterator[Tuple[str, str]]:
+    """Yield (message, hint) for missing files, secrets open to everybody (paths marked True), and too old a systemd."""
+    for path, secret in paths:
+        if not os.path.isfile(path):
+            yield f"{path} is not on this host", "put it there, or correct its path"
+        elif secret and os.stat(path).st_mode & 0o007:
+            yield f"{path} can be read by everybody", "chmod 600 " + path
+    found = re.match(r"systemd (\d+)", process.output(["systemctl", "--version"], env, 20)[1])
+    if found and int(found.group(1)) < _SINCE:
+        had = found.group(1)
+        yield f"systemd {had} cannot hand a key to a service without opening it to others ({_SINCE} can)", instead

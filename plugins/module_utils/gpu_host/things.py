@@ -5,16 +5,15 @@ for any more.
 import contextlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
-from . import boot_entries, systemd
+from . import boot_arguments, systemd
 from .alternatives import Alternative, Link
 from .boot_arguments import Argument
 from .failure import HostFailure
-from .holds import Holds
 from .journal import Thing
 from .ledger import FILE, Ledger
 from .machine import Machine
+from .package_state import Holds, Stream
 from .services import Paused, Unit
-from .streams import Stream
 
 
 class Site(NamedTuple):
@@ -32,7 +31,7 @@ KINDS: Dict[str, Maker] = {
     Paused.kind: lambda name, site: Paused(name, site.env),
     Link.kind: lambda name, _site: Link(name),
     Alternative.kind: lambda name, site: Alternative(name, site.env),
-    Argument.kind: lambda name, site: boot_entries.argument(name, site.ledger, site.machine, [], site.env),
+    Argument.kind: lambda name, site: boot_arguments.argument(name, site.ledger, site.machine, [], site.env),
     Stream.kind: lambda name, site: Stream(site.manager, name),
     Holds.kind: lambda _name, site: Holds(site.manager, site.ledger.state["holds"]),
 }

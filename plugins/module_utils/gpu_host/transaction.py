@@ -15,21 +15,21 @@ from . import (
     dkms,
     fetched,
     files,
-    locks,
+    package_manager,
+    package_state,
     packages,
     planning,
     runfile,
     separate_manager,
     services,
     sources,
-    streams,
     things,
     way_back,
 )
 from .failure import HostFailure, of_system
-from .holds import Holds
 from .ledger import Ledger
 from .machine import Machine
+from .package_state import Holds
 from .packages import Installed, Plan, Wish
 
 # Not a bare 404, which is part of NVIDIA's addresses: …/repos/ubuntu2404/…
@@ -84,7 +84,7 @@ class Transaction:
     def _run(self) -> Dict[str, Any]:
         params = self.params
         self.host.require()
-        locks.wait_until_free(params["lock_timeout"], self.job.tell)
+        package_manager.wait_until_free(params["lock_timeout"], self.job.tell)
         before = self.before = self._before(self.host.installed())
         damaged = self.host.repair(self._may_go)
         if damaged:
@@ -97,7 +97,7 @@ class Transaction:
         installed = self.host.installed()
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
         self.units_before = self._units()
-        enabled = streams.enable(self.ledger, self.host, params["streams"])
+        enabled = package_state.enable_streams(self.ledger, self.host, params["streams"])
         exact: List[Wish] = []
         complete = wishes + planning.lost(params, installed, self.ledger.state, wishes)
         todo = packages.unmet(complete, installed) or removals or enabled
@@ -130,7 +130,7 @@ class Transaction:
             files.write_json(self.before_path, dict(self.kept_before, packages=before, left=now))
             return []
         try:
-            streams.enable(self.ledger, self.host, self.kept_before["streams"])
+            package_state.enable_streams(self.ledger, self.host, self.kept_before["streams"])
             holds = Holds(self.host, self.ledger.state["holds"])
             self.ledger.change(holds, sorted(set(self.kept_before["holds"]) & set(now)))
         except HostFailure as failure:
@@ -325,7 +325,9 @@ class Transaction:
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
-        streams.enable(self.ledger, self.host, self.kept_before["streams"])  # another stream hides the earlier packages
+        package_state.enable_streams(
+            self.ledger, self.host, self.kept_before["streams"]
+        )  # another stream hides the earlier packages
         if self.former:
             for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
                 self.job.log("rollback: refresh: " + line)

@@ -12,9 +12,8 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, openpgp, packages, process
 from .failure import HostFailure
-from .manager import Log, Tell
+from .package_manager import Log, Rpm, Tell, listed, note_removal
 from .packages import Plan, Wish
-from .rpm import Rpm, listed, note_removal
 
 _TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
 _ATTRIBUTE = re.compile(r"([\w-]+)=[\"']([^\"']*)[\"']")

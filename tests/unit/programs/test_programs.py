@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import programs as on_host
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params as on_host
 
 from gpusetup.content import host_code
 from gpusetup.verify.probe import probe_argv

@@ -1,13 +1,13 @@
-"""The packages that gpusetup holds; holds of others are not touched."""
+"""What a package manager keeps, with its earlier state on record: held packages, and module streams of dnf."""
 
-from typing import Any, List, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from .failure import HostFailure
-from .journal import State, Thing
+from .journal import Journal, State, Thing
 
 
 class Holds(Thing):
-    """All our holds as one thing; the record lists those that we made or were about to make."""
+    """All our holds as one thing, without those of others; the record lists those that we made or began to make."""
 
     kind = "holds of"
     section = "holds"
@@ -58,3 +58,44 @@ class Holds(Thing):
 
     def forget(self, state: State) -> None:
         state[self.section] = []
+
+
+class Stream(Thing):
+    """One module of dnf; its value is the enabled stream, None without one."""
+
+    kind = "module stream"
+    section = "streams"
+    stays = True
+
+    def __init__(self, host: Any, name: str) -> None:
+        super().__init__(name)
+        self.host = host
+
+    def look(self) -> Optional[str]:
+        """Return the enabled stream from dnf's own files; fail for a package manager without streams."""
+        found: List[Dict[str, Optional[str]]] = self.host.enabled_streams([self.name])
+        if not found:
+            self.host.streams([{"module": self.name, "stream": ""}])
+        return found[0]["stream"] if found else None
+
+    def make(self, wanted: Optional[str]) -> None:
+        self.host.streams([{"module": self.name, "stream": wanted}])
+
+    def aim(self, wanted: Optional[str]) -> str:
+        return "be at " + (wanted or "(default)")
+
+    def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
+        words = f"module {self.name}: the stream is {now or '(default)'}, not {wanted or '(default)'}"
+        return HostFailure("GS-465", words + ", although dnf reported success")
+
+
+def enable_streams(ledger: Journal, host: Any, wanted: Iterable[Dict[str, Any]]) -> List[str]:
+    """Enable exactly the wanted streams (none: the default); return those that had to be changed."""
+    items = [(Stream(host, item["module"]), item["stream"]) for item in wanted]
+    return [f"{thing.name}:{stream or '(default)'}" for thing, stream in items if ledger.change(thing, stream)]
+
+
+def reset_streams(ledger: Journal, host: Any) -> List[str]:
+    """Restore the streams from before gpusetup; return what changed."""
+    was = dict(ledger.state["streams"])
+    return [f"{name}:{was[name] or '(default)'}" for name in sorted(was) if ledger.undo(Stream(host, name))]

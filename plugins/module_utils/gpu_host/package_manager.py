@@ -1,0 +1,155 @@
+"""What package managers share; what dnf and zypper share because rpm manages the packages."""
+
+import glob
+import os
+import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from ..gpu_judge import versions
+from ..gpu_probe import locks
+from . import packages, process
+from .failure import HostFailure
+from .packages import Installed, Plan, Wish
+
+Tell = Optional[Callable[..., None]]
+Log = Optional[Callable[[str], None]]
+MayGo = Callable[[Iterable[str]], List[str]]
+"""Returns those of some packages that nobody allowed to be removed."""
+_NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
+
+
+class PackageManager:
+    """One host's package manager."""
+
+    name = ""
+    caches: Tuple[str, ...] = ()
+    """Where downloaded package files stay."""
+
+    def __init__(self, network: Optional[Dict[str, Any]] = None, tell: Tell = None, log: Log = None) -> None:
+        self.env = process.environment(network)
+        self.ca_file: str = (network or {}).get("ca_file") or ""
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+        self.said = ""  # why the last simulation left something out
+
+    def close(self) -> None:
+        """Delete temporary files of one transaction."""
+
+    def archive(self, wish: Wish, *more: str) -> str:
+        """Return the file of an exact package version in a cache or one of these folders, empty if there is none."""
+        for folder in (*self.caches, *more):
+            for name in self.file_names(wish):
+                for path in sorted(glob.glob(os.path.join(folder, glob.escape(name)))):
+                    return path
+        return ""
+
+    def file_names(self, _wish: Wish) -> List[str]:
+        """Return the possible names of a package's file."""
+        raise NotImplementedError
+
+    def can_hold(self) -> bool:
+        return True
+
+    def needed_to_hold(self) -> List[str]:
+        """Return the packages without which packages cannot be held."""
+        return []
+
+    def offered(self, _names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
+        raise NotImplementedError
+
+    def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Do the same as `offered`, including module streams that are not enabled."""
+        return self.offered(names)
+
+    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
+        """Refuse module streams: only dnf has them."""
+        if wanted:
+            raise HostFailure("GS-461", f"module streams were requested, but this host uses {self.name}")
+        return []
+
+    def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
+        return []
+
+    def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
+        """Return no file: automatic upgrades by dnf and zypper respect locks."""
+        return {}
+
+
+def listed(name: str, arch: str, native: str) -> str:
+    """Return the name under which a package set lists a package."""
+    return name if arch in (native, "noarch") else f"{name}:{arch}"
+
+
+def note_removal(plan: Plan, name: str, version: str) -> None:
+    """Add a removed package to a plan; several versions of one package each get their own name."""
+    going = plan["remove"]
+    if name in going:
+        other = going.pop(name)
+        going[versions.one_of_several(name, other)] = other
+        name = versions.one_of_several(name, version)
+    going[name] = version
+
+
+class Rpm(PackageManager):
+    """A host whose packages are in rpm's database."""
+
+    def installed(self) -> Installed:
+        """Return {name: version}; "name:arch" for a foreign architecture, "name-version" for packages that are
+        installed in several versions, such as kernels.
+        """
+        code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
+        if code:
+            raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
+        rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
+        native = self.architecture()
+        several: Dict[str, List[str]] = {}
+        for name, version, arch in rows:
+            if name != "gpg-pubkey":
+                several.setdefault(listed(name, arch, native), []).append(version)
+        found = {}
+        for name, there in several.items():
+            for version in there:
+                found[name if len(there) == 1 else versions.one_of_several(name, version)] = version
+        return found
+
+    def damaged(self) -> Dict[str, str]:
+        """Return nothing: rpm has no half-installed state; a damaged database makes `installed` fail."""
+        return {}
+
+    def repair(self, _may_go: MayGo) -> Dict[str, str]:
+        """Return nothing: rpm has no state to repair; the next transaction reports an interrupted one."""
+        return {}
+
+    def architecture(self) -> str:
+        return os.uname()[4]
+
+    def file_names(self, wish: Wish) -> List[str]:
+        """Return the possible names of a package's file, which have no epoch."""
+        version = wish["version"].rpartition(":")[2]
+        arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "noarch"]
+        return ["{}-{}.{}.rpm".format(wish["name"], version, arch) for arch in arches]
+
+    def lock_name(self, name: str, version: str) -> str:
+        """Return the name by which a package is locked, which covers all its installed architectures and versions."""
+        return packages.listed(name, version)["name"]
+
+
+def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
+    """Wait until nobody holds the package manager's lock, reporting the holder meanwhile; fail on timeout."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = locks.holder()
+        if not found:
+            return
+        who = "process {pid} ({command})".format(**found)
+        if time.monotonic() > deadline:
+            raise HostFailure(
+                "GS-453",
+                "another program holds the package manager's lock",
+                who,
+                f"waited {int(seconds)} s",
+                "wait for it (automatic upgrades at first boot take minutes), then run the same command again",
+            )
+        tell("lock", "waiting for the package manager's lock, held by " + who)
+        time.sleep(1)
