@@ -50,6 +50,7 @@ GROUPS = {
     "components": ("gpusetup/components", "tests/unit/plan", "tests/unit/components"),
     "judge": (f"{HOST_CODE}/gpu_judge", "tests/unit/judge", "tests/unit/plan"),
     "host": (f"{HOST_CODE}/gpu_host", "tests/modules"),
+    "modules": ("plugins/modules", "tests/modules"),
 }
 """What is broken, and the tests that mirror it."""
 LEAST, FACTOR = 60.0, 10.0

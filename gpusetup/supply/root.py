@@ -94,7 +94,7 @@ class Root(ABC):
 
     def offers(self, patterns: tuple[str, ...]) -> dict[str, Any]:
         """Return what the repositories offer for these name patterns, in the form of a host's facts."""
-        found: dict[str, Any] = host_code("gpu_host.offers").look(self.host, patterns)
+        found: dict[str, Any] = self.host.matching(patterns) if patterns else {}
         return found
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpusetup.stack.plugins.plugin_utils.with_program import WithProgram
+from ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code import WithProgram
 
 
 class ActionModule(WithProgram):

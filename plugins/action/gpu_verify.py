@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from ansible_collections.gpusetup.stack.plugins.plugin_utils.with_program import WithProgram
+from ansible_collections.gpusetup.stack.plugins.plugin_utils.shared_code import WithProgram
 
 COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 

@@ -183,3 +183,17 @@ class SharedCode(ActionBase):  # type: ignore[misc]  # Ansible has no types
             return "new", first, text, path
         built = {"module_style": "new", "shebang": first, "b_module_data": text, "serialization_profile": profile}
         return ways["_BuiltModule"](**built), path
+
+
+class WithProgram(SharedCode):
+    """An action that passes a program to its module as the argument O(program)."""
+
+    ENTRIES: tuple[str, ...] = ()
+    """The role's files where the program starts; empty means all of them."""
+
+    def ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None, program: str = "") -> dict[str, Any]:
+        """Run the module of the action's name with the program of the role of that name."""
+        role = self._task.action.rpartition(".")[2]
+        result = super().ask(arguments, task_vars, program or programs.packed(role, *self.ENTRIES))
+        result.get("invocation", {}).get("module_args", {}).pop("program", None)
+        return result

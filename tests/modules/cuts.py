@@ -25,7 +25,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     lifecycle,
     mig_kept,
     monitoring,
-    nouveau,
     owner,
     process,
     services,
@@ -36,6 +35,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.modules.deb_host import DebHost
 
@@ -234,8 +234,8 @@ class Host:
         monkeypatch.setattr(process, "which", lambda name, _env: None if name in self.lacks else "/usr/bin/" + name)
         monkeypatch.setattr(systemd, "FOLDER", str(self.root / _UNITS))
         monkeypatch.setattr(systemd, "RUNNING", str(self.root))
-        monkeypatch.setattr(nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
-        monkeypatch.setattr(transaction.locks.locks, "holder", lambda: None)
+        monkeypatch.setattr(gpu_nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
+        monkeypatch.setattr(transaction.package_manager.locks, "holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
         monkeypatch.setattr(transaction.dkms, "build_error", lambda *_since: None)
         monkeypatch.setattr(transaction.dkms, "mend", lambda *_words: None)
@@ -333,8 +333,8 @@ class Host:
             "kernels": [], "pending": [], "python": python if wish else None, "environments": [],
         }  # fmt: skip
 
-    def _nouveau(self, state: str) -> nouveau.Nouveau:
-        return nouveau.Nouveau({"state": state, "state_dir": self.state, "simulated_root": "", "kernels": []})
+    def _nouveau(self, state: str) -> gpu_nouveau.Nouveau:
+        return gpu_nouveau.Nouveau({"state": state, "state_dir": self.state, "simulated_root": "", "kernels": []})
 
     def run_packages(self, *wanted: tuple[str, str], **params: Any) -> None:
         plain: dict[str, Any] = {

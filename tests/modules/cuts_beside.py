@@ -13,19 +13,17 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_image,
     desktops,
     followers,
-    licence,
     lifecycle,
     monitoring,
     ports,
     process,
-    rdma,
     runfile,
     zypper,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, names
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex, gpu_licence, gpu_rdma
 
 from tests.modules.cuts import Host
 from tests.modules.rpm_host import RpmHost
@@ -58,9 +56,9 @@ class Beside(Host):
         self.programs.update({"pbl": self._pbl, "nvidia-smi": self._smi, "udevadm": lambda _words: (0, "", "")})
         self.memory.more.update(line={"quiet": ""}, limit="8388608")
         owned = (
-            (names, ("IMEX_NODES", "IMEX_UNIT")), (licence, ("TOKEN", "SETTINGS")), (monitoring, ("COLLECTOR", "WEB")),
+            (names, ("IMEX_NODES", "IMEX_UNIT")), (gpu_licence, ("TOKEN", "SETTINGS")), (monitoring, ("COLLECTOR", "WEB")),
             (desktops, ("SYSTEMD", "FOLDER", "LAUNCHER", "XORG", "UDEV", "MODPROBE")),
-            (gpudirect, ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE")), (licence, ("TOKENS",)),
+            (gpudirect, ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE")), (gpu_licence, ("TOKENS",)),
         )  # fmt: skip
         for module, constants in owned:
             for name in constants:
@@ -69,8 +67,8 @@ class Beside(Host):
         monkeypatch.setattr(gpu_imex, "addresses", lambda _env: set())
         monkeypatch.setattr(followers, "_unlimited", lambda _pid: False)
         monkeypatch.setattr(followers, "with_old_limit", lambda _env: [])
-        monkeypatch.setattr(rdma, "_load", lambda *_words: [])
-        monkeypatch.setattr(rdma, "_waits", list)
+        monkeypatch.setattr(gpu_rdma, "_load", lambda *_words: [])
+        monkeypatch.setattr(gpu_rdma, "_waits", list)
         monkeypatch.setattr(ports, "listeners", lambda _place: [])
         monkeypatch.setattr(desktops, "_obfuscated", lambda word, _env: word.encode())
         monkeypatch.setattr(desktops.os, "urandom", lambda count: b"x" * count)
@@ -94,7 +92,11 @@ class Beside(Host):
         return 0, "", ""
 
     def _smi(self, _words: list[str]) -> tuple[int, str, str]:
-        token = self.root / licence.TOKEN.lstrip("/") if not licence.TOKEN.startswith(str(self.root)) else licence.TOKEN
+        token = (
+            self.root / gpu_licence.TOKEN.lstrip("/")
+            if not gpu_licence.TOKEN.startswith(str(self.root))
+            else gpu_licence.TOKEN
+        )
         return 0, "        License Status                    : Licensed\n" if os.path.exists(token) else "", ""
 
     def _files_of_others(self) -> None:
@@ -110,12 +112,12 @@ class Beside(Host):
         self.run_packages(("cuda", wish["cuda"]), ("libx", ""), hold=["cuda"])
         self._nouveau("present")._argument(True)
         ledger = Ledger(self.state)
-        licence.write(ledger, wish["token"], 1)
-        if licence.is_behind(env) or not licence.granted(licence.state(env)):
-            licence.license_now(ledger, env, 0)
+        gpu_licence.write(ledger, wish["token"], 1)
+        if gpu_licence.is_behind(env) or not gpu_licence.granted(gpu_licence.state(env)):
+            gpu_licence.license_now(ledger, env, 0)
         looks = monitoring.Asked("textfile", "", str(self.root / "var/figures"), "", "", "", "")
         monitoring.set_up(ledger, looks, {"look.py": wish["token"]}, True, env)
-        rdma.configure("inbox", ["nvidia_peermem"], wish["p2pdma"], ledger, lifecycle.Machine())
+        gpu_rdma.configure("inbox", ["nvidia_peermem"], wish["p2pdma"], ledger, lifecycle.Machine())
         gpu_imex.configure(wish["nodes"], wish["channels"], ledger, env, check=False)
         told = {"users": ["root"], "size": wish["size"], "listen": "127.0.0.1", "port": 6080, "backend": "egl"}
         desktops.configure(desktops.asked(told), ledger, env, check=False)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import nouveau, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class Pbl:
             "kernel_argument": True,
             "kernels": [],
         }
-        step = nouveau.Nouveau(params, check)
+        step = gpu_nouveau.Nouveau(params, check)
         done = step._argument(state == "present")
         return {"changed": done, "warnings": step.warnings}
 
@@ -126,10 +127,10 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(
 
     def ask(state: str) -> bool:
         params = {"state": state, "state_dir": str(tmp_path), "simulated_root": "", "kernels": []}
-        return nouveau.Nouveau({**params, "kernel_argument": True})._argument(state == "present")
+        return gpu_nouveau.Nouveau({**params, "kernel_argument": True})._argument(state == "present")
 
     monkeypatch.setattr(process, "which", lambda name, _env: name if name == "grubby" else None)
-    monkeypatch.setattr(nouveau.os.path, "isdir", lambda path: path != "/etc/default/grub.d" and Path(path).is_dir())
+    monkeypatch.setattr("os.path.isdir", lambda path: path != "/etc/default/grub.d" and Path(path).is_dir())
     monkeypatch.setattr(process, "output", grubby)
     monkeypatch.setattr(process, "stream", cut)
     with pytest.raises(KeyboardInterrupt):

@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, boot_image, nouveau
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, boot_image
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import kernels
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.stored import stored
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 R, ID = "6.1.0-9-amd64", "0123456789abcdef0123456789abcdef"
-OURS = nouveau.ARGUMENT
+OURS = gpu_nouveau.ARGUMENT
 # As systemd's does with a plugin that makes an initramfs: a picture beside the kernel is taken as it is.
 KERNEL_INSTALL = stored("boot_entries_kernel_install.txt")
 UPDATE_INITRAMFS = """#!/bin/sh
@@ -178,7 +179,7 @@ def test_an_initramfs_that_is_nowhere_is_told(host: Host) -> None:
             "kernels": [R],
             **params,
         }
-        step = nouveau.Nouveau(params)
+        step = gpu_nouveau.Nouveau(params)
         return step._image(R, params["state"] == "present")["path"], step.warnings
 
     assert images() == (f"{host.root}/efi/{ID}/{R}/initrd", [])

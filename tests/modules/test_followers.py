@@ -13,12 +13,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_image,
     followers,
     kernel_module,
-    nouveau,
     process,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, gpudirect, names
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module, gpu_nouveau
 
 from tests.unit.facts.test_probe_initramfs import cpio
 
@@ -34,7 +33,7 @@ class Root:
         self.broken: set[str] = set()
         self.did: list[str] = []
         for module, name in (
-            (names, "NOUVEAU_FILE"), (nouveau, "NOUVEAU_FILE"), (nouveau, "GRUB_DROP_IN"), (kernel_module, "OPTIONS"),
+            (names, "NOUVEAU_FILE"), (gpu_nouveau, "NOUVEAU_FILE"), (gpu_nouveau, "GRUB_DROP_IN"), (kernel_module, "OPTIONS"),
             (kernel_module, "PARAMETERS"), (kernel_module, "_MODULE_PARAMETERS"), (gpudirect, "OPTIONS"),
             (gpudirect, "MANAGER"),
         ):  # fmt: skip
@@ -46,7 +45,7 @@ class Root:
         monkeypatch.setattr(boot_image, "path_of", lambda _kernel: str(root / "boot/initrd.img"))
         monkeypatch.setattr(process, "stream", self.stream)
         monkeypatch.setattr(shutil, "which", lambda name, path: None if name in ("pbl", "grubby") else name)
-        monkeypatch.setattr(nouveau.os.path, "isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
+        monkeypatch.setattr("os.path.isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
         for folder in ("boot/grub", "etc/default/grub.d", "etc/modprobe.d"):
             (root / folder).mkdir(parents=True)
         (root / "etc/default/grub").write_text('GRUB_CMDLINE_LINUX="quiet"\n')
@@ -80,7 +79,7 @@ class Root:
             "kernels": [KERNEL], **more,
         }  # fmt: skip
         self.did = []
-        return nouveau.Nouveau(params).run()
+        return gpu_nouveau.Nouveau(params).run()
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host: Root, tool: s
     host.broken = set()
     assert host.nouveau(state)["changed"]
     assert tool in host.did
-    assert (nouveau.ARGUMENT in host.file("boot/grub/grub.cfg").read_text()) == (state == "present")
+    assert (gpu_nouveau.ARGUMENT in host.file("boot/grub/grub.cfg").read_text()) == (state == "present")
     assert (b"blacklist nouveau" in host.file("boot/initrd.img").read_bytes()) == (state == "present")
     again = host.nouveau(state)
     assert (again["changed"], host.did) == (False, [])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import licence
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_licence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     ],
 )
 def test_settings(before: str, after: str) -> None:
-    assert licence.settings(before, 4) == after
-    assert licence.settings(after, 4) == after, "a second time changes nothing"
+    assert gpu_licence.settings(before, 4) == after
+    assert gpu_licence.settings(after, 4) == after, "a second time changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_settings(before: str, after: str) -> None:
     ],
 )
 def test_granted_is_every_gpu(states: list[str], *, granted: bool) -> None:
-    assert licence.granted(states) is granted
+    assert gpu_licence.granted(states) is granted
 
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]:
     token, conf = tmp_path / "etc/ClientConfigToken/ours.tok", tmp_path / "etc/gridd.conf"
-    monkeypatch.setattr(licence, "TOKEN", str(token))
-    monkeypatch.setattr(licence, "SETTINGS", str(conf))
+    monkeypatch.setattr(gpu_licence, "TOKEN", str(token))
+    monkeypatch.setattr(gpu_licence, "SETTINGS", str(conf))
     conf.parent.mkdir()
     conf.write_text("# of the site\n")
     return token, conf
@@ -64,16 +64,16 @@ def test_what_was_there_is_back_when_no_licence_is_granted(
 ) -> None:
     token, conf = places
     restarts: list[str] = []
-    monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
-    monkeypatch.setattr(licence.systemd, "active_since", lambda *_words: 0.0)
-    monkeypatch.setattr(licence, "state", lambda _env: ["Unlicensed (Unrestricted)"])
-    monkeypatch.setattr(licence.systemd, "last_words", lambda _unit, _env: "server refused")
+    monkeypatch.setattr(gpu_licence, "restart", lambda _env: restarts.append(conf.read_text()))
+    monkeypatch.setattr(gpu_licence.systemd, "active_since", lambda *_words: 0.0)
+    monkeypatch.setattr(gpu_licence, "state", lambda _env: ["Unlicensed (Unrestricted)"])
+    monkeypatch.setattr(gpu_licence.systemd, "last_words", lambda _unit, _env: "server refused")
     ledger = Ledger(str(tmp_path / "state"))
     ledger.state["apply"] = {"id": "first"}
-    assert licence.write(ledger, "secret-of-the-site", 2)
+    assert gpu_licence.write(ledger, "secret-of-the-site", 2)
     assert token.stat().st_mode & 0o777 == 0o600
     with pytest.raises(HostFailure) as stop:
-        licence.license_now(ledger, {}, 0)
+        gpu_licence.license_now(ledger, {}, 0)
     assert "no licence was granted" in str(stop.value)
     assert not token.exists()
     assert conf.read_text() == "# of the site\n"
@@ -83,9 +83,9 @@ def test_what_was_there_is_back_when_no_licence_is_granted(
 
 def test_the_same_again_changes_nothing(tmp_path: Path, places: tuple[Path, Path]) -> None:
     ledger = Ledger(str(tmp_path / "state"))
-    assert licence.write(ledger, "token", 1)
-    assert not licence.write(ledger, "token", 1)
-    assert licence.write(ledger, "another", 1)
+    assert gpu_licence.write(ledger, "token", 1)
+    assert not gpu_licence.write(ledger, "token", 1)
+    assert gpu_licence.write(ledger, "another", 1)
     assert places[0].read_text() == "another"
 
 
@@ -94,13 +94,13 @@ def test_a_licence_that_is_given_up_leaves_what_was_there_before(
 ) -> None:
     token, conf = places
     restarts: list[str] = []
-    monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
-    monkeypatch.setattr(licence.systemd, "active_since", lambda *_words: 0.0)
-    licence.write(Ledger(str(tmp_path / "state")), "secret-of-the-site", 2)
-    assert licence.give_up(Ledger(str(tmp_path / "state"), check=True), {}, start=False)
+    monkeypatch.setattr(gpu_licence, "restart", lambda _env: restarts.append(conf.read_text()))
+    monkeypatch.setattr(gpu_licence.systemd, "active_since", lambda *_words: 0.0)
+    gpu_licence.write(Ledger(str(tmp_path / "state")), "secret-of-the-site", 2)
+    assert gpu_licence.give_up(Ledger(str(tmp_path / "state"), check=True), {}, start=False)
     assert token.exists()
     ledger = Ledger(str(tmp_path / "state"))
-    assert licence.give_up(ledger, {}, start=True)
+    assert gpu_licence.give_up(ledger, {}, start=True)
     assert (token.exists(), conf.read_text()) == (False, "# of the site\n")
     assert restarts == ["# of the site\n"]
-    assert not licence.give_up(ledger, {}, start=True)
+    assert not gpu_licence.give_up(ledger, {}, start=True)

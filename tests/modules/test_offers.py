@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import offers
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
@@ -27,14 +27,14 @@ def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch: pytest.M
             return 100, "", "E: The package lists or status file could not be parsed or opened.\n"
         return 0, answers[asked], ""
 
-    monkeypatch.setattr(offers.process, "output", output)
+    monkeypatch.setattr(process, "output", output)
     host = Apt.__new__(Apt)
     host.options, host.env = [], {}
     if not broken:
-        (offer,) = offers.look(host, ["nvidia-*"])["nvidia-driver"]
+        (offer,) = host.matching(["nvidia-*"])["nvidia-driver"]
         assert (offer["version"], offer["size"]) == ("580.95.05-1", 10)
         return
     with pytest.raises(HostFailure) as caught:
-        offers.look(host, ["nvidia-*"])
+        host.matching(["nvidia-*"])
     assert caught.value.fields["reference"] == "GS-449"
     assert "could not be parsed" in caught.value.fields["context"]

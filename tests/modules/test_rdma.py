@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_image, machine, rdma
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_image, machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_rdma
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE", "MULTIPATH"):
         monkeypatch.setattr(gpudirect, name, f"{tmp_path}{getattr(gpudirect, name)}")
     for name in ("MODULES", "PARAMS"):
-        monkeypatch.setattr(rdma, name, str(tmp_path / name))
+        monkeypatch.setattr(gpu_rdma, name, str(tmp_path / name))
     for folder in ("bin", "boot", str(Path(gpudirect.MULTIPATH).parent.relative_to(tmp_path)), "etc"):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     (tmp_path / "MODULES").write_text("nvidia 1 0 - Live 0x0\n")

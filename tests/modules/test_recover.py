@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process, recover
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, reset
@@ -25,7 +25,7 @@ WHO = {"controller": "here", "user": "me", "run": "run-1", "home": "home-1", "al
 @pytest.fixture(name="host")
 def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host(tmp_path, monkeypatch)
-    monkeypatch.setattr(recover, "_fabric", lambda _env: (False, False))
+    monkeypatch.setattr(gpu_recover, "_fabric", lambda _env: (False, False))
     (tmp_path / "figures.json").write_text(json.dumps({"0": {"gpu_recovery_action": "Reset"}, "1": {"gpu_recovery_action": "None"}}))  # fmt: skip
     return made
 
@@ -141,10 +141,10 @@ def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host: Hos
     folder = host.root / "state"
     folder.mkdir()
     (folder / "recoveries.json").write_text("[{")
-    for number in range(recover._KEPT + 3):
-        recover.record_recovery(str(folder), {"action": "reset", "gpus": [str(number)], "outcome": "done"})
+    for number in range(gpu_recover._KEPT + 3):
+        gpu_recover.record_recovery(str(folder), {"action": "reset", "gpus": [str(number)], "outcome": "done"})
     kept = record(host)
-    assert (len(kept), kept[0]["gpus"]) == (recover._KEPT, ["3"])
+    assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
 
 
 def gpu(address: str, capability: str | None = "9.0", links: int = 0, instances: Any = None) -> dict[str, Any]:

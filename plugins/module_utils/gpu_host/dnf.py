@@ -1,5 +1,6 @@
 """dnf and rpm: read, simulate, change. Only command-line tools, for dnf 4 and dnf 5 alike."""
 
+import fnmatch
 import os
 import re
 import tempfile
@@ -10,7 +11,7 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, process
 from .failure import HostFailure
-from .package_manager import Log, Rpm, Tell, listed, note_removal
+from .package_manager import Log, Offers, Rpm, Tell, listed, note_removal
 from .packages import Plan, Wish
 
 _HEADINGS = {
@@ -185,6 +186,22 @@ class Dnf(Rpm):
 
     def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
         return self.offered(names, ["--setopt=*.module_hotfixes=true"])
+
+    def matching(self, patterns: Sequence[str]) -> Offers:
+        rows = self.repoquery(patterns, ["--available", "--disable-modular-filtering"])
+        found: Offers = {}
+        for name, version, _arch, repository, size, summary in rows or self.repoquery(patterns, ["--available"]):
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                offer = {
+                    "version": versions.bare(version),
+                    "size": int(size) if size.isdigit() else None,
+                    "transitional": "transitional" in summary.lower(),
+                    "source": repository,
+                }
+                found.setdefault(name, []).append(offer)
+        for offers in found.values():
+            offers.sort(key=lambda offer: [int(piece) for piece in re.findall(r"\d+", offer["version"])], reverse=True)
+        return found
 
     def repoquery(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
         """Return [name, version, arch, repository, download size, summary] of what is offered for this architecture,

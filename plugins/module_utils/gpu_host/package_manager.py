@@ -11,6 +11,8 @@ from . import packages, process
 from .failure import HostFailure
 from .packages import Installed, Plan, Wish
 
+Offers = Dict[str, List[Dict[str, Any]]]
+"""{name: [{"version", "size", "transitional", "source"}]}"""
 Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
 MayGo = Callable[[Iterable[str]], List[str]]
@@ -61,6 +63,10 @@ class PackageManager:
     def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
         """Do the same as `offered`, including module streams that are not enabled."""
         return self.offered(names)
+
+    def matching(self, _patterns: Sequence[str]) -> Offers:
+        """Return every offered version of the packages whose names match globs, newest first."""
+        raise NotImplementedError
 
     def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
         """Refuse module streams: only dnf has them."""

@@ -18,7 +18,6 @@ from . import (
     local_repository,
     lost,
     monitoring,
-    offers,
     packages,
     planning,
     process,
@@ -120,7 +119,7 @@ class Preview:
             try:
                 if wishes or removals:
                     self._simulate(host, wishes, removals, installed, answer)
-                answer["candidates"] = offers.look(host, asked)
+                answer["candidates"] = host.matching(asked) if asked else {}
             finally:
                 host.close()
         self._kernels(answer)

@@ -1,5 +1,6 @@
 """zypper and rpm: read, simulate, change. Only command-line tools."""
 
+import fnmatch
 import os
 import re
 import tempfile
@@ -12,7 +13,7 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, openpgp, packages, process
 from .failure import HostFailure
-from .package_manager import Log, Rpm, Tell, listed, note_removal
+from .package_manager import Log, Offers, Rpm, Tell, listed, note_removal
 from .packages import Plan, Wish
 
 _TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
@@ -142,6 +143,15 @@ class Zypper(Rpm):
             name = listed(row["name"], row["arch"], self.architecture())
             if name in found:
                 found[name].append({"version": row["edition"], "from": row["repository"]})
+        return found
+
+    def matching(self, patterns: Sequence[str]) -> Offers:
+        """Do so without sizes, which zypper reports only for a transaction; it sorts newest first."""
+        found: Offers = {}
+        for row in self.search(patterns):
+            if any(fnmatch.fnmatchcase(row["name"], pattern) for pattern in patterns):
+                offer = {"version": row["edition"], "size": None, "transitional": False, "source": row["repository"]}
+                found.setdefault(row["name"], []).append(offer)
         return found
 
     def search(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
