@@ -1,9 +1,10 @@
 """From wishes to a checked plan: what must be there in which exact version, and what the package manager would do."""
 
+import os
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 
 from ..gpu_judge import drift, versions
-from . import packages
+from . import packages, sources
 from .apt import Apt
 from .dnf import Dnf
 from .failure import HostFailure
@@ -18,6 +19,42 @@ def manager(params: Dict[str, Any], **extra: Any) -> Manager:
     if params["manager"] == "apt":
         return Apt(together=params.get("driver_version", ""), **extra)
     return Zypper(**extra) if params["manager"] == "zypper" else Dnf(**extra)
+
+
+def separate_manager(params: Dict[str, Any], folder: str, enable: Iterable[str] = ()) -> Manager:
+    """Return one with its own sources and caches below a folder, for a preview or for the sources before an apply; the
+    host's own lists and caches stay unchanged.
+    """
+    if params["manager"] == "zypper":
+        return manager(params, looking=folder)
+    # Report a dead mirror within about a minute; by default the programs try for some minutes.
+    seconds = params.get("timeout", 300) // 12 or 1
+    options = (_apt if params["manager"] == "apt" else _dnf)(sources.Layout(folder), folder, seconds)
+    return manager(params, options=options + ["--enablerepo=" + name for name in enable])
+
+
+def _apt(layout: sources.Layout, folder: str, seconds: int) -> List[str]:
+    lists, cache = os.path.join(folder, "lists"), os.path.join(folder, "cache")
+    parts = (layout.apt_sources, layout.apt_preferences, layout.apt_logins)
+    for needed in (*parts, os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
+        os.makedirs(needed, exist_ok=True)
+    return [
+        "Dir::Etc::sourcelist=" + layout.apt_list,
+        "Dir::Etc::sourceparts=" + layout.apt_sources,
+        "Dir::Etc::preferencesparts=" + layout.apt_preferences,
+        "Dir::Etc::netrcparts=" + layout.apt_logins,
+        "Dir::State::lists=" + lists,
+        "Dir::Cache=" + cache,
+        f"Acquire::http::Timeout={seconds}",
+        f"Acquire::https::Timeout={seconds}",
+        "Acquire::Retries=0",
+        "Acquire::Languages=none",  # no translated descriptions
+    ]
+
+
+def _dnf(layout: sources.Layout, folder: str, seconds: int) -> List[str]:
+    options = ["reposdir=" + layout.dnf_repos, "cachedir=" + os.path.join(folder, "cache"), f"timeout={seconds}"]
+    return ["--setopt=" + option for option in [*options, "retries=1"]]
 
 
 def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[List[Wish], List[str]]:

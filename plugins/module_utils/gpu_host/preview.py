@@ -22,7 +22,6 @@ from . import (
     planning,
     process,
     runfile,
-    separate_manager,
     sources,
     space,
     way_back,
@@ -247,7 +246,7 @@ class Preview:
             list_dates.forget(
                 [uri for source in self.params["sources"] for uri in source.get("uris") or ()], self.folder
             )
-        return separate_manager.manager(self.params, self.folder, self.params["enable"])
+        return planning.separate_manager(self.params, self.folder, self.params["enable"])
 
     def _copy_host_sources(self) -> None:
         """Copy the host's own sources, except entries to be disabled and files that an apply removes; our file wins

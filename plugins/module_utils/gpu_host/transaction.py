@@ -20,7 +20,6 @@ from . import (
     packages,
     planning,
     runfile,
-    separate_manager,
     services,
     sources,
     things,
@@ -210,7 +209,7 @@ class Transaction:
             )
         if not any(plan[kind] for kind in _PLANNED):
             return exact
-        way = way_back.look(self.host, plan, installed, self.params, separate_manager.changed(self.ledger))
+        way = way_back.look(self.host, plan, installed, self.params, way_back.former_sources(self.ledger))
         if way.lost and not self.params["no_way_back"]:
             raise way_back.missing(way, installed)
         way_back.keep(way, self.kept_folder)

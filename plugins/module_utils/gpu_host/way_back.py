@@ -8,17 +8,18 @@ came from a folder of this host. Any other version is lost.
 import contextlib
 import os
 import shutil
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe.environment import changeable
 from ..gpu_probe.packages import is_driver
-from . import packages, planning, separate_manager, sources, space
+from . import fetched, files, packages, planning, sources, space
 from .failure import HostFailure
 from .ledger import Ledger
 from .packages import Installed, Plan, Wish
 
 Offers = Dict[str, List[Dict[str, str]]]
+Texts = Dict[str, bytes]
 
 
 class WayBack(NamedTuple):
@@ -37,9 +38,7 @@ class WayBack(NamedTuple):
 NOTHING = WayBack({}, [], [], [])
 
 
-def look(
-    host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: separate_manager.Texts
-) -> WayBack:
+def look(host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any], before: Texts) -> WayBack:
     """Return which packages of a transaction could be restored, also by the sources `before` the apply; a pure removal,
     or one with optional wishes, is not meant to be undone.
     """
@@ -51,9 +50,7 @@ def look(
     wishes = {name: packages.listed(name, version) for name, version in old.items()}
     offered = host.ever_offered(sorted({packages.key(wish) for wish in wishes.values()}))
     wishes = {name: wish for name, wish in wishes.items() if not _is_offered(wish, offered)}
-    formerly = (
-        separate_manager.offers(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
-    )
+    formerly = _formerly_offered(before, {packages.key(wish) for wish in wishes.values()}, params) if wishes else {}
     names = set(params["driver_packages"])
     for name, wish in wishes.items():
         file = host.archive(wish, _shelf(params["state_dir"]))
@@ -68,10 +65,47 @@ def look(
     return way
 
 
+def former_sources(ledger: Ledger, root: str = "") -> Texts:
+    """Return {path: earlier content} of source files that differ from before the current apply.
+
+    `root` is the folder of a preview, with the files that are to be.
+    """
+    past = {path: raw for path, raw in ledger.before_apply().items() if sources.is_of_sources(path)}
+    found = {}
+    for path in sorted({*sources.definitions(), *past}):
+        raw = past[path] if path in past else files.read_bytes(path)
+        now = files.read_bytes(sources.place(root, path))
+        if raw is not None and raw != (now.replace(root.encode(), b"") if now is not None and root else now):
+            found[path] = raw
+    return found
+
+
+def _formerly_offered(texts: Texts, names: Iterable[str], params: Dict[str, Any]) -> Dict[str, List[Dict[str, str]]]:
+    """Return what former sources offer today, each verified with its former key."""
+    if not any(path.endswith((".list", ".sources", ".repo")) for path in texts):
+        return {}
+    layout, folder = sources.Layout(), fetched.new_folder()
+    keys = [path for path in texts if os.path.dirname(path) in (layout.apt_keys, layout.rpm_keys)]
+    try:
+        for path in {*sources.logins_of_apt(), *texts}:
+            raw = texts[path] if path in texts else files.read_bytes(path) or b""
+            for key in keys:
+                raw = raw.replace(key.encode(), sources.place(folder, key).encode())
+            files.write_atomically(sources.place(folder, path), raw, 0o644 if path in keys else 0o600)
+        host = planning.separate_manager(params, folder)
+        try:
+            host.refresh()
+            return host.ever_offered(sorted(names))
+        finally:
+            host.close()
+    finally:
+        fetched.drop(folder)
+
+
 def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed) -> WayBack:
     """Do the same for a preview, and report what could not be undone."""
     ledger = Ledger(preview.params["state_dir"], check=True)
-    way = look(host, plan, installed, preview.params, separate_manager.changed(ledger, preview.folder))
+    way = look(host, plan, installed, preview.params, former_sources(ledger, preview.folder))
     if way.lost:
         failure = missing(way, installed)
         if preview.params["no_way_back"]:

@@ -148,15 +148,12 @@ class Zypper(Rpm):
     def matching(self, patterns: Sequence[str]) -> Offers:
         """Do so without sizes, which zypper reports only for a transaction; it sorts newest first."""
         found: Offers = {}
-        for row in self.search(patterns):
-            if any(fnmatch.fnmatchcase(row["name"], pattern) for pattern in patterns):
+        for row in self._rows(patterns):
+            of_this_host = row["arch"] in (self.architecture(), "noarch")
+            if of_this_host and any(fnmatch.fnmatchcase(row["name"], pattern) for pattern in patterns):
                 offer = {"version": row["edition"], "size": None, "transitional": False, "source": row["repository"]}
                 found.setdefault(row["name"], []).append(offer)
         return found
-
-    def search(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
-        """Return what is offered for this architecture under names or patterns: name, edition, arch, repository."""
-        return [row for row in self._rows(patterns, *how) if row["arch"] in (self.architecture(), "noarch")]
 
     def _rows(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
         _code, text = self._ask(["search", "--details", "--type", "package", *how, *patterns])
