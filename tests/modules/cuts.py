@@ -257,7 +257,7 @@ class Host:
         monkeypatch.setattr(mig_kept.probe, "look", lambda _run: [{}])
         for name in ("LAYOUT", "FOLDER", "UNIT", "MANAGER_CONFIG", "MANAGER_DROP_INS"):
             monkeypatch.setattr(mig_kept, name, f"{self.root}{getattr(mig_kept, name)}")
-        monkeypatch.setattr(mig_kept.programs, "texts", lambda _program: {"mig_at_boot.py": "pass\n"})
+        monkeypatch.setattr(mig_kept.params, "program", lambda _program: {"mig_at_boot.py": "pass\n"})
         monkeypatch.setattr(venv.Environment, "_build", _build)
         monkeypatch.setattr(venv.environment, "problem", _problem)
 

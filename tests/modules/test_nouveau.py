@@ -32,7 +32,7 @@ class Slow:
 def test_a_rebuild_that_still_runs_is_waited_for(
     run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(gpu_nouveau.nouveau, "Nouveau", Slow)
+    monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
     host = {"state_dir": str(tmp_path)}
     _failed, first = run_module(gpu_nouveau, host=host, poll=1)
     assert (first["finished"], (tmp_path / "blacklist").exists()) == (False, True)
@@ -56,7 +56,7 @@ def test_a_look_that_fails_is_told_as_a_failure(
         def run(self) -> dict[str, Any]:
             raise HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
 
-    monkeypatch.setattr(gpu_nouveau.nouveau, "Nouveau", Blind)
+    monkeypatch.setattr(gpu_nouveau, "Nouveau", Blind)
     failed, result = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=1)
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-470"

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params as on_host
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
 
 from gpusetup.content import host_code
 from gpusetup.verify.probe import probe_argv
@@ -21,7 +21,7 @@ SHARED = "ansible_collections/gpusetup/stack/plugins/module_utils/"
 
 
 def unpacked(folder: Path, role: str, *entries: str) -> list[str]:
-    texts = on_host.texts(PROGRAMS.packed(role, *entries))
+    texts = params.program(PROGRAMS.packed(role, *entries))
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text)
