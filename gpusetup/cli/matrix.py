@@ -170,7 +170,7 @@ def _of_host(request: Request, arguments: argparse.Namespace) -> Request:
 
 
 def _warnings(request: Request, matrix: Matrix) -> list[str]:
-    from gpusetup.resolve.warn import unknown_driver
+    from gpusetup.resolve.answer import unknown_driver
 
     about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
     return [text for text in (age_warning(matrix), about_driver) if text]

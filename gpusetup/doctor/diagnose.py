@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor import ptx, steps_driver, steps_hardware, steps_software
+from gpusetup.doctor import ptx, steps_machine, steps_software
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of, of_machine
 from gpusetup.doctor.look import without_apply
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from gpusetup.doctor.look import Look, Outcome
 
 STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
-    ("GPU", steps_driver.present),
-    ("driver", steps_driver.installed),
-    ("driver fits the GPU", steps_driver.flavour),
-    ("kernel module", steps_driver.module),
-    ("module loaded", steps_driver.loaded),
-    ("module and libraries", steps_driver.same_version),
-    ("GPUs answer", steps_hardware.answering),
-    ("device files", steps_hardware.device_files),
-    ("kernel log", steps_hardware.kernel_log),
-    ("recovery", steps_hardware.recovery),
-    ("fabric", steps_hardware.fabric),
-    ("MIG", steps_hardware.mig),
-    ("vGPU licence", steps_hardware.licence),
+    ("GPU", steps_machine.present),
+    ("driver", steps_machine.installed),
+    ("driver fits the GPU", steps_machine.flavour),
+    ("kernel module", steps_machine.module),
+    ("module loaded", steps_machine.loaded),
+    ("module and libraries", steps_machine.same_version),
+    ("GPUs answer", steps_machine.answering),
+    ("device files", steps_machine.device_files),
+    ("kernel log", steps_machine.kernel_log),
+    ("recovery", steps_machine.recovery),
+    ("fabric", steps_machine.fabric),
+    ("MIG", steps_machine.mig),
+    ("vGPU licence", steps_machine.licence),
     ("libcuda", steps_software.libcuda),
     ("CUDA libraries", steps_software.libraries),
     ("visible GPUs", steps_software.visible),

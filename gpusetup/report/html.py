@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
-from gpusetup.report.model import BLAME, GRAVITY, counted, duration, figure
-from gpusetup.report.text import WORDS
+from gpusetup.report.model import BLAME, GRAVITY, WORDS, counted, duration, figure
 from gpusetup.report.topology import curves_svg, grid_svg, picture
 
 if TYPE_CHECKING:

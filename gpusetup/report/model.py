@@ -91,6 +91,7 @@ def counts(results: Iterable[Result]) -> dict[Verdict, int]:
     return {verdict: found.count(verdict) for verdict in GRAVITY if verdict in found}
 
 
+WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
 BLAME = {
     "gpu": "the GPU",
     "driver": "the driver",

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.errors import NoStackError, PolicyError
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
-from gpusetup.resolve.answer import WEAKEST_LAST, stack_of
+from gpusetup.resolve.answer import WEAKEST_LAST, stack_of, warnings_about
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.naming import last_before, published_versions
@@ -20,7 +20,6 @@ from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
 from gpusetup.resolve.suggest import left_open, suggestions
-from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:

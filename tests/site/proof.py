@@ -29,12 +29,11 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.matrix.load import matrix as load
 from gpusetup.model.stack import MatrixStamp, Resolution
 from gpusetup.plan.install import install_of
-from gpusetup.resolve.answer import stack_of
+from gpusetup.resolve.answer import stack_of, warnings_about
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import minimal_conflict
-from gpusetup.resolve.warn import warnings_about
 from tests.lab.browser import browser
 from tools.explorer.compiled import WISHES, Compiled, Gpus
 from tools.explorer.folder import ARCHES, documents

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.request import COMPONENTS, SAID_AS, Request, Requirement
-from gpusetup.resolve.answer import python_range, stack_of
+from gpusetup.resolve.answer import python_range, stack_of, warnings_about
 from gpusetup.resolve.constraints import build, python_tags
 from gpusetup.resolve.naming import only_module, rule_source, rule_text, title
 from gpusetup.resolve.reasons import RELATION, reasons
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS
-from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
 from tools.explorer.compiled import WISHES, drivers_of
 from tools.explorer.install import about_install

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.resolve.answer import warnings_about
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
-from gpusetup.resolve.warn import warnings_about
 from tools.explorer.compiled import drivers_of
 
 if TYPE_CHECKING:

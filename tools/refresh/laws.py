@@ -15,7 +15,7 @@ import msgspec
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import DEFAULT_COMPONENTS, Policy, Request, Requirement
-from gpusetup.resolve.answer import stack_of
+from gpusetup.resolve.answer import stack_of, warnings_about
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import Value, matches
@@ -23,7 +23,6 @@ from gpusetup.resolve.lookup import LEADS, lookup
 from gpusetup.resolve.policy import breaches
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.suggest import suggestions
-from gpusetup.resolve.warn import warnings_about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from msgspec.structs import replace
 
-from gpusetup.cli.apply_text import applied_html, applied_text
+from gpusetup.cli.apply import applied_html, applied_text
 from gpusetup.cli.plan import plan_html, plan_text, rows_of
 from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track

@@ -217,7 +217,7 @@ def test_chromium_draws_the_page(fleet, tmp_path):
 
 
 def test_a_narrow_terminal_has_no_table(fleet):
-    from gpusetup.report.text import to_text
+    from gpusetup.report.formats import to_text
 
     text = to_text(fleet, width=40)
     assert max(map(len, text.splitlines())) <= 40

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.cli.apply_text import applied_text
+from gpusetup.cli.apply import applied_text
 from gpusetup.errors import Exit
 from gpusetup.model.lifecycle import Applied, HostOutcome
 from gpusetup.model.plan import HostPlan

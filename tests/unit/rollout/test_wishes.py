@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.cli.apply_text import _host
+from gpusetup.cli.apply import _host
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
