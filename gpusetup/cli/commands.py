@@ -1,4 +1,4 @@
-"""The command table: a command's module is imported only when the command is used."""
+"""The command table, and its completion by shells: a command's module is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import importlib
 import json
 import pkgutil
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpusetup.errors import Exit
+
+    ParserOf = Callable[[str], argparse.ArgumentParser]
 
 
 class Command(Protocol):
@@ -61,3 +64,82 @@ def load_command(name: str) -> Command:
     return cast(
         "Command", SimpleNamespace(__doc__=run.__doc__.replace("\n    ", "\n"), add_arguments=arguments, run=run)
     )
+
+
+def add_completions(parser: argparse.ArgumentParser, typed: Sequence[str], known_as: ParserOf) -> None:
+    """Add all command names, and the arguments of the command being typed (`matrix import` has two words)."""
+    name, whole = typed[0] if typed else "", " ".join(typed)
+    commands = parser.add_subparsers()
+    for known in (*first_words(), *ALIASES):
+        if known != name:
+            commands.add_parser(known, add_help=False)
+        elif whole in COMMANDS and whole != name:
+            second = commands.add_parser(known, add_help=False).add_subparsers()
+            second.add_parser(typed[1], parents=[_with_values(whole, known_as)], add_help=False)
+        elif known in WITHOUT_OWN:
+            second = commands.add_parser(known, add_help=False).add_subparsers()
+            for word in below(known):
+                second.add_parser(word, add_help=False)
+        else:
+            parents = [_with_values(ALIASES.get(known, known), known_as, below(known))]
+            commands.add_parser(known, parents=parents, add_help=False)
+
+
+def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return a command's parser with completions from the matrix; `further` also completes its first argument."""
+    parser = known_as(name)
+    for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
+        if (
+            completer := _documents
+            if name == "export schema" and action.dest == "name"
+            else _COMPLETERS.get(action.dest)
+        ):
+            action.completer = completer  # type: ignore[attr-defined]
+    if further:
+        first = next(action for action in parser._actions if not action.option_strings)  # noqa: SLF001
+        first.completer = _also(further, getattr(first, "completer", None))  # type: ignore[attr-defined]
+    return parser
+
+
+def _also(words: Sequence[str], completer: Callable[..., Iterable[str]] | None) -> Callable[..., Iterable[str]]:
+    def both(**told: Any) -> Iterable[str]:
+        from argcomplete.completers import FilesCompleter
+
+        return [*words, *(completer or FilesCompleter())(**told)]
+
+    return both
+
+
+def _gpus(**_: Any) -> Iterable[str]:
+    from gpusetup.matrix.load import matrix
+
+    return (gpu.name.lower() for gpu in matrix().gpus.gpus)
+
+
+def _systems(**_: Any) -> Iterable[str]:
+    from gpusetup.matrix.load import matrix
+
+    return (system.id for system in matrix().os.systems)
+
+
+def _components(**_: Any) -> Iterable[str]:
+    from gpusetup.model.request import COMPONENTS
+
+    return COMPONENTS
+
+
+def _documents(**_: Any) -> Iterable[str]:
+    from gpusetup.model.documents import documents
+
+    return documents()
+
+
+_COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {
+    "gpu": _gpus,
+    "gpus": _gpus,
+    "os": _systems,
+    "requirements": _components,
+    "subject": _components,
+    "component": _components,
+}
+"""An argument's name → the function that returns its values."""

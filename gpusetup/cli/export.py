@@ -1,4 +1,4 @@
-"""Subcommands of `export`: the JSON Schema of a document, the place of the Ansible collection, files for monitoring."""
+"""Subcommands of `export`: JSON Schemas, the place of the Ansible collection, files for monitoring, completion."""
 
 from __future__ import annotations
 
@@ -136,3 +136,24 @@ def run_monitoring(arguments: argparse.Namespace) -> Exit:
 def _written_files(folder: Path, texts: dict[str, str]) -> str:
     names = "\n".join(f"  {name}" for name in sorted(texts))
     return f"{folder}:\n{names}\n\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"
+
+
+def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
+    parser.add_argument("--out", metavar="FILE", help="write it there instead of to standard output")
+    parser.set_defaults(format="text")
+
+
+def run_completion(arguments: argparse.Namespace) -> Exit:
+    """Print a shell's completion of gpusetup's commands, options, GPUs, systems and components.
+
+    examples:
+      eval "$(gpusetup export completion bash)"                                     in ~/.bashrc
+      eval "$(gpusetup export completion zsh)"                                      in ~/.zshrc
+      gpusetup export completion fish > ~/.config/fish/completions/gpusetup.fish
+    """
+    from argcomplete.shell_integration import shellcode
+
+    output.write_answer(shellcode(["gpusetup"], shell=arguments.shell), arguments.out)
+    return Exit.DONE

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli import streams
-from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words, load_command
+from gpusetup.cli.commands import (
+    ALIASES,
+    COMMANDS,
+    GROUPS,
+    WITHOUT_OWN,
+    add_completions,
+    below,
+    first_words,
+    load_command,
+)
 from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, likely_commands, listed, rare_options
 from gpusetup.errors import BadInputError, Exit, GpuSetupError, PreflightError
 
@@ -85,10 +94,8 @@ def _complete() -> None:
     """Print the shell's completions; import only the command being typed."""
     import argcomplete
 
-    from gpusetup.cli.completion import add_commands
-
     parser = top_parser()
-    add_commands(parser, os.environ.get("COMP_LINE", "").split()[1:3], command_parser)
+    add_completions(parser, os.environ.get("COMP_LINE", "").split()[1:3], command_parser)
     argcomplete.autocomplete(parser)
 
 
