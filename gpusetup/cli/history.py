@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpusetup.health.history import Run
     from gpusetup.health.service import Event
     from gpusetup.report.model import HostReport, Report
-    from gpusetup.verify.decay import Decay, Series
+    from gpusetup.verify.baseline import Decay, Series
 
 LOCAL_NAME = "localhost"
 _FINDINGS = 3
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Print the history."""
     from gpusetup.health.history import runs, series
     from gpusetup.health.service import events
-    from gpusetup.verify.decay import decay_of
+    from gpusetup.verify.baseline import decay_of
 
     if arguments.runs < 1:
         raise BadInputError("GS-515", f"--runs must be 1 or more, not {arguments.runs}", path="--runs")
@@ -177,14 +177,14 @@ def _html(
     from gpusetup.health.history import iso, pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
-    from gpusetup.verify.decay import judged
+    from gpusetup.verify.baseline import decay_result
 
     rows = [
         Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
         for one in reversed(past)
     ]
     rows = [Row(label=iso(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
-    result = judged(figures)
+    result = decay_result(figures)
     results = (result,) if fallen and result is not None else ()
     report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))
     newest = past[-1].time if past else ""
@@ -210,7 +210,7 @@ def _with_history(
     host: HostReport, report: Report, document: dict[str, Any], *, here: bool, pictures: bool
 ) -> HostReport:
     from gpusetup.health import history
-    from gpusetup.verify.decay import judged
+    from gpusetup.verify.baseline import decay_result
 
     if host.simulated:
         return host
@@ -225,7 +225,7 @@ def _with_history(
         return host
     if said:
         output.warn(said)
-    fallen = judged(figures) if measured else None
+    fallen = decay_result(figures) if measured else None
     return msgspec.structs.replace(
         host,
         results=(*host.results, fallen) if fallen is not None else host.results,

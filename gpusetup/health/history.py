@@ -23,8 +23,7 @@ from urllib.parse import quote, unquote
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Curve, Curves
-from gpusetup.verify.baseline import LESS_IS_BETTER
-from gpusetup.verify.decay import Series
+from gpusetup.verify.baseline import LESS_IS_BETTER, Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusetup.recovery.table import catalogue, of_xid
-from gpusetup.verify.decay import CHECK as DECAY
-from gpusetup.verify.decay import decay_page
+from gpusetup.verify.baseline import DECAY, decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
 

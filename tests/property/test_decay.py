@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusetup.verify.decay import FEWEST, Series, decay_of, judged
+from gpusetup.verify.baseline import FEWEST, Series, decay_of, decay_result
 
 Noise = Callable[[random.Random], float]
 NOISES: dict[str, Noise] = {
@@ -76,10 +76,10 @@ def test_anything_may_be_in_the_file(values: list[float]) -> None:
 
 def test_too_few_runs_say_nothing() -> None:
     falling = [4000 - 50.0 * number for number in range(FEWEST)]
-    assert judged([series(falling[:-1])]) is None
-    result = judged([series(falling)])
+    assert decay_result([series(falling[:-1])]) is None
+    result = decay_result([series(falling)])
     assert result is not None
     assert (result.verdict, result.items[0].subject) == ("warn", "memory.copy GPU 0")
-    fine = judged([series([4000.0] * FEWEST)])
+    fine = decay_result([series([4000.0] * FEWEST)])
     assert fine is not None
     assert (fine.verdict, fine.items) == ("pass", ())
