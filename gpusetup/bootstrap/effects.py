@@ -37,9 +37,9 @@ _TICK = 1.0
 
 def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TICK) -> Problem | None:
     """Wait until no program holds a package lock; return a problem after the deadline."""
-    locks = host_code("gpu_probe.locks")
+    packages = host_code("gpu_probe.packages")
     end = time.monotonic() + deadline
-    while (held := locks.holder(str(root))) is not None:
+    while (held := packages.lock_holder(str(root))) is not None:
         if time.monotonic() >= end:
             who = f"{held['command'] or 'another program'} (process {held['pid']})"
             return package_lock_problem(held["file"], who, deadline)

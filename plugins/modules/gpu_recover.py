@@ -48,7 +48,7 @@ left:
 
 import os
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, owner, params, process
@@ -57,7 +57,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.gpu_users 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import reset as judge
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as mig_probe
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import pci, smi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
@@ -65,6 +64,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 Env = Dict[str, str]
 FILE = "recoveries.json"
 _KEPT = 100
+_AMPERE = 8
 _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
@@ -81,7 +81,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
                 "nvidia-smi names {}".format(", ".join(gpu["address"] for gpu in gpus) or "none"),
                 hint="reboot the host; when it is lost again after that, switch it off and on",
             )  # fmt: skip
-    refused = judge.refusal(gpus, addresses, *_fabric(env))
+    refused = refusal(gpus, addresses, *_fabric(env))
     if refused is not None:
         raise HostFailure("GS-422", "a reset is not possible: " + refused[0], ", ".join(addresses),
                           "nothing was changed", refused[1])  # fmt: skip
@@ -104,6 +104,49 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
                               "reboot the host; on a virtual machine its owner may have to")  # fmt: skip
     left = {} if check else _left(addresses)
     return {"changed": True, "gpus": list(addresses), "left": left, "trouble": watchers.trouble or ""}
+
+
+def refusal(
+    gpus: Sequence[Dict[str, Any]], chosen: Sequence[str], nvswitch: bool, fabric_manager: Optional[bool]
+) -> Optional[Tuple[str, str]]:
+    """Return why the chosen GPUs of a host may not be reset, and what to do about it; None when they may.
+
+    The rules are those of nvidia-smi's manual on --gpu-reset. Each GPU has `address`, `capability` (None: unknown),
+    `links` (NVLinks that are up) and `instances` (of MIG).
+    """
+    mine = [gpu for gpu in gpus if gpu["address"] in chosen]
+    cut = [gpu["address"] for gpu in mine if gpu["instances"]]
+    if cut:
+        return (
+            "MIG instances do not outlive a reset, and there are some on {}".format(", ".join(cut)),
+            "when no program uses them: nvidia-smi mig -dci; nvidia-smi mig -dgi; afterwards: gpusetup apply",
+        )
+    linked = [gpu["address"] for gpu in gpus if gpu["links"]]
+    left = [address for address in linked if address not in chosen]
+    if not left or not any(gpu["links"] for gpu in mine):
+        return None
+    why = _together(mine, nvswitch, fabric_manager)
+    if why is None:
+        return None
+    return (
+        "{}: all GPUs with NVLink must be reset together, and {} would be left out".format(why, ", ".join(left)),
+        "when nothing runs on any of them: sudo nvidia-smi --gpu-reset; or reboot the host",
+    )
+
+
+def _together(mine: Sequence[Dict[str, Any]], nvswitch: bool, fabric_manager: Optional[bool]) -> Optional[str]:
+    """Return why GPUs that NVLink connects cannot be reset one by one; None when they can."""
+    if nvswitch and not fabric_manager:
+        return "the GPUs hang on NVSwitches and the fabric manager does not run"
+    old: List[str] = [gpu["address"] for gpu in mine if gpu["links"] and _major(gpu["capability"]) < _AMPERE]
+    if old:
+        return "{} is older than Ampere, or does not report its generation".format(", ".join(old))
+    return None
+
+
+def _major(capability: Optional[str]) -> int:
+    head = (capability or "").partition(".")[0]
+    return int(head) if head.isdigit() else 0
 
 
 def _gpus(env: Env) -> List[Dict[str, Any]]:

@@ -235,7 +235,7 @@ class Host:
         monkeypatch.setattr(systemd, "FOLDER", str(self.root / _UNITS))
         monkeypatch.setattr(systemd, "RUNNING", str(self.root))
         monkeypatch.setattr(gpu_nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
-        monkeypatch.setattr(transaction.package_manager.locks, "holder", lambda: None)
+        monkeypatch.setattr(transaction.package_manager, "lock_holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
         monkeypatch.setattr(transaction.dkms, "build_error", lambda *_since: None)
         monkeypatch.setattr(transaction.dkms, "mend", lambda *_words: None)

@@ -176,11 +176,11 @@ class TestApt:
 
 def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"file": "/var/lib/dpkg/lock", "pid": 77, "command": "apt-get"}
-    monkeypatch.setattr(package_manager.locks, "holder", lambda: found)
+    monkeypatch.setattr(package_manager, "lock_holder", lambda: found)
     with pytest.raises(HostFailure, match="holds the package manager's lock") as caught:
         package_manager.wait_until_free(0, lambda *_words: None)
     assert "process 77 (apt-get)" in caught.value.text()
-    monkeypatch.setattr(package_manager.locks, "holder", lambda: None)
+    monkeypatch.setattr(package_manager, "lock_holder", lambda: None)
     package_manager.wait_until_free(0, lambda *_words: None)
 
 

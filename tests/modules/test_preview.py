@@ -23,7 +23,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     monkeypatch.setattr(preview, "_PAUSE", 0.0)
     monkeypatch.setattr(preview.Machine, "container", lambda _self: False)
-    monkeypatch.setattr(preview.locks, "holder", lambda: None)
+    monkeypatch.setattr(preview, "lock_holder", lambda: None)
 
 
 def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:

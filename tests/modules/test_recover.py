@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, reset
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
@@ -168,7 +168,7 @@ def gpu(address: str, capability: str | None = "9.0", links: int = 0, instances:
     ],
 )  # fmt: skip
 def test_the_rules_of_nvidia_smi_s_manual(gpus: Any, chosen: Any, nvswitch: bool, manager: bool, words: str) -> None:
-    told = reset.refusal(gpus, chosen, nvswitch, manager)
+    told = gpu_recover.refusal(gpus, chosen, nvswitch, manager)
     assert (told is None) == (words == "")
     assert told is None or words in told[0]
 

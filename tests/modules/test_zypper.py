@@ -14,7 +14,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     zypper,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import locks
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import packages as probed
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
@@ -213,11 +212,11 @@ def test_locks_by_name_and_by_pattern(tmp_path: Path) -> None:
 def test_another_zypper_is_found_by_its_pid_file(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/zypp.pid").write_text("1 (systemd)\n")
-    found = locks.holder(str(tmp_path))
+    found = probed.lock_holder(str(tmp_path))
     assert found is not None
     assert (found["file"], found["pid"]) == ("/run/zypp.pid", 1)
     (tmp_path / "run/zypp.pid").write_text("")
-    assert locks.holder(str(tmp_path)) is None
+    assert probed.lock_holder(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(

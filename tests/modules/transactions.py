@@ -39,7 +39,7 @@ class Site:
     @classmethod
     def alone(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         """Nobody else changes packages, nothing is waited for, and no module is built."""
-        monkeypatch.setattr(transaction.package_manager.locks, "holder", lambda: None)
+        monkeypatch.setattr(transaction.package_manager, "lock_holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
         monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: None)
         return cls(folder)

@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
-from ..gpu_probe import locks
+from ..gpu_probe.packages import lock_holder
 from . import packages, process
 from .failure import HostFailure
 from .packages import Installed, Plan, Wish
@@ -145,7 +145,7 @@ def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
     """Wait until nobody holds the package manager's lock, reporting the holder meanwhile; fail on timeout."""
     deadline = time.monotonic() + seconds
     while True:
-        found = locks.holder()
+        found = lock_holder()
         if not found:
             return
         who = "process {pid} ({command})".format(**found)

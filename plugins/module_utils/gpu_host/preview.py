@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from ..gpu_judge import versions
-from ..gpu_probe import locks
+from ..gpu_probe.packages import lock_holder
 from ..gpu_probe.packages import sources as known_sources
 from . import (
     desktops,
@@ -145,7 +145,7 @@ class Preview:
         if damaged:
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
             self.find("warn", "half-installed", "half-installed packages: " + names, "apply finishes them first")
-        holder = locks.holder()
+        holder = lock_holder()
         if holder:
             text = "another program uses the package manager: process {pid} ({command})".format(**holder)
             self.find("warn", "lock", text, "apply waits for it, at most {} s".format(self.params["lock_timeout"]))

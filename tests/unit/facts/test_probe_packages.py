@@ -12,7 +12,6 @@ from tests.stored import stored
 
 packages = host_code("gpu_probe.packages")
 candidates = host_code("gpu_probe.candidates")
-locks = host_code("gpu_probe.locks")
 
 
 def stanza(name, version="1.0", status="install ok installed", maintainer="X <x@debian.org>", arch="amd64"):
@@ -162,35 +161,35 @@ def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch, opens):
         def refused(path, *_flags):
             raise PermissionError(13, "Permission denied", path)
 
-        monkeypatch.setattr(locks.os, "open", refused)
-    assert locks.holder(str(tmp_path)) is None
+        monkeypatch.setattr(packages.os, "open", refused)
+    assert packages.lock_holder(str(tmp_path)) is None
     script = f"import fcntl,sys;f=open({str(lock)!r},'w');fcntl.lockf(f,fcntl.LOCK_EX);print('held',flush=True);sys.stdin.read()"
     argv = [sys.executable, "-c", "password='hush';" + script]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        found = locks.holder(str(tmp_path))
+        found = packages.lock_holder(str(tmp_path))
         other.communicate()
     assert (found["file"], found["pid"]) == ("/var/lib/dpkg/lock-frontend", other.pid)
     assert "python" in found["command"]
     assert "password=(masked)" in found["command"]
     assert "hush" not in found["command"]
-    assert locks.holder(str(tmp_path)) is None
+    assert packages.lock_holder(str(tmp_path)) is None
 
 
 def test_a_living_process_in_dnfs_pid_file_works_on_packages(tmp_path):
     place = tmp_path / "run/dnf.pid"
     place.parent.mkdir()
     place.write_text(f"{os.getpid()}\n")
-    assert locks.holder(str(tmp_path))["pid"] == os.getpid()
+    assert packages.lock_holder(str(tmp_path))["pid"] == os.getpid()
     place.write_text("999999999\n")
-    assert locks.holder(str(tmp_path)) is None
+    assert packages.lock_holder(str(tmp_path)) is None
 
 
 def test_looking_does_not_take_the_lock(tmp_path):
     lock = tmp_path / "var/lib/rpm/.rpm.lock"
     lock.parent.mkdir(parents=True)
     with lock.open("w") as handle:
-        assert locks.holder(str(tmp_path)) is None
+        assert packages.lock_holder(str(tmp_path)) is None
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
