@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    options.add_engine(parser)
     add_wishes(parser)
     group = parser.add_argument_group("apply")
     exact = group.add_mutually_exclusive_group()

@@ -29,12 +29,12 @@ def not_together(first: str, second: str, why: str) -> BadInputError:
     )
 
 
-def check_numbers(arguments: argparse.Namespace, *names: str) -> None:
-    """Refuse numbers that are negative, infinite or none."""
+def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) -> None:
+    """Refuse numbers that are below `least`, infinite or none."""
     for name in names:
         value, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
-        if value is not None and not 0 <= value < float("inf"):
-            raise BadInputError("GS-140", f"{option} must be 0 or more, not {value:g}", path=option)
+        if value is not None and not least <= value < float("inf"):
+            raise BadInputError("GS-140", f"{option} must be {least} or more, not {value:g}", path=option)
 
 
 def check_from(*names: str) -> None:
@@ -136,21 +136,7 @@ def add_reach(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ask-vault-pass", action="store_true", help="ask for the vault password")
     group.add_argument("--vault-password-file", metavar="FILE", help="file that holds the vault password")
     group.add_argument("--extra-vars", "-e", action="append", default=[], metavar="VARS", help="as in Ansible")
-    parser.set_defaults(ansible_arguments=[], engine="ansible", engine_option=[])
-
-
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the engine, which holds and reboots nodes."""
-    from gpusetup.drive.engines import ELSEWHERE, ENGINES
-
-    group = parser.add_argument_group("engine")
-    group.add_argument(
-        "--engine", choices=(*ENGINES, *ELSEWHERE), metavar="NAME",
-        help=f"who holds and reboots the nodes: {', '.join(ENGINES)} (default: %(default)s)",
-    )  # fmt: skip
-    group.add_argument(
-        "--engine-option", action="append", default=[], metavar="NAME=VALUE", help="a setting of that engine"
-    )
+    parser.set_defaults(ansible_arguments=[])
 
 
 def add_draining(parser: argparse.ArgumentParser) -> None:

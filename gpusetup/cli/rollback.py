@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from gpusetup.cli.requests import add_reboot, add_way_back
 
     options.add_inventory(parser)
-    options.add_engine(parser)
     group = parser.add_argument_group("rollback")
     group.add_argument("--list", action="store_true", help="show what is on record; change nothing")
     group.add_argument("--to", metavar="ID", default="", help="the apply to return to; the start of its ID is enough")

@@ -25,14 +25,12 @@ def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session for the arguments of `options.add_inventory`; ask for passwords before any work."""
     from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
-    from gpusetup.drive.engines import engine_of
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.policy import permitted
     from gpusetup.drive.rundir import new_run, state_home
     from gpusetup.drive.secrets import keep_to_myself
     from gpusetup.rollout.batches import unfinished
 
-    engine = engine_of(arguments.engine, arguments.engine_option)
     reach = Reach(
         inventory=arguments.inventory,
         limit=arguments.limit,
@@ -54,7 +52,6 @@ def open_session(arguments: argparse.Namespace) -> Session:
         collections=collections_path(),
         reach=reach,
         environment=dict(os.environ),
-        engine=engine,
         become_password=become,
         vault_password=vault,
         command=arguments.command,

@@ -1,9 +1,10 @@
-"""Run a playbook with an engine: follow its events and return what became of each host."""
+"""Run a playbook: follow its events and return what became of each host."""
 
 from __future__ import annotations
 
 import configparser
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
-from gpusetup.drive.engines import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import TYPED, Handed
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gpusetup.model.variables import RoleVariables
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+ANSIBLE = (sys.executable, "-m", "ansible", "playbook")
+"""ansible-playbook by our own interpreter."""
 
 
 class Observer(Protocol):
@@ -57,7 +59,6 @@ class Session:
     collections: Path
     reach: Reach
     environment: Mapping[str, str]
-    engine: Engine = field(default_factory=Ansible)
     become_password: str | None = field(default=None, repr=False)
     vault_password: str | None = field(default=None, repr=False)
     command: str = ""
@@ -84,9 +85,8 @@ class Session:
 
     def expect_playbooks(self) -> None:
         """Start the fork server early: it imports Ansible while gpusetup does other work."""
-        if isinstance(self.engine, Ansible):
-            handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
-            self.server.begin({**self.for_ansible(), **handed}, descriptors)
+        handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
+        self.server.begin({**self.for_ansible(), **handed}, descriptors)
 
 
 @dataclass(frozen=True)
@@ -168,26 +168,18 @@ def run_playbook(
             )  # fmt: skip
             run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
             handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
-            play = Play(
-                run=run,
-                name=name,
-                shard=shard,
-                playbook=f"{COLLECTION}.{name}",
-                options=options,
-                environment={
-                    PARENT: str(os.getpid()),
-                    SECRETS: str(pipe),
-                    TYPED: str(int(session.handed.typed)),
-                    **session.for_ansible(),
-                    **own,
-                },
-                handed=handed,
-                descriptors=descriptors,
-                server=session.server,
-            )
-            command = session.engine.command(play)
+            argv = (*ANSIBLE, *options, f"{COLLECTION}.{name}")
+            environment = {
+                PARENT: str(os.getpid()),
+                SECRETS: str(pipe),
+                TYPED: str(int(session.handed.typed)),
+                **session.for_ansible(),
+                **own,
+                **handed,
+            }
             return Process(
-                command.argv, env=command.environment, descriptors=command.descriptors, already=command.already,
+                argv, env=environment, descriptors=descriptors,
+                already=session.server.start(argv, environment, descriptors),
                 deadline=lambda: deadline * track.waves(shard), on_line=line, on_tick=tick,
                 on_interrupt=None if observer is None else lambda: observer.stopping(track),
             )  # fmt: skip

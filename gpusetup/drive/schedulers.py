@@ -77,31 +77,6 @@ class Scheduler(Protocol):
         """Return the command that returns the node to service."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reboot:
-    """Commands that reboot a node with its scheduler's knowledge; they run on the node as root."""
-
-    command: str
-    release: tuple[str, ...] = ()
-    """Command that ends our job first: no node reboots under a job."""
-
-
-class Holder(Scheduler, Protocol):
-    """A scheduler that also holds each node with our own job while it changes."""
-
-    def cannot_reboot(self) -> GpuSetupError | None:
-        """Return why no node can reboot, or None; nodes that need a reboot are refused then."""
-
-    def reboot(self, node: str) -> Reboot:
-        """Return the commands that reboot a node."""
-
-    def lost(self) -> dict[str, str]:
-        """Return the nodes whose job has ended, with the scheduler's state of it."""
-
-    def let_go(self) -> None:
-        """End all remaining jobs; the nodes stay as they are."""
-
-
 @dataclass(frozen=True)
 class Caller:
     """Runs the scheduler's commands: argument lists, no shell, a deadline each."""
@@ -110,13 +85,13 @@ class Caller:
     """Words before each command, if the scheduler is on another machine: ssh head."""
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def __call__(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> Finished:
+    def __call__(self, *argv: str, seconds: float = _CALL_SECONDS) -> Finished:
         """Run a command to its end; a failure is not an error."""
-        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds, stdin=stdin)
+        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
 
-    def output_of(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> str:
+    def output_of(self, *argv: str, seconds: float = _CALL_SECONDS) -> str:
         """Run a command and return its output; raise if it fails."""
-        done = self(*argv, seconds=seconds, stdin=stdin)
+        done = self(*argv, seconds=seconds)
         if not done.ok:
             why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
             raise SchedulerError(
@@ -153,7 +128,7 @@ def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, p
 
 @contextmanager
 def given_back(taken: bool, back: Callable[[], object], by_hand: str) -> Iterator[None]:
-    """Return a node that we drained to service if its scheduler fails; if that fails too, the error says so."""
+    """Return a node to service if its scheduler fails while we drain it; if that fails too, the error says so."""
     try:
         yield
     except GpuSetupError as error:
@@ -162,7 +137,7 @@ def given_back(taken: bool, back: Callable[[], object], by_hand: str) -> Iterato
                 back()
             except GpuSetupError:
                 raise SchedulerError(
-                    error.reference, error.message, context=error.context, note="the node is still drained",
+                    error.reference, error.message, context=error.context, note="the node may still be drained",
                     hint=f"to return it to service: {by_hand}",
                 ) from error  # fmt: skip
         raise
@@ -189,10 +164,10 @@ class Kubernetes:
     def drain(self, node: str, seconds: float) -> Drained:
         """Wait for pods with a GPU; evict the rest with `kubectl drain`, which respects disruption budgets."""
         cordoned, ours = self._node(node)
-        if not cordoned:
-            self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
-            self.call.output_of("kubectl", "cordon", node)
         with given_back(not cordoned, partial(self._back, node), self.by_hand(node)):
+            if not cordoned:
+                self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
+                self.call.output_of("kubectl", "cordon", node)
             left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
         if not left:
             wait = f"--timeout={_EVICTION_SECONDS}s"
@@ -254,14 +229,20 @@ class Command:
     name: str = "command"
 
     def drain(self, node: str, seconds: float) -> Drained:
-        """Run the command. Exit 0: drained; 75 or a timeout: busy; anything else is an error."""
+        """Run the command. Exit 0: drained; 75 or a timeout: busy; anything else is an error.
+
+        A command that was stopped may have drained the node already, so the node is returned to service.
+        """
         done = self.call(*words(self.take, node), seconds=seconds)
         if done.ok:
             return Drained(ok=True, ours=True)
         said = " ".join((done.err or done.out).split())[:400]
-        if done.timed_out or done.code == BUSY:
+        if done.timed_out:
             late = f"the drain command was still running after {seconds:.0f} s"
-            return Drained(ok=False, why=late if done.timed_out else said or "it is busy")
+            trouble = self.undrain(node) or ("" if self.give else "no --undrain command was given")
+            return Drained(ok=False, why=f"{late}; it may be drained: {trouble}" if trouble else late)
+        if done.code == BUSY:
+            return Drained(ok=False, why=said or "it is busy")
         raise SchedulerError(
             "GS-811", f"the drain command failed (exit {done.code}): {said}", context=" ".join(done.argv),
             note="the host is unchanged",

@@ -150,8 +150,6 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET
-    gpu_reboot_release: Texts | UnsetType = UNSET
-    gpu_reboot_command: str | UnsetType = UNSET
 
     gpu_state_id: str | UnsetType = UNSET
     gpu_state_owner: Owner | UnsetType = UNSET

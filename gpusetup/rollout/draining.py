@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,50 +20,13 @@ from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable
 
-    from gpusetup.drive.schedulers import Drained, Holder, Scheduler
+    from gpusetup.drive.schedulers import Drained, Scheduler
     from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.plan import HostPlan
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Freeing
-
-_EVERY = 5.0
-_BY_A_PERSON = "CANCELLED"
-
-
-@contextmanager
-def watched(holder: Holder, say: Callable[[str], None]) -> Iterator[None]:
-    """Watch our jobs during the block; a cancelled one stops this run as Ctrl-C does.
-
-    Another end of a job (time limit, preemption) is only reported: its node is drained, so no other job starts there.
-    Errors of the scheduler are ignored.
-    """
-    over, told = threading.Event(), set[str]()
-
-    def look() -> None:
-        while not over.wait(_EVERY):
-            try:
-                lost = holder.lost()
-            except GpuSetupError:
-                continue
-            for node, how in lost.items():
-                if node not in told and not over.is_set():
-                    told.add(node)
-                    goes_on = "stopping" if how == _BY_A_PERSON else "the node stays drained, work on it goes on"
-                    say(f"{node}: its job has ended ({how.lower()}): {goes_on}")
-            if _BY_A_PERSON in lost.values() and not over.is_set():
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-
 
 _AT_ONCE = 16
 _POLL_SECONDS = 15
@@ -93,28 +52,7 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
                 raise BadInputError("GS-813", f"the {option} command does not name the node", path=option)
         own = adapters.get(how.drain)
         scheduler = own() if own else Command(take=take, give=give, call=call)
-    holder = _holder(how, rollout)
-    return Draining(
-        rollout, holder or scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60,
-        holder=holder,
-    )  # fmt: skip
-
-
-def _holder(how: Freeing, rollout: Rollout) -> Holder | None:
-    """Return the engine's scheduler that holds the hosts, if it has one."""
-    from gpusetup.drive.engines import Holding
-    from gpusetup.drive.schedulers import Caller
-
-    engine = rollout.session.engine
-    if not isinstance(engine, Holding):
-        return None
-    if how.drain not in ("", engine.name):
-        raise BadInputError(
-            "GS-822",
-            f"--engine {engine.name} frees the nodes itself, so --drain {how.drain} has nothing to do",
-            path="--drain",
-        )
-    return engine.holder(Caller(prefix=tuple(_words(how.via, "--drain-via"))), rollout.session.run.id)
+    return Draining(rollout, scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60)
 
 
 def _words(text: str, option: str) -> list[str]:
@@ -134,9 +72,8 @@ class Draining:
         *,
         drain_seconds: float,
         busy_seconds: float,
-        holder: Holder | None = None,
     ) -> None:
-        self.rollout, self.scheduler, self.holder = rollout, scheduler, holder
+        self.rollout, self.scheduler = rollout, scheduler
         self.drain_seconds, self.busy_seconds = drain_seconds, busy_seconds
         self.taken: dict[str, Drained] = {}
 
@@ -148,10 +85,10 @@ class Draining:
 
     def take(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
         """Drain these hosts; return the outcomes of those that are not free and stay as they are."""
-        held = self._cannot_reboot(changes)
+        held: dict[str, HostOutcome] = {}
         if self.scheduler is not None:
             self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
-            found = self.drain([name for name in changes if name not in held])
+            found = self.drain(changes)
             for name, drained in found.items():
                 if isinstance(drained, GpuSetupError):
                     held[name] = _refused(changes[name], drained)
@@ -166,14 +103,6 @@ class Draining:
             raise
         self._untake(name for name in busy if name in self.taken)
         return held | {name: postponed(changes[name], why) for name, why in busy.items()}
-
-    def _cannot_reboot(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-        """Refuse hosts that have to reboot, if their scheduler cannot reboot them."""
-        due = [name for name, plan in changes.items() if plan.reboot and self.rollout.reboot_policy(name) != "never"]
-        if self.holder is None or not due:
-            return {}
-        why = _result(self.holder.cannot_reboot)
-        return {name: _refused(changes[name], why) for name in due} if why else {}
 
     def drain(self, names: Iterable[str]) -> dict[str, Drained | GpuSetupError]:
         """Drain hosts; return the result or error of each."""
@@ -230,24 +159,6 @@ class Draining:
         if run.interrupted:
             raise KeyboardInterrupt
         return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
-
-    # --- while they change ----------------------------------------------------------------------------------------
-
-    def reboots(self, name: str) -> RoleVariables:
-        """Return the variables for a reboot by the scheduler; none if the host reboots itself."""
-        if self.holder is None:
-            return NOTHING
-        how = self.holder.reboot(self.node(name))
-        return RoleVariables(gpu_reboot_command=how.command, gpu_reboot_release=how.release)
-
-    def watched(self) -> AbstractContextManager[None]:
-        """Watch the jobs that hold hosts, if there are any."""
-        return watched(self.holder, self.rollout.reporter.say) if self.holder else nullcontext()
-
-    def close(self) -> None:
-        """End all jobs that hold hosts."""
-        if self.holder is not None:
-            self.holder.let_go()
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 

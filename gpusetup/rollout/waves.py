@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -31,8 +30,6 @@ from gpusetup.rollout.outcome import (
 from gpusetup.rollout.verification import verify_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.variables import RoleVariables
@@ -84,7 +81,7 @@ class _Waves:
             if self.changes:
                 self.rollout.reporter.begins(self.changes)
                 home = state_home(self.rollout.session.environment)
-                with occupy(home, self.changes, "apply"), closing(self.work):
+                with occupy(home, self.changes, "apply"):
                     self._keep(self.seen)
                     self._each_wave()
             self._the_rest()
@@ -134,8 +131,7 @@ class _Waves:
         held = {} if self.how.check else self.work.take(wanted)
         free = {name: plan for name, plan in wanted.items() if name not in held}
         self.at = "between two steps"
-        with self.work.watched():
-            done = held | (_change(self.rollout, free, self.work.reboots, check=self.how.check) if free else {})
+        done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
         if self.verifies and self.by_wave:
             self.outcomes |= done
             done = verify_hosts(self.rollout, done, always=True)
@@ -183,19 +179,11 @@ class _Waves:
         return applied
 
 
-def _change(
-    rollout: Rollout, changes: dict[str, HostPlan], reboots: Callable[[str], RoleVariables], *, check: bool
-) -> dict[str, HostOutcome]:
+def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
     session = rollout.session
     owner = owner_of(session, len(changes))
     variables = {
-        name: replace(
-            _as_now(rollout, name, plan.variables),
-            gpu_state_owner=owner,
-            gpu_reboot_command=(how := reboots(name)).gpu_reboot_command,
-            gpu_reboot_release=how.gpu_reboot_release,
-        )
-        for name, plan in changes.items()
+        name: replace(_as_now(rollout, name, plan.variables), gpu_state_owner=owner) for name, plan in changes.items()
     }
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()

@@ -11,8 +11,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-PLACES = "/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/slurm/bin"
-"""Where shutdown and scontrol are; a plain user's PATH may lack these folders."""
+PLACES = "/sbin:/bin:/usr/sbin:/usr/bin"
+"""Where shutdown is; a plain user's PATH may lack these folders."""
 _ID = re.compile(r"^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$", re.MULTILINE)  # a terminal ends lines with \r
 _FIRST, _LONGEST, _SHARE = 0.3, 10.0, 20.0
 """Seconds between two attempts: a twentieth of the time waited so far, within these bounds."""
@@ -25,7 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The plugin."""
 
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("text", "command", "timeout"))
+    _VALID_ARGS = frozenset(("text", "timeout"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Reboot the host and wait for it; refuse to reboot the machine that Ansible runs on."""
@@ -40,9 +40,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             before = self._boot_id()
         except (AnsibleError, ValueError) as error:
             return {**result, "failed": True, "changed": False, "rebooted": False, "msg": f"not rebooted: {error}"}
-        command = str(self._task.args.get("command") or f"shutdown -r now {shlex.quote(self._text())}")
+        command = f"PATH={PLACES}:$PATH; export PATH; shutdown -r now {shlex.quote(self._text())}"
         try:
-            made = self._low_level_execute_command(f"PATH={PLACES}:$PATH; export PATH; {command}")
+            made = self._low_level_execute_command(command)
         except AnsibleConnectionFailure:
             made = {"rc": 0}  # it went down before it could answer
         if made["rc"]:

@@ -11,7 +11,6 @@ description:
   - The machine that Ansible runs on (a local connection) is not rebooted.
 options:
   text: {description: Message to the users of the host., type: str, default: gpusetup}
-  command: {description: "Shell command that reboots the host, instead of C(shutdown).", type: str, default: ""}
   timeout: {description: Seconds within which it must be back., type: int, default: 600}
 author: The gpusetup authors (!UNKNOWN)
 """
@@ -38,10 +37,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 def main() -> None:
     """Fail: the action plugin does the work, so this part is never sent to a host."""
-    options = {"text": {"type": "str", "default": "gpusetup"}, "command": {"type": "str", "default": ""}}
-    module = AnsibleModule(
-        argument_spec={**options, "timeout": {"type": "int", "default": 600}}, supports_check_mode=True
-    )
+    options = {"text": {"type": "str", "default": "gpusetup"}, "timeout": {"type": "int", "default": 600}}
+    module = AnsibleModule(argument_spec=options, supports_check_mode=True)
     module.fail_json(msg="gpu_reboot runs on the controller: its action plugin is missing")
 
 

@@ -95,7 +95,6 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("gpusetup fleet t", {"token"}),
         ("gpusetup fleet offer --", {"--format"}),
         ("gpusetup bundle un", {"unpack"}),
-        ("gpusetup apply --engine ", {"ansible", "slurm"}),
         ("gpusetup fleet pull --", {"--timer", "--class"}),
         ("gpusetup fleet known-h", {"known-hosts"}),
         ("gpusetup resolve wh", {"why", "why-not"}),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.drive import playbook
 from gpusetup.drive.argv import Reach
-from gpusetup.drive.engines import Command
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 
@@ -22,26 +22,22 @@ tell("task", task="1", name="Install", action="gpu_packages", role="gpu_packages
 """
 
 
-class Program:
-    """An engine that runs a program in Ansible's place."""
+class NoServer:
+    """Starts no process ahead."""
 
-    name = "program"
-
-    def __init__(self, script: Path) -> None:
-        self.script = script
-
-    def command(self, play):
-        return Command(argv=(sys.executable, str(self.script)), environment=play.environment)
+    def start(self, *_what):
+        return None
 
 
 @pytest.fixture
-def ansible(tmp_path):
-    """ansible(program) → a session whose engine runs this program."""
+def ansible(tmp_path, monkeypatch):
+    """ansible(program) → a session that runs this program in Ansible's place."""
 
     def make(program: str) -> Session:
         script = tmp_path / "fake_ansible.py"
         script.write_text(HEAD + program)
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        return Session(new_run(tmp_path / "state"), Path(tmp_path), Reach(), environment, Program(script))
+        monkeypatch.setattr(playbook, "ANSIBLE", (sys.executable, str(script)))
+        return Session(new_run(tmp_path / "state"), Path(tmp_path), Reach(), environment, server=NoServer())
 
     return make

@@ -133,8 +133,18 @@ def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slur
     program("squeue", "mv scontrol gone; exit 1")
     with pytest.raises(SchedulerError) as caught:
         cluster.drain("n1", 5)
-    assert "still drained" in caught.value.note
+    assert "may still be drained" in caught.value.note
     assert "State=RESUME" in caught.value.hint
+
+
+def test_a_drain_that_fails_after_it_took_effect_is_undone(slurm, program):
+    cluster = slurm()
+    real = (program.folder / "scontrol").read_text()
+    program("scontrol", real.partition("\n")[2] + '\ncase "$*" in *State=DRAIN*) exit 1 ;; esac')
+    with pytest.raises(SchedulerError, match="scontrol"):
+        cluster.drain("n1", 5)
+    assert not cluster.drained_by_us("n1")
+    assert any("State=RESUME" in call for call in program.calls())
 
 
 def test_a_scheduler_that_refuses_is_told(program):
@@ -169,7 +179,11 @@ def test_any_command(program):
     assert command.undrain("n1") == ""
     assert program.calls()[-1] == "give --node=n1"
     program("take", "sleep 5")
-    assert "still running" in command.drain("n1", 0.3).why
+    assert command.drain("n1", 0.3).why.endswith("still running after 0 s")
+    assert program.calls()[-1] == "give --node=n1"
+    program("give", "echo no >&2; exit 1")
+    assert "it may be drained: no" in command.drain("n1", 0.3).why
+    assert "it may be drained" in Command(take=("take", "{node}")).drain("n1", 0.3).why
 
 
 POD = {

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from gpusetup.cli.output import json_line
 from gpusetup.cli.plan import plan_html, plan_text
-from gpusetup.drive.engines import Ansible
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
@@ -34,7 +33,7 @@ def roll(tmp_path, monkeypatch):
     def run(bad, cut=None, domains=None, **words):
         changed, verified = [], []
 
-        def change(_rollout, changes, _reboots, *, check):
+        def change(_rollout, changes, *, check):
             changed.append(tuple(changes))
             if cut == ("change", len(changed)):
                 raise KeyboardInterrupt
@@ -60,7 +59,6 @@ def roll(tmp_path, monkeypatch):
         reach = SimpleNamespace(inventory="hosts.ini")
         session = SimpleNamespace(
             environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach, command="",
-            engine=Ansible(),
         )  # fmt: skip
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))

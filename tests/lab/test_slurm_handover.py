@@ -1,0 +1,66 @@
+"""A real slurmd waits for its GPU's device file, by the files of the hand-over."""
+
+import re
+import shutil
+
+import pytest
+
+from gpusetup.cli.main import main
+from tests.lab.moments import until
+from tests.lab.places import SIMULATED_ROOT
+from tests.lab.slurm import Slurm
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_hosts_module):
+    node = {"flavour": "debian12", "machine": "t4", "network": "mirror"}
+    head, node = lab_hosts_module(head={"flavour": "debian12", "network": "mirror"}, a=node)
+    slurm = Slurm(head, [node])
+    node.ssh("systemctl", "enable", "--quiet", "slurmd", "munge")
+    return slurm, node
+
+
+def test_slurmd_waits_for_a_gpu_by_the_files_of_the_hand_over(cluster, lab_inventory, wishes, tmp_path):
+    """The GPU is a captured one, its device file a link to another device; slurmd, slurmctld and systemd are real."""
+    slurm, node = cluster
+    head, folder = slurm.head, tmp_path / "handover"
+    main(["export", "handover", "slurm", str(lab_inventory([node], wishes)), "--out", str(folder)])
+    place = node.path("/root/handover")
+    shutil.copytree(folder, place)
+    steps = re.search(r"```bash\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+    node.ssh("sh", "-ec", f"cd /root/handover\n{steps}")
+    wanted = re.search(
+        rf"# NodeName={node.name} (Gres=gpu:(\S+):1)$", (folder / "slurm.conf.example").read_text(), re.MULTILINE
+    )
+    for host in (head, node):
+        shutil.copy(folder / "gres.conf", host.path("/etc/slurm/gres.conf"))
+        conf = host.path("/etc/slurm/slurm.conf")
+        line = f"NodeName={node.name} CPUs=1 RealMemory=100 "
+        conf.write_text(conf.read_text().replace(f"{line}Gres=gpu:1", line + wanted[1]))
+    node.ssh("systemctl", "stop", "slurmd")
+    head.ssh("systemctl", "restart", "slurmctld")
+    devices = "/sys/bus/pci/devices"
+    node.ssh("mount", "--bind", f"{SIMULATED_ROOT}{devices}", devices)
+    try:
+        node.ssh("systemctl", "start", "--no-block", "slurmd")
+        until(lambda: state_of(node) == "activating", "slurmd to wait", 30)
+        node.ssh("sleep", "3")
+        assert state_of(node) == "activating", "no device file, no slurmd"
+        assert node.ssh("pgrep", "-x", "slurmd", check=False).stdout == ""
+        node.ssh("ln", "-s", "/dev/zero", "/dev/nvidia0")
+        until(lambda: state_of(node) == "active", "slurmd to start", 30)
+        slurm.wait(node, "IDLE")
+        assert f" {wanted[1]} " in slurm.node(node)
+        job = head.ssh(
+            "sbatch", "--wait", "--parsable", "--chdir=/tmp", f"--gres=gpu:{wanted[2]}:1", f"--nodelist={node.name}",
+            "--wrap=true",
+        )  # fmt: skip
+        assert job.returncode == 0, job.stderr
+    finally:
+        node.ssh("umount", devices)
+
+
+def state_of(node):
+    return node.ssh("systemctl", "is-active", "slurmd", check=False).stdout.strip()
