@@ -238,7 +238,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
 
 def check_numbers(arguments: argparse.Namespace) -> None:
     """Refuse a --gpus, --budget or --minutes that cannot be meant."""
-    options.check_numbers(arguments, "gpus")
+    options.check_numbers(arguments, "gpus", least=1)
     if not 0 <= arguments.budget < math.inf:
         raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
     if not 0 < arguments.minutes < math.inf:
