@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
     "architecture", "cli", "crosscheck", "data", "golden", "hosts", "modules", "property", "unit",
 )  # fmt: skip
+_ENOUGH = 6 << 30
 
 
 class Outcome(NamedTuple):
@@ -56,9 +57,20 @@ def _counts(report: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def _memory() -> str | None:
+    """A folder in memory for the tests' own files, which saves a third of the time; None where there is too little."""
+    try:
+        room = os.statvfs("/dev/shm")
+        free = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return None
+    enough = min(room.f_bavail * room.f_frsize, free) >= _ENOUGH
+    return "/dev/shm" if enough and not room.f_flag & os.ST_NOEXEC and os.access("/dev/shm", os.W_OK) else None
+
+
 def _pytest(stage: str, *arguments: str) -> Outcome:
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="", dir=None if stage.startswith("lab") else _memory()) as folder:
         report = Path(folder) / "report.xml"
         # A short place for the tests' own files: SSH's sockets in them have 104 letters at most.
         places = (f"--junitxml={report}", f"--basetemp={folder}/t")

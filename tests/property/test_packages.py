@@ -12,15 +12,16 @@ from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.lookup import lookup
 
-MACHINES = list(
-    product(("h100", "v100", "rtx 5090"), (None, "535.154.05", "580.95.05"), (None, "rhel8"), (False, True))
-)
+GPUS, DRIVERS = ("h100", "rtx 5090", "v100"), (None, "580.95.05", "535.154.05")
+WHERE = list(product((None, "rhel8"), (False, True)))
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_what_matrix_marks_is_what_resolve_gives(name):
+@pytest.mark.parametrize(("number", "name"), [*enumerate(PACKAGES)])
+def test_what_matrix_marks_is_what_resolve_gives(number, name):
+    """Each GPU with each driver; the rest turns, so that all packages together meet all combinations."""
     answered = 0
-    for gpu, driver, system, builds in MACHINES:
+    for (row, gpu), (column, driver) in product(enumerate(GPUS), enumerate(DRIVERS)):
+        system, builds = WHERE[(row + column + number) % len(WHERE)]
         request = Request(
             requirements=(Requirement(component=name),), gpus=(gpu,), driver=driver, os=system, allow_builds=builds
         )
