@@ -161,10 +161,10 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
 
     from gpusetup.components.base import Offers
     from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
+    from gpusetup.plan.actions import role_variables
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.requests import UNKNOWN_KERNEL, described_host
     from gpusetup.plan.settings import read_level, settings_for
-    from gpusetup.plan.variables import role_variables
     from gpusetup.plan.wanted import wanted_of
 
     if not arguments.os:

@@ -116,7 +116,7 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
     from gpusetup.drive.rundir import occupy, state_home
-    from gpusetup.plan.variables import for_manager
+    from gpusetup.plan.actions import for_manager
     from gpusetup.rollout.looks import owner_of
 
     owner = owner_of(session, len(names))

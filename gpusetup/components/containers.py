@@ -6,6 +6,7 @@ is installed, and the host's own updates bring security fixes.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import UNSET
@@ -160,15 +161,11 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _asks(settings: Settings) -> bool:
-    return bool(settings.containers)
-
-
 CONTAINERS = Component(
     name="containers",
     settings={"containers": _runtimes, "containers_restart": choice(*get_args(RestartPolicy))},
     packages={"containers": Group("containers need it to use the GPU", "gpu_container_packages")},
-    asks=_asks,
+    asks=attrgetter("containers"),
     patterns=_patterns,
     wants=_wants,
     notes=_notes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.components import judge
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
-    from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
@@ -229,15 +229,11 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     return told | {"gpu_desktop_gpus": tuple(gpu.address for gpu in facts.gpus)}
 
 
-def _asks(settings: Settings) -> bool:
-    return settings.desktops is not None
-
-
 DESKTOPS = Component(
     name="desktops",
     settings={"desktops": _wish},
     packages={"desktops": Group(_why, "gpu_desktop_packages", leaves=True)},
-    asks=_asks,
+    asks=attrgetter("desktops"),
     patterns=_patterns,
     wants=_wants,
     notes=_notes,

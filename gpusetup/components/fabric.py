@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.components.base import Brought, Component, covering, glob, named
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Manager
     from gpusetup.model.repos import FabricPackages, Format, ReposFile
-    from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Stack
 
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
@@ -141,13 +141,10 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     return {"gpu_imex_nodes": wish.nodes, "gpu_imex_channels": wish.channels}
 
 
-def _asks(settings: Settings) -> bool:
-    return settings.imex is not None
-
-
 IMEX = Component(
-    name="imex", settings={"imex": _wish}, asks=_asks, wants=_wants, actions=_actions, variables=_variables, kept="imex"
-)
+    name="imex", settings={"imex": _wish}, asks=attrgetter("imex"), wants=_wants, actions=_actions,
+    variables=_variables, kept="imex",
+)  # fmt: skip
 
 
 def held(repos: ReposFile, source: str, family: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, PreviewTransaction, Refusal
 from gpusetup.model.variables import NOTHING
-from gpusetup.plan.actions import actions, missing, removals
+from gpusetup.plan.actions import actions, missing, question_variables, removals, role_variables
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
@@ -39,7 +39,6 @@ from gpusetup.plan.preflight import (
     refusal_of,
 )
 from gpusetup.plan.requests import request_for
-from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of, without_leftovers
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
 from gpusetup.model.diagnosis import Recovered
-from gpusetup.plan.variables import for_manager
+from gpusetup.plan.actions import for_manager
 from gpusetup.rollout.looks import owner_of, phase, twins
 
 if TYPE_CHECKING:

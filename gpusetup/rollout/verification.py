@@ -15,7 +15,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.applied import Verified
 from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan.variables import for_manager
+from gpusetup.plan.actions import for_manager
 from gpusetup.rollout.looks import Rollout, phase
 from gpusetup.verify.environments import in_environment
 

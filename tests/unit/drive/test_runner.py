@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.drive.runner import Finished, Process, run, stream, stream_all
+from gpusetup.drive.runner import Finished, Process, descendants, end_all, run, stream, stream_all
 from gpusetup.errors import BadInputError
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -194,3 +195,34 @@ def test_a_file_name_that_is_not_utf_8_and_a_deep_answer_end_no_reader():
     answers = ('{"a": "\\udcff \\ud83d\\ude00"}', "[" * 100_000)
     found = [Finished((), 0, text, "", 0.0).document() for text in answers]
     assert found == [{"a": "\\udcff \U0001f600"}, None]
+
+
+BREEDER = """
+import os, sys, time
+while True:  # a family that grows while it is ended, each child in a session of its own
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(60)
+        os._exit(0)
+    print(end=".", flush=True)
+    time.sleep(0.001)
+"""
+
+
+def test_a_family_that_grows_while_it_is_ended_is_ended_whole():
+    with subprocess.Popen([sys.executable, "-c", BREEDER], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(20)
+        seen = descendants([process.pid])
+        assert len(seen) >= 10
+        end_all([process.pid])
+        born = len(process.stdout.read()) + 20
+    left = [pid for pid in range(process.pid, process.pid + born + 50) if _waits_in_a_session_of_its_own(pid)]
+    assert left == []
+
+
+def _waits_in_a_session_of_its_own(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid and b"os.setsid()" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -17,9 +17,9 @@ from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import AppliedWanted, DesktopsWish, Settings
 from gpusetup.model.stack import Stack
+from gpusetup.plan.actions import role_variables
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
-from gpusetup.plan.variables import role_variables
 from gpusetup.plan.wanted import without_leftovers
 from tests.lab.repository import catalog
 from tests.stored import stored_rows

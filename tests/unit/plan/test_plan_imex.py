@@ -16,8 +16,8 @@ from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import ImexWish, Settings
 from gpusetup.model.stack import Stack
+from gpusetup.plan.actions import role_variables
 from gpusetup.plan.settings import read_level
-from gpusetup.plan.variables import role_variables
 from tests.unit.plan.conftest import answer, changes
 
 _DRIVER = (Requirement(component="driver"),)

@@ -18,9 +18,9 @@ from gpusetup.model.facts_machine import Slices
 from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Settings
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.model.tables import MigProfile
+from gpusetup.plan.actions import role_variables
 from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
-from gpusetup.plan.variables import role_variables
 from tests.unit.plan.conftest import changes
 
 _HOST = "ubuntu24.04-h200x2-keep"

@@ -1,4 +1,4 @@
-"""What a host answers between two looks is read once, as one type; an answer of another form is that host's trouble."""
+"""What a host answers between two looks is read once, as one type; one machine under two names is refused."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpusetup.facts.collect import captured, matrix_lookup
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts_machine import Boot
 from gpusetup.model.plan import HostPlan
 from gpusetup.plan.host import Draft
-from gpusetup.rollout.looks import _answered
+from gpusetup.rollout.looks import _answered, twins
+from tests.unit.plan.conftest import HOSTS
 
 DRAFT = Draft(plan=HostPlan(state="change"), stage="transaction")
 
@@ -55,3 +60,20 @@ def test_an_answer_of_another_form_names_the_field(told: Any, named: str) -> Non
     plan, fetched, asked = answered(told)
     assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
     assert named in plan.refusals[0].message
+
+
+def booted(facts: Any, boot: str | None, machine: str | None) -> Any:
+    return msgspec.structs.replace(facts, boot=Boot(id=boot, time=1, machine=machine))
+
+
+def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not() -> None:
+    facts = captured(HOSTS / "debian12-t4-open" / "root", matrix_lookup(matrix()))
+    hosts = {
+        "gpu01": booted(facts, "b1", "m1"), "gpu01.example.org": booted(facts, "b1", "m1"),
+        "a copy of its image": booted(facts, "b2", "m1"), "unknown": booted(facts, "b1", None),
+        "unknown too": booted(facts, "b1", None),
+    }  # fmt: skip
+    refused = twins(hosts)
+    assert set(refused) == {"gpu01", "gpu01.example.org"}
+    assert refused["gpu01"].message == "gpu01 and gpu01.example.org are the same machine"
+    assert "--limit gpu01" in refused["gpu01"].hint

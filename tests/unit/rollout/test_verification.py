@@ -3,16 +3,19 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from gpusetup.cli.apply import applied_text
 from gpusetup.errors import Exit
+from gpusetup.model import applied as on_host
 from gpusetup.model.lifecycle import Applied, HostOutcome
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.rollout import verification
 from gpusetup.rollout.outcome import exit_of
+from tests.records import record
 
 
 @pytest.fixture
@@ -36,3 +39,34 @@ def test_a_person_who_stops_the_verification_keeps_the_report_of_what_was_done(r
     text = " ".join(applied_text(applied).split())
     assert "The changes before it stay; run the same command to verify them" in text
     assert "package transaction" not in text
+
+
+KEPT = {"key": "k", "driver": "580", "verdict": "pass", "simulated": False, "time": "noon", "newer": 1}
+
+
+def on_record(kept):
+    loaded = SimpleNamespace(loaded=SimpleNamespace(version="580"))
+    facts = SimpleNamespace(state=record({"verified": kept}), driver=loaded)
+    return verification._on_record(
+        SimpleNamespace(facts={"a": facts}, plans={"a": SimpleNamespace(lock=on_host.Applied(key="k"))}), "a"
+    )
+
+
+def test_what_was_verified_is_not_measured_again():
+    assert on_record(KEPT) == "pass on noon"
+    assert on_record(dict(KEPT, verdict="skip", simulated=True)) == "on noon, as far as a simulated GPU allows"
+    assert (
+        on_record(msgspec.to_builtins(on_host.Verified(key="k", driver="580", verdict="warn", time="dusk")))
+        == "warn on dusk"
+    )
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        None, "yes", dict(KEPT, key="other"), dict(KEPT, driver="575"), dict(KEPT, verdict="fail"),
+        dict(KEPT, verdict="skip"), dict(KEPT, verdict=7), dict(KEPT, time=None),
+    ],
+)  # fmt: skip
+def test_what_was_not_or_cannot_be_read_is_measured(kept):
+    assert on_record(kept) == ""
