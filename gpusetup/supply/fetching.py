@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -191,6 +192,8 @@ def _digest(path: Path) -> hashlib._Hash:
     return digest
 
 
+_LINGER = 10.0
+"""Seconds for which the programs of a killed run may still write into what it left."""
 _HERE, _SWAP = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
 
@@ -201,8 +204,10 @@ def replaced(place: Path) -> Iterator[Path]:
     new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
     if old.is_dir() and not place.exists():
         old.rename(place)  # an earlier run was killed between two renames
+    end = time.monotonic() + _LINGER
     for folder in (new, old):
-        shutil.rmtree(folder, ignore_errors=True)
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=time.monotonic() < end)
     new.mkdir(parents=True)
     try:
         yield new

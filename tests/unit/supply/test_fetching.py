@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -140,3 +141,21 @@ def test_a_name_is_a_link_and_known_files_are_used(tmp_path: Path) -> None:
     assert pool.lacking([wanted("http://nowhere.invalid/x")]) == []
     pool.lay(DIGEST, tmp_path / "new/a.deb")
     assert (tmp_path / "new/a.deb").stat().st_ino == old.stat().st_ino
+
+
+def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, late, delete = tmp_path / ".site.new", ["a", "b"], shutil.rmtree
+    left.mkdir()
+
+    def deleted(folder: Path, *, ignore_errors: bool) -> None:
+        delete(folder, ignore_errors=ignore_errors)
+        if late:
+            left.mkdir(exist_ok=True)
+            (left / late.pop()).touch()
+
+    monkeypatch.setattr(fetching.shutil, "rmtree", deleted)
+    with fetching.replaced(tmp_path / "site") as new:
+        assert list(new.iterdir()) == []
+    assert (tmp_path / "site").is_dir()
