@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from gpusetup.bootstrap.config import ETC
 from gpusetup.bootstrap.machine import Outcome, pause_before
+from gpusetup.bootstrap.userdata import ETC, PER_BOOT, START
 from gpusetup.bootstrap.web import Unfetched, fetch
 from gpusetup.content import host_code
 from gpusetup.drive.rundir import write_whole
@@ -28,7 +28,7 @@ from gpusetup.model.status import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpusetup.bootstrap.config import Config
+    from gpusetup.bootstrap.userdata import Config
     from gpusetup.drive.runner import Finished
     from gpusetup.model.status import Status
 
@@ -305,8 +305,6 @@ def _system_python() -> str:
     return found[0] if found else sys.executable
 
 
-PER_BOOT = Path("/var/lib/cloud/scripts/per-boot/50-gpusetup")
-_START = "#!/bin/sh\nexec /usr/local/lib/gpusetup/launcher boot\n"
 _OURS = (
     "var/lib/gpusetup/first-boot",
     "var/lib/gpusetup/bootstrap",
@@ -332,7 +330,7 @@ def seal(config: Config, log: Callable[[str], None], root: Path = Path("/")) -> 
     _forget_machine_id(root)
     start = root / PER_BOOT.relative_to("/")
     start.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(start, _START.encode(), 0o755)
+    write_whole(start, START.encode(), 0o755)
     # Last, since it ends the stage `image`. No reports: their token is not part of an image.
     left = replace(config, stage="", callback="")
     write_whole(root / (ETC / "bootstrap.json").relative_to("/"), msgspec.json.encode(left) + b"\n", 0o600)

@@ -26,7 +26,7 @@ from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpusetup.bootstrap.config import Config
+    from gpusetup.bootstrap.userdata import Config
 
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 

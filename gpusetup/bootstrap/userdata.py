@@ -1,4 +1,4 @@
-"""User-data of a new machine: its files, and the three shapes that clouds accept."""
+"""User-data of a new machine: the settings of its bootstrap, its files, and the three shapes that clouds accept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,11 +17,60 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.bootstrap.config import Config
+ETC = Path("/etc/gpusetup")
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of bootstrap.json."""
+
+    source: str
+    manifest_sha256: str
+    variables: dict[str, Any] = {}
+    """gpusetup_ variables, as in an inventory."""
+    lock_url: str = ""
+    lock_sha256: str = ""
+    keep_driver: bool = False
+    """Keep a working driver of the image if the rest of the lock is compatible with it."""
+    stage: Literal["", "image"] = ""
+    """`image`: install what needs no GPU and clean up; each copy continues at its first boot."""
+    recheck: int = 0
+    """Seconds between re-checks once done; 0: none."""
+    callback: str = ""
+    reboots: int = 2
+    splay: int = 0
+    """Wait a random time of at most this many seconds before the start."""
+    wait_deadline: int = 1800
+    fetch_deadline: int = 1800
+
+
+def read_config(path: Path = ETC / "bootstrap.json") -> Config:
+    """Read the settings; raise if they are missing or invalid."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Config)
+    except PermissionError as error:
+        raise BadInputError(
+            "GS-742",
+            "only root may read this machine's bootstrap settings",
+            path=str(path),
+            hint="run the command with sudo",
+        ) from error
+    except OSError as error:
+        raise BadInputError(
+            "GS-742",
+            "this machine was not set up for a bootstrap",
+            context=f"{path}: {error.strerror}",
+            path=str(path),
+            hint="gpusetup apply works on any machine; gpusetup cloud-init writes user-data for new ones",
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInputError("GS-743", f"the bootstrap's settings cannot be used: {error}", path=str(path)) from error
+
 
 _INSTANCE = Path(__file__).parent / "instance"
-_PER_BOOT = "/var/lib/cloud/scripts/per-boot/50-gpusetup"
+PER_BOOT = Path("/var/lib/cloud/scripts/per-boot/50-gpusetup")
 _LAUNCHER = "/usr/local/lib/gpusetup/launcher"
+START = f"#!/bin/sh\nexec {_LAUNCHER} boot\n"
+"""What PER_BOOT is: it starts the bootstrap at each boot."""
 _HOSTS = re.compile(r"[0-9A-Za-z.,:*/_\[\]-]*")
 _WITH_PASSWORD = re.compile(r"://[^/?#\s]*@")
 _SAFE = re.compile(r"[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")
@@ -187,10 +236,9 @@ def _cloud_config(data: UserData) -> str:
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, Dumper.represent_str)
-    launch = f"#!/bin/sh\nexec {_LAUNCHER} boot\n"
     files = [
         {"path": path, "permissions": mode, "content": content}
-        for path, mode, content in [*data.files(), (_PER_BOOT, "0755", launch)]
+        for path, mode, content in [*data.files(), (str(PER_BOOT), "0755", START)]
     ]
     document = {"merge_how": "list(append)+dict(recurse_array)+str()", "write_files": files}
     dumped = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)

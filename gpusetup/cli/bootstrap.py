@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Run bootstrap or recheck; every line goes to the log and to standard output (systemd's journal)."""
-    from gpusetup.bootstrap.config import read_config
     from gpusetup.bootstrap.run import LOG_FILE, bootstrap, recheck
+    from gpusetup.bootstrap.userdata import read_config
 
     config = read_config()
     descriptor = os.open(LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)

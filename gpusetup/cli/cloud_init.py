@@ -112,8 +112,7 @@ def _data(arguments: argparse.Namespace) -> UserData:
     import msgspec
 
     from gpusetup.bootstrap.bundle import read_manifest
-    from gpusetup.bootstrap.config import Config
-    from gpusetup.bootstrap.userdata import UserData, checked_hosts, checked_text, checked_url
+    from gpusetup.bootstrap.userdata import Config, UserData, checked_hosts, checked_text, checked_url
 
     manifest, digest = read_manifest(Path(arguments.manifest))
     lock, about = _lock(arguments)

@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from gpusetup import __version__
-from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.effects import HOME as WORK
 from gpusetup.bootstrap.effects import Effects, boot_id, outcome_of_apply
 from gpusetup.bootstrap.run import alone
+from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError

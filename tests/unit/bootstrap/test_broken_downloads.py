@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpusetup.bootstrap import wheels as pip_program
-from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.effects import fetch_lock
+from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, fetch
 from tests.flaky import CONTENT, serving
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap import effects, run
-from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.effects import fetch_lock, outcome_of_apply
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
 from gpusetup.bootstrap.run import Callback
+from gpusetup.bootstrap.userdata import Config
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import Problem, Status
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap import effects
-from gpusetup.bootstrap.config import Config, read_config
+from gpusetup.bootstrap.userdata import Config, read_config
 from gpusetup.drive.runner import Finished
 
 CONFIG = Config(

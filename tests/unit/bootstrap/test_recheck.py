@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from gpusetup.bootstrap import run
-from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.effects import TIMER, units
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
 from gpusetup.bootstrap.run import message, why_apply
+from gpusetup.bootstrap.userdata import Config
 from gpusetup.model.status import Recheck, Status
 
 NEW = begin(None, Moment("2026-01-01T00:00:00Z", "b1"))

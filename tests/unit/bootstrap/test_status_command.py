@@ -17,9 +17,9 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from msgspec.structs import replace
 
-from gpusetup.bootstrap.config import read_config
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
 from gpusetup.bootstrap.run import save
+from gpusetup.bootstrap.userdata import read_config
 from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem, Recheck
 
