@@ -287,7 +287,14 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         failures = {name: str(failure) for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
-        looks = {LOCAL_NAME: _probed(_look(arguments.root)) if arguments.probe else _look(arguments.root)}
+        look = _look(arguments.root)
+        if arguments.probe:
+            from dataclasses import replace
+
+            from gpusetup.doctor.ptx import measured
+
+            look = replace(look, ptx=measured())
+        looks = {LOCAL_NAME: look}
     hosts = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in hosts.values())
     if arguments.format == "json":
@@ -339,14 +346,6 @@ def _look(root: str | None = None) -> Look:
 
     gpus = names_of_gpus()
     return doctor_hosts.this_machine(gpus) if root is None else doctor_hosts.captured(Path(root), gpus)
-
-
-def _probed(look: Look) -> Look:
-    from dataclasses import replace
-
-    from gpusetup.doctor.ptx import measured
-
-    return replace(look, ptx=measured())
 
 
 def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:

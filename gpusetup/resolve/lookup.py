@@ -60,7 +60,10 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
         solution = best(space) if len(values) > 1 else None
     because = ""
     if solution is not None:
-        because = _because(space, solution, lead, values[0]) if values[0] != solution[lead] else ""
+        if values[0] != solution[lead]:
+            from gpusetup.resolve.reasons import rather
+
+            because = rather(space, solution, lead, values[0])
         values.sort(key=lambda value: value != solution[lead])  # stable: the others stay newest first
     rows = [_row(space, lead, value) | {"chosen": index == 0 and not only_built} for index, value in enumerate(values)]
     if because:
@@ -75,13 +78,6 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
             hint="`gpusetup resolve` with the same arguments suggests a change that works",
         )
     return rows
-
-
-def _because(space: Space, solution: dict[str, Value], lead: str, newest: Value) -> str:
-    """Return why the row that `resolve` chooses is not the newest one."""
-    from gpusetup.resolve.reasons import rather
-
-    return rather(space, solution, lead, newest)
 
 
 def newest_for_driver(request: Request, matrix: Matrix) -> str:
