@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             )
             for end in found
         ]
-        text = output.csv_text(columns, rows) if arguments.format == "csv" else output.table(columns, rows)
-        output.write_answer(text if rows else "no host has a driver of NVIDIA's", arguments.out)
+        text = output.table(columns, rows) if rows else "no host has a driver of NVIDIA's"
+        output.write_answer(output.csv_text(columns, rows) if arguments.format == "csv" else text, arguments.out)
     for name, failure in facts.failures.items():
         output.warn(f"{name}: {failure}")
     near = any(end.state in {"ended", "ends soon"} for end in found)

@@ -119,11 +119,10 @@ def columns_of(lead: str) -> dict[str, str]:
 def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> str:
     """Return rows as a table, CSV or Markdown."""
     if output_format == "csv":
-        flat = [
-            [" ".join(map(str, value)) if isinstance(value, (list, dict)) else value for value in row.values()]
-            for row in rows
-        ]
-        return csv_text(list(rows[0]), flat)
+        keys = dict.fromkeys(key for row in rows for key in row)  # only a chosen row says why it is not the newest
+        lines = ([row.get(key, "") for key in keys] for row in rows)
+        flat = [[" ".join(map(str, one)) if isinstance(one, (list, dict)) else one for one in line] for line in lines]
+        return csv_text(list(keys), flat)
     columns = columns_of(lead)
     names = list(columns.values())
     cells = [[_cell(key, row) for key in columns] for row in rows]

@@ -150,6 +150,12 @@ def test_the_row_that_resolve_takes_comes_first_then_the_newest() -> None:
     assert versions[1:] == sorted(versions[1:], reverse=True)
 
 
+def test_every_line_of_a_csv_has_every_column() -> None:
+    header, *lines = csv.reader(io.StringIO(run(["matrix", "cuda", "--gpu", "v100", "--format", "csv"])[1]))
+    assert header[-1] == "because", "why the chosen row is not the newest: only its line has it"
+    assert {len(line) for line in lines} == {len(header)}
+
+
 def test_csv_and_markdown() -> None:
     _, out, _ = run(["matrix", "torch==2.6.*", "--format", "csv"])
     rows = list(csv.DictReader(io.StringIO(out)))

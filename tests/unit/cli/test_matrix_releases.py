@@ -14,6 +14,7 @@ from gpusetup.cli.matrix_eol import ends
 from gpusetup.matrix import kept
 from gpusetup.matrix.load import Matrix, matrix, shipped_date
 from gpusetup.model.answers import MatrixRelease
+from gpusetup.model.facts import Facts
 
 TOMORROW = (dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=1)).isoformat()
 NEW = "999.10.01"
@@ -186,6 +187,12 @@ def test_an_overlay_is_not_passed_over_in_silence(home, capsys, monkeypatch):
     code, _out, err = asked(capsys, "import", path, "--sha256", sha256(path))
     assert code == 3
     assert "unset GPUSETUP_MATRIX" in err
+
+
+def test_ends_as_csv_are_csv_even_of_no_host(capsys, monkeypatch):
+    monkeypatch.setattr("gpusetup.cli.facts.collected", lambda _: Facts(hosts={}))
+    assert asked(capsys, "eol", "--format", "csv")[1] == "driver,branch,until,state,CVEs,ended by,hosts\n"
+    assert asked(capsys, "eol")[1] == "no host has a driver of NVIDIA's\n"
 
 
 def test_the_end_of_each_driver_that_hosts_run():
