@@ -143,7 +143,7 @@ def run_serve(arguments: argparse.Namespace) -> Exit:
     options.check_server()
     from gpusetup.supply.server import server_of
 
-    place = options.place_of(arguments.listen)
+    place = options.listen_address(arguments.listen)
     tls = options.tls_of(arguments.certificate, arguments.key)
     server = server_of(Path(arguments.folder), place, tls, output.say)
     kind = "https" if tls else "http"

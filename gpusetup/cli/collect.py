@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.pull.store import Store
     from gpusetup.pull.web import collector_of
 
-    place = options.place_of(arguments.listen)
+    place = options.listen_address(arguments.listen)
     tls = options.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
     if arguments.keep < 1:
         raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")

@@ -187,7 +187,7 @@ def check_server() -> None:
         )  # fmt: skip
 
 
-def place_of(listen: str) -> tuple[str, int]:
+def listen_address(listen: str) -> tuple[str, int]:
     """Return the address and port of `--listen`."""
     address, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
