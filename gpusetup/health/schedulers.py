@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpusetup.drive.schedulers import HEALTH_MARK, Caller, check_node
-from gpusetup.drive.slurm import parse_node
+from gpusetup.drive.schedulers import HEALTH_MARK, Caller, check_node, parse_node
 from gpusetup.health.service import Standing
 
 if TYPE_CHECKING:

@@ -36,22 +36,18 @@ Answer = TypeVar("Answer")
 
 def draining(how: Freeing, rollout: Rollout) -> Draining:
     """Return the draining of a run; raise for invalid commands before any host is touched."""
-    from gpusetup.drive.schedulers import Caller, Command, Kubernetes
-    from gpusetup.drive.slurm import Slurm
+    from gpusetup.drive.schedulers import Caller, Command, Kubernetes, Slurm
 
     scheduler: Scheduler | None = None
     if how.drain:
         call = Caller(prefix=tuple(_words(how.via, "--drain-via")))
-        adapters: dict[str, Callable[[], Scheduler]] = {
-            "slurm": lambda: Slurm(call=call),
-            "kubernetes": lambda: Kubernetes(call=call),
-        }
+        kinds: dict[str, Callable[..., Scheduler]] = {"slurm": Slurm, "kubernetes": Kubernetes}
         take, give = tuple(_words(how.drain, "--drain")), tuple(_words(how.undrain, "--undrain"))
-        for option, words in (("--drain", take if how.drain not in adapters else ()), ("--undrain", give)):
+        for option, words in (("--drain", take if how.drain not in kinds else ()), ("--undrain", give)):
             if words and not any("{node}" in word for word in words):
                 raise BadInputError("GS-813", f"the {option} command does not name the node", path=option)
-        own = adapters.get(how.drain)
-        scheduler = own() if own else Command(take=take, give=give, call=call)
+        own = kinds.get(how.drain)
+        scheduler = own(call=call) if own else Command(take=take, give=give, call=call)
     return Draining(rollout, scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60)
 
 

@@ -7,8 +7,17 @@ from contextlib import suppress
 import pytest
 
 from gpusetup.drive import schedulers
-from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerError, check_node, gpu_pods
-from gpusetup.drive.slurm import Slurm, parse_node, parse_reservations
+from gpusetup.drive.schedulers import (
+    Caller,
+    Command,
+    Kubernetes,
+    SchedulerError,
+    Slurm,
+    check_node,
+    gpu_pods,
+    parse_node,
+    parse_reservations,
+)
 from gpusetup.errors import BadInputError
 from gpusetup.health import schedulers as health
 from tests.stored import spoiled

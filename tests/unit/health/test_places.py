@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpusetup.cli import verify_quarantine
-from gpusetup.drive.schedulers import SchedulerError
-from gpusetup.drive.slurm import parse_node
+from gpusetup.drive.schedulers import SchedulerError, parse_node
 from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, hook_files, limit_of, plain
 
 if TYPE_CHECKING:
