@@ -224,6 +224,8 @@ class TestHolding:
     def test_what_cannot_be_held_does_not_stay(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
         host = el(monkeypatch)
         monkeypatch.setattr(host, "_versionlock", lambda _words: (0, "", ""))
+        read = transaction.files.read_bytes  # on a host with a folder /nonexistent
+        monkeypatch.setattr(transaction.files, "read_bytes", lambda path: read("/" if path == "/nonexistent" else path))
         with pytest.raises(HostFailure, match="not held") as caught:
             site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
         assert caught.value.result["rolled_back"] is True

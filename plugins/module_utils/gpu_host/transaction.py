@@ -320,13 +320,13 @@ class Transaction:
         """Restore the previous packages, then fail with the first cause."""
         self.ledger.goes_back = True
         failure = self._with_build_error(failure)
-        log = files.read_bytes((failure.result.get("build") or {}).get("log", "/nonexistent"))
+        build = failure.result.get("build")
+        log = files.read_bytes(build["log"]) if build else None
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
-        package_state.enable_streams(
-            self.ledger, self.host, self.kept_before["streams"]
-        )  # another stream hides the earlier packages
+        # Another stream hides the earlier packages.
+        package_state.enable_streams(self.ledger, self.host, self.kept_before["streams"])
         if self.former:
             for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
                 self.job.log("rollback: refresh: " + line)
