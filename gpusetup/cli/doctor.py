@@ -15,6 +15,7 @@ import select
 import stat
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_hosts, options, output, streams
@@ -126,7 +127,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
             "GS-602", "the message is empty", hint="without a message, the doctor examines this machine"
         )
     if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
-        if given.endswith(_LOGS) and arguments.text is None and not is_project(given):
+        if arguments.text is None and not is_project(given) and (given.endswith(_LOGS) or _is_log(given)):
             arguments.text = given
             return "", None
         return "", given
@@ -135,6 +136,13 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
             "GS-602", f"no such file: {given}", path=given, hint="give an inventory or a log that exists: ls"
         )
     return words, None
+
+
+def _is_log(given: str) -> bool:
+    """Return whether a file without an inventory's ending is a log: `/var/log/syslog`, `dmesg.gz`."""
+    from gpusetup.doctor.logs import is_log
+
+    return not given.endswith(_INVENTORIES) and Path(given).is_file() and is_log(Path(given))
 
 
 def _explain(arguments: argparse.Namespace) -> Exit:
@@ -283,7 +291,12 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     if inventory is not None:
         from gpusetup.cli.session import names_of_gpus, open_session
 
-        looks, told, _track = doctor_hosts.hosts(open_session(arguments), names_of_gpus())
+        try:
+            looks, told, _track = doctor_hosts.hosts(open_session(arguments), names_of_gpus())
+        except BadInputError as error:
+            if os.path.isfile(inventory):  # noqa: PTH113 - takes names of any length
+                error.hint = f"if it is a log: gpusetup doctor --text {quote(inventory)}; {error.hint}"
+            raise
         failures = {name: str(failure) for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:

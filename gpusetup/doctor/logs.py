@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from gpusetup.doctor.findings import findings, gpus_in
 from gpusetup.doctor.other_trouble import TROUBLE, names_gpu
+from gpusetup.doctor.patterns import plain
 from gpusetup.doctor.references import mentioned
 from gpusetup.doctor.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from gpusetup.model.diagnosis import Finding
 
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
+_HEAD, _FIRST = 8192, 20
+"""How many bytes and lines show that a file is a log."""
 _TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -71,6 +75,17 @@ def _unpacked(stream: BinaryIO) -> bytes:
         return stream.read(PIECE)
     except zlib.error as error:
         raise EOFError(f"damaged: {error}") from error
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file is packed or encoded as only logs are, or a log's prefixes begin one of its first lines."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    lines = head.decode("utf-8", "replace").splitlines()[:_FIRST]
+    return head.startswith(_GZIP) or bool(_two_bytes(head)) or any(plain(line) not in ("", line) for line in lines)
 
 
 class Log:

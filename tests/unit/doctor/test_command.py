@@ -48,6 +48,23 @@ def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
     assert (found["cause"], found["count"]) == ("gpu-fallen-off-bus", 1)
 
 
+@pytest.mark.parametrize(
+    "raw", [XID.encode(), gzip.compress(XID.encode()), XID.encode("utf-16")], ids=["text", "gzip", "utf-16"]
+)
+def test_a_log_is_known_by_its_lines_where_its_name_does_not_tell(raw, tmp_path, capsys):
+    path = tmp_path / "syslog"
+    path.write_bytes(raw)
+    assert main(["doctor", str(path)]) == 0
+    assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
+
+
+def test_a_log_taken_for_an_inventory_is_told_how_it_is_read(tmp_path, capsys):
+    path = tmp_path / "the output"
+    path.write_text("RuntimeError: CUDA error: out of memory\n")
+    assert main(["doctor", str(path)]) == 3
+    assert f"hint: if it is a log: gpusetup doctor --text '{path}'" in capsys.readouterr().err
+
+
 def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
     path = tmp_path / "log"
     line = "NVRM: Xid (PCI:0000:41:00): {}, pid=1, name=python3\n"
