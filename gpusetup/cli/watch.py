@@ -186,16 +186,16 @@ def _once(arguments: argparse.Namespace, fleet: Fleet, view: View, record: Calla
     shown = _shown(fleet, view)
     record(shown)
     if arguments.csv != "-":
-        output.write_answer(_answer(arguments, shown, view), arguments.out)
+        output.write_answer(_answer(arguments, fleet, shown, view), arguments.out)
     return gravest([_exit_of(link) for link in fleet.links])
 
 
-def _answer(arguments: argparse.Namespace, links: list[Link], view: View) -> str:
+def _answer(arguments: argparse.Namespace, fleet: Fleet, shown: list[Link], view: View) -> str:
     if arguments.format == "json":
         from gpusetup.watch.documents import document
 
-        return output.json_line(document(links, time.time()))
-    return view.listing(links, _width())
+        return output.json_line(document(fleet.links, shown, time.time()))
+    return view.listing(shown, _width())
 
 
 def _settled(link: Link) -> bool:
@@ -231,7 +231,7 @@ def _stream(arguments: argparse.Namespace, fleet: Fleet, record: Callable[[list[
             links = [link for link in fleet.links if chosen.gpus(link) is not None]
             record(links)
             if arguments.format == "json":
-                line = output.json_line(document(links, time.time())) + "\n"
+                line = output.json_line(document(fleet.links, links, time.time())) + "\n"
                 if target is None:
                     _write(line)
                 else:

@@ -35,10 +35,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def document(links: Iterable[Link], now: float) -> Watch:
-    """Return the state and last figures of every host."""
-    hosts = {link.host: _host(link) for link in links}
-    return Watch(ok=all(host.state == "live" for host in hosts.values()), time=_stamp(now), hosts=hosts)
+def document(links: Iterable[Link], shown: Iterable[Link], now: float) -> Watch:
+    """Return the state and last figures of the shown hosts; a hidden one that does not answer counts too."""
+    live = all(link.state == "live" for link in links)
+    return Watch(ok=live, time=_stamp(now), hosts={link.host: _host(link) for link in shown})
 
 
 def _host(link: Link) -> WatchedHost:

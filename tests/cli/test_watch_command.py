@@ -72,6 +72,14 @@ def test_once_as_a_document(environment):
     assert told["hosts"]["localhost"]["gpus"][1]["throttle"] == ["hw_thermal_slowdown"]
 
 
+def test_a_host_that_does_not_answer_counts_where_a_filter_hides_it(environment, tmp_path):
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("gone ansible_host=127.0.0.1 ansible_port=9\n")
+    code, out, _ = run(environment, inventory, "--once", "--json", "--filter", "user=anna")
+    told = json.loads(out)
+    assert (code, told["ok"], told["hosts"]) == (6, False, {})
+
+
 def test_an_inventory_s_hosts_are_reached_as_ansible_would(environment, tmp_path):
     inventory = tmp_path / "hosts.ini"
     inventory.write_text(

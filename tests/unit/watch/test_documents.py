@@ -99,7 +99,8 @@ def test_the_document_has_every_host(link, clock):
     clock.now += 20
     well.heard = well.seen = clock.now
     hung.take(b'{"watch":1,"time":1.0,"stuck":20.0,"in":"nvmlInit_v2"}\n')
-    told = json.loads(msgspec.json.encode(document([well, hung, link("c", error="no driver")], 1795426950.0)))
+    links = [well, hung, link("c", error="no driver")]
+    told = json.loads(msgspec.json.encode(document(links, links, 1795426950.0)))
     jsonschema.validate(told, schema_of("watch"))
     assert (told["schema"], told["ok"], told["time"]) == ("gpusetup/watch/1", False, "2026-11-23T09:42:30.000Z")
     assert told["hosts"]["a"]["gpus"][0]["utilization"] == 90
