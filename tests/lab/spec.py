@@ -14,7 +14,7 @@ class HostSpec:
 
     name: str
     flavour: str = "debian12"
-    machine: str = "none"  # the simulated machine: a name in tests/lab/captures
+    machine: str = "none"  # the simulated machine: a name in `captures.MACHINES`
     network: str = "none"  # "mirror": reaches the Debian mirror and the Python index through the lab's proxy
     address: str = ""
     disks: dict[str, int] = field(default_factory=dict)  # mount point → size in MiB; others share the outer disk
