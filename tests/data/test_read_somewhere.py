@@ -9,6 +9,8 @@ from pathlib import Path
 import gpusetup
 
 PACKAGE = Path(gpusetup.__file__).parent
+READERS = (PACKAGE, PACKAGE.parent / "plugins/module_utils/gpu_judge")
+"""The judge's rules, which hosts and plans share, read the rows of MIG profiles as dictionaries."""
 MODELS = ("release", "platforms", "packages", "repos", "tables")
 
 
@@ -26,7 +28,8 @@ def _declared() -> dict[str, str]:
 
 def _read() -> set[str]:
     """Return every attribute that code takes, and every name that it may pass to getattr."""
-    nodes = itertools.chain.from_iterable(ast.walk(ast.parse(path.read_text())) for path in PACKAGE.rglob("*.py"))
+    paths = itertools.chain.from_iterable(folder.rglob("*.py") for folder in READERS)
+    nodes = itertools.chain.from_iterable(ast.walk(ast.parse(path.read_text())) for path in paths)
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Attribute):
