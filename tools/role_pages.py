@@ -1,4 +1,4 @@
-"""Write each role's README.md from its meta/argument_specs.yml: `python -m tools.role_pages`."""
+"""Write each role's README.md, and the routes of modules in meta/runtime.yml: `python -m tools.role_pages`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-ROLES = Path(__file__).resolve().parents[1] / "roles"
+ROOT = Path(__file__).resolve().parents[1]
+ROLES = ROOT / "roles"
+_HEAD = '---\nrequires_ansible: ">=2.16.0"\nplugin_routing:\n  modules:\n'
+_ROUTE = "    {}:\n      action_plugin: gpusetup.stack.gpu_shared_code\n"
 _BESIDE = (
     "What all roles share: [gpu_common](../gpu_common/README.md). "
     "Packages, sources and what comes back: [roles](../../docs/reference/roles.md)."
@@ -20,9 +23,19 @@ _BESIDE = (
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of each role's page by its path."""
+    """Return the text of each file by its path."""
     found = sorted(ROLES.glob("*/meta/argument_specs.yml"))
-    return {path.parents[1] / "README.md": page(path.parents[1].name, _spec(path)) for path in found}
+    written = {path.parents[1] / "README.md": page(path.parents[1].name, _spec(path)) for path in found}
+    return written | {ROOT / "meta/runtime.yml": routes()}
+
+
+def routes() -> str:
+    """Return meta/runtime.yml: a module without an action of its own runs from the code that hosts keep."""
+    modules, actions = ({path.stem for path in ROOT.glob(f"plugins/{kind}/*.py")} for kind in ("modules", "action"))
+    routed = (
+        f"    {name}:\n      action_plugin: gpusetup.stack.gpu_shared_code\n" for name in sorted(modules - actions)
+    )
+    return _HEAD + "".join(routed)
 
 
 def page(role: str, spec: Mapping[str, Any]) -> str:

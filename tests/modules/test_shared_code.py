@@ -23,7 +23,6 @@ from bench import modules as sizes
 from gpusetup.content import collections_path, host_code
 from tests.stored import stored
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "modules/__init__.py": b"",
     "modules/gpu_part.py": b"main = 1\n",
@@ -129,12 +128,6 @@ def test_damaged_code_is_asked_for_anew(folder, digest, damage, monkeypatch):
 def test_each_module_is_below_its_weight(tmp_path):
     packed = sizes.archives(tmp_path)
     assert {name: size for name in sizes.modules() if (size := sizes.sent(packed, name)) > sizes.KIB_BOUND} == {}
-
-
-def test_a_route_leads_to_a_module():
-    routed = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
-    assert set(routed) <= set(sizes.modules())
-    assert not {name for name in routed if (ROOT / f"plugins/action/{name}.py").exists()}
 
 
 class Controller(shared_code.SharedCode):

@@ -44,10 +44,11 @@ def test_every_default_is_specified_with_the_same_value(role: Path) -> None:
         assert spec["default"] == defaults[name], name
 
 
-def test_every_role_has_the_page_that_its_specification_makes() -> None:
+def test_every_role_has_its_page_and_every_module_its_route() -> None:
     written = {path: path.read_text(encoding="utf-8") if path.exists() else "" for path in role_pages.pages()}
     assert written == role_pages.pages(), "run `python -m tools.role_pages`"
-    assert {path.parent for path in written} == {path.parent for path in (ROOT / "roles").glob("*/defaults")}
+    made = {path.parent for path in (ROOT / "roles").glob("*/defaults")}
+    assert {path.parent for path in written} == made | {ROOT / "meta"}
 
 
 @pytest.mark.parametrize("path", TASKS + PLAYBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
