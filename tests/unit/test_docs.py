@@ -17,6 +17,13 @@ from gpusetup.verify.registry import LEVELS, checks
 from tools import docs, units
 
 ROOT = Path(__file__).resolve().parents[2]
+NAMED = re.compile(
+    r"(?<![\w./:<$-])(?:(?:gpusetup|plugins|roles|playbooks|tests|tools|bench|docs)/(?!_content)[\w./*-]*\w\.(?:py|json|ya?ml|md|svg|toml|txt|sql)"
+    r"|gpusetup\.(?!stack\b)[a-z_]+(?:\.[a-z_]+)+)\b(?![({])"
+)
+"""A file of the project, or a module with what is in it."""
+NOT_OURS = "playbooks/nvidia-software/nvidia-driver.yml"
+"""DeepOps has it."""
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -52,6 +59,39 @@ def test_what_is_read_without_building_has_no_dangling_link_either():
     pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("roles/*/README.md")]
     links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
     assert [link for link in links if "://" not in link[1] and not (link[0].parent / link[1]).exists()] == []
+
+
+def is_there(name: str) -> bool:
+    if "/" in name:
+        return name == NOT_OURS or any(ROOT.glob(re.sub(r"\b[A-Z]{4,}\b", "*", name)))
+    parts = name.split(".")
+    for end in range(len(parts), 1, -1):
+        module = ROOT.joinpath(*parts[:end])
+        file = next((path for path in (module.with_suffix(".py"), module / "__init__.py") if path.is_file()), None)
+        if file is not None:
+            return end == len(parts) or re.search(rf"\b{parts[end]}\b", file.read_text(encoding="utf-8")) is not None
+    return False
+
+
+def test_every_file_and_module_that_is_named_exists():
+    places = (
+        "docs/**/*.md", "*.md", "*.toml", "*.yml", ".github/**/*.*", "roles/**/*.yml", "roles/*/README.md",
+        *(f"{folder}/**/*.py" for folder in ("gpusetup", "plugins", "roles", "tools", "bench", "tests/lab", "tests/property")),
+    )  # fmt: skip
+    pages = {path for place in places for path in ROOT.glob(place) if path.is_file() and path.name != "CHANGELOG.md"}
+    named = [
+        (str(page.relative_to(ROOT)), name)
+        for page in pages
+        for name in NAMED.findall(page.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 500
+    assert sorted(pair for pair in named if not is_there(pair[1])) == []
+    assert not any(
+        map(
+            is_there,
+            ("gpusetup/gone.py", "tests/lab/test_gone_*.py", "gpusetup.plan.gone", "gpusetup.plan.host.nowhere"),
+        )
+    )
 
 
 def test_every_cause_has_its_page_and_every_check_stands_on_its_levels(built):
