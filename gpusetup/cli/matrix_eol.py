@@ -80,7 +80,6 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
     """Yield each driver that hosts run, with the last day of its branch and its vulnerabilities."""
     from gpusetup.matrix.security import vulnerable
     from gpusetup.model.documents import DriverEnd
-    from gpusetup.resolve.domains import has_ended
 
     soon = (today + dt.timedelta(days=max(-_CENTURY, min(within, _CENTURY)))).isoformat()
     hosts: dict[str, list[str]] = {}
@@ -93,7 +92,7 @@ def ends(facts: Facts, known: Matrix, today: dt.date, within: int) -> Iterator[D
         branch = next((item for item in known.driver.branches if str(item.branch) == number), None)
         until = branch.eol if branch is not None and branch.eol != "unknown" else ""
         state: State = "unknown"
-        if branch is not None and has_ended(branch, today.isoformat()):
+        if branch is not None and branch.has_ended(today.isoformat()):
             state = "ended"
         elif until:
             state = "ends soon" if until <= soon[: len(until)] else "supported"

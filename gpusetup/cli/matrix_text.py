@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import csv_text, markdown_table, table
-from gpusetup.resolve.domains import has_ended
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def overview_text(matrix: Matrix) -> str:
 
 
 def _drivers(matrix: Matrix) -> str:
-    alive = [item for item in matrix.driver.branches if item.latest and not has_ended(item, matrix.date)]
+    alive = [item for item in matrix.driver.branches if item.latest and not item.has_ended(matrix.date)]
     rows = [
         (
             f"R{branch.branch}",

@@ -24,6 +24,12 @@ class DriverBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     architectures: tuple[str, ...]
     latest: Version | None = None
 
+    def has_ended(self, day: str) -> bool:
+        """Return whether the branch's end of life is before the day; a month ends with its last day."""
+        if self.ended or self.eol == "unknown":
+            return self.ended
+        return self.eol < day[: len(self.eol)]
+
 
 class DriverVersion(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A driver release; `windows` ones are kept only to recognise their numbers."""

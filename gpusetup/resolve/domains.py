@@ -166,13 +166,6 @@ def number(value: Value) -> Version:
     return parsed(value.version)
 
 
-def has_ended(branch: DriverBranch, day: str) -> bool:
-    """Return whether the branch's end of life is before the day; a month ends with its last day."""
-    if branch.ended or branch.eol == "unknown":
-        return branch.ended
-    return branch.eol < day[: len(branch.eol)]
-
-
 def branch_of(matrix: Matrix, version: str) -> DriverBranch | None:
     """Return a driver's branch, or the nearest known older branch; None below the oldest."""
     wanted = nv(version).major
@@ -272,7 +265,7 @@ def _drivers_for(
         flavours = offered.get(version) or flavours_of(nv(version).major)
         chosen[version] = (judge, record.confidence if record else "observed", flavours, record is not None)
     return [
-        DriverValue(version, nv(version), branch, module, confidence, has_ended(branch, matrix.date), known)
+        DriverValue(version, nv(version), branch, module, confidence, branch.has_ended(matrix.date), known)
         for version, (branch, confidence, flavours, known) in chosen.items()
         for module in flavours
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gpusetup.matrix.security import vulnerable
-from gpusetup.resolve.domains import branch_of, has_ended
+from gpusetup.resolve.domains import branch_of
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def breaches(policy: Policy, matrix: Matrix, component: str, version: str) -> It
         if policy.oldest_driver is not None and nv(version) < nv(policy.oldest_driver):
             yield ("oldest_driver", f"it is older than {policy.oldest_driver}")
     own = _branch(matrix, component, version) if component in policy.forbid_end_of_life else None
-    if own is not None and has_ended(own, matrix.date):
+    if own is not None and own.has_ended(matrix.date):
         whose = "" if component == "driver" else ", its driver branch,"
         day = f" on {own.eol}" if own.eol != "unknown" else ""
         yield ("forbid_end_of_life", f"the support of R{own.branch}{whose} ended{day}")

@@ -1,4 +1,7 @@
-"""The compatibility rules, one small function each, without any search."""
+"""The compatibility rules, one small function each, without any search.
+
+How a CUDA runs on a driver (`relation`: natively, by minor-version or forward compatibility), how code runs on a GPU.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gpusetup.matrix.security import rows
 from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, systems_named
 from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed
+from gpusetup.resolve.domains import DriverValue, flavours_of, matches, parsed
 from gpusetup.resolve.naming import cite
 from gpusetup.resolve.variants import machine_of
 from gpusetup.resolve.variants import rows as feature_rows
@@ -99,7 +99,7 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         if modules:
             yield {
                 "driver": item.version, "branch": f"R{item.branch}", "kind": branch.kind, "date": item.date,
-                "until": branch.eol, "supported": not has_ended(branch, matrix.date), "cuda": branch.cuda,
+                "until": branch.eol, "supported": not branch.has_ended(matrix.date), "cuda": branch.cuda,
                 "gpus": list(branch.architectures), "modules": modules, **_provenance(matrix, "driver", item),
             }  # fmt: skip
 
@@ -110,7 +110,7 @@ def _same_driver(version: str, asked: str) -> bool:
 
 def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: str, kinds: list[GpuKind]) -> bool:
     value = DriverValue(
-        item.version, nv(item.version), branch, cast("Any", flavour), item.confidence, has_ended(branch, matrix.date)
+        item.version, nv(item.version), branch, cast("Any", flavour), item.confidence, branch.has_ended(matrix.date)
     )
     return all(
         kind.module != "unknown"
