@@ -18,11 +18,12 @@ from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.documents import About, MatrixInForce, Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.documents import InstallKind
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import Driver, HostFacts
+    from gpusetup.model.facts_machine import Gpu
 
 _WIDTH = 80
 _WITH_GPU = (
@@ -49,7 +50,7 @@ def greet() -> Exit:
 def greeting(host: HostFacts, matrix: Matrix) -> str:
     """Return the greeting for a machine."""
     lines = [f"gpusetup {__version__}: one proven NVIDIA stack for these hosts", ""]
-    lines += _field("this machine", f"{host.os.name}, {host.arch}; {_gpus(host)}; {_driver(host)}")
+    lines += _field("this machine", f"{host.os.name}, {host.arch}; {_gpus(host.gpus)}; {_driver(host.driver)}")
     if host.gpus:
         lines += _field("with torch", _stack(host, matrix))
     lines += ["", "try:", *_examples(_WITH_GPU if host.gpus else _WITHOUT_GPU)]
@@ -65,14 +66,14 @@ def _examples(examples: Iterable[tuple[str, str]]) -> list[str]:
     return [line for command, purpose in examples for line in (f"  {command}", f"      {purpose}")]
 
 
-def _gpus(host: HostFacts) -> str:
-    names = [gpu.name or gpu.pci_id for gpu in host.gpus]
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    names = [gpu.name or gpu.pci_id for gpu in gpus]
     counted = [f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
     return ", ".join(counted) or "no NVIDIA GPU"
 
 
-def _driver(host: HostFacts) -> str:
-    return f"driver {host.driver.version}" if host.driver is not None and host.driver.version else "no driver"
+def _driver(driver: Driver | None) -> str:
+    return f"driver {driver.version}" if driver is not None and driver.version else "no driver"
 
 
 def _stack(host: HostFacts, matrix: Matrix) -> str:

@@ -18,11 +18,12 @@ from gpusetup.model.plan import Action
 from gpusetup.model.settings import ImexWish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpusetup.components.base import Context, Wanted
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
     from gpusetup.model.package import Manager
     from gpusetup.model.repos import FabricPackages, Format, ReposFile
     from gpusetup.model.stack import DriverChoice, Stack
@@ -95,10 +96,10 @@ def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Packa
     return (context.offers.exact(found or ours, choice.version),)
 
 
-def _notes(facts: HostFacts, wish: ImexWish | None) -> Iterator[str]:
+def _notes(gpus: Sequence[Gpu], wish: ImexWish | None) -> Iterator[str]:
     """Yield a warning if NVLink is not known to connect these GPUs with other machines: IMEX would do nothing."""
-    if wish is not None and not any((gpu.name or "").startswith(_RACKS) for gpu in facts.gpus):
-        found = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id for gpu in facts.gpus))
+    if wish is not None and not any((gpu.name or "").startswith(_RACKS) for gpu in gpus):
+        found = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id for gpu in gpus))
         racks = " and ".join(_RACKS)
         yield f"gpusetup_imex: NVLink of {found} is not known to reach other machines, as that of {racks} does"
 
@@ -130,7 +131,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
 def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:
     """Return the wish alone: the package belongs to those of the fabric, which move with the driver."""
     wish = context.settings.imex
-    return Brought(wish, notes=tuple(_notes(context.facts, wish)))
+    return Brought(wish, notes=tuple(_notes(context.facts.gpus, wish)))
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def fabric_of(
         return imex
     row = _fabric_row(context, choice, form)
     names = [row.fabric_manager] if manager_only else [row.fabric_manager, row.nscq]
-    names += companions(context.facts, [row.nvsdm] if imex else [row.imex, row.nvsdm])
+    names += companions(context.facts.packages.installed, [row.nvsdm] if imex else [row.imex, row.nvsdm])
     packages = [context.offers.exact(named(name, branch=choice.branch), choice.version) for name in names]
     if switches.kind == "nvlink5":
         packages += [Package(name=name) for name in row.nvlink5]
@@ -193,11 +194,11 @@ def fabric_globs(context: Context, form: Format) -> tuple[str, ...]:
     return tuple(dict.fromkeys(glob(name, "[0-9]*") for name in names))
 
 
-def companions(facts: HostFacts, templates: Iterable[str]) -> list[str]:
+def companions(installed: Iterable[str], templates: Iterable[str]) -> list[str]:
     """Return the templates of which any branch is installed: left behind, they would break or block the driver."""
     found = []
     for template in filter(None, templates):
         patterns = [glob(template, "[0-9]*"), re.sub(r"-?\{\w+\}", "", template)]
-        if any(versions.matches(name, patterns) for name in facts.packages.installed):
+        if any(versions.matches(name, patterns) for name in installed):
             found.append(template)
     return found

@@ -18,7 +18,7 @@ from gpusetup.model.settings import MigInstances, MigLayout, MigWish
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
@@ -128,7 +128,7 @@ def _layouts(
             hint="unset gpusetup_mig here, and cut the GPU on its own host",
         )  # fmt: skip
     wishes = {wish.gpu: wish for wish in settings.mig}
-    _refuse_strangers(facts, wishes)
+    _refuse_strangers(facts.gpus, wishes)
     layouts: list[MigLayout] = []
     notes: list[str] = []
     for number, gpu in enumerate(facts.gpus):
@@ -150,15 +150,15 @@ def _layouts(
     return tuple(layouts), tuple(dict.fromkeys(notes))
 
 
-def _refuse_strangers(facts: HostFacts, wishes: dict[str, MigWish]) -> None:
-    known = {"all", *(str(number) for number in range(len(facts.gpus))), *(gpu.uuid or "" for gpu in facts.gpus)}
+def _refuse_strangers(gpus: Sequence[Gpu], wishes: dict[str, MigWish]) -> None:
+    known = {"all", *(str(number) for number in range(len(gpus))), *(gpu.uuid or "" for gpu in gpus)}
     strangers = [name for name in wishes if name not in known]
     if strangers:
-        blind = all(gpu.uuid is None for gpu in facts.gpus)
+        blind = all(gpu.uuid is None for gpu in gpus)
         raise PreflightError(
             "GS-371", f"gpusetup_mig names {', '.join(strangers)}, and this host has no such GPU",
             note="UUIDs are known only once the driver runs" if blind else "",
-            hint=f"it has {len(facts.gpus)}: number them from 0, or write all",
+            hint=f"it has {len(gpus)}: number them from 0, or write all",
         )  # fmt: skip
 
 

@@ -56,8 +56,8 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
     told["display"]["sessions"] = bool(host.display.sessions)
     told["display"]["other_gpus"] = sorted(other.pci_id for other in host.display.other_gpus)
     told["gpus"] = sorted(
-        [gpu.pci_id, gpu.subsystem, gpu.bound or "", str(gpu.vgpu), gpu.mig or "", _cut(gpu), _fabric(host, index)]
-        for index, gpu in enumerate(host.gpus)
+        [gpu.pci_id, gpu.subsystem, gpu.bound or "", str(gpu.vgpu), gpu.mig or "", _cut(gpu), _fabric(gpu)]
+        for gpu in host.gpus
     )
     told["nvswitch"] = host.nvswitch.kind if host.nvswitch else None
     told["busy"] = bool(host.processes)
@@ -77,6 +77,6 @@ def _cut(gpu: Gpu) -> str:
     return str(there and sorted((item.start, item.profile, item.compute) for item in there))
 
 
-def _fabric(host: HostFacts, index: int) -> str:
-    fabric = host.gpus[index].fabric
+def _fabric(gpu: Gpu) -> str:
+    fabric = gpu.fabric
     return f"{fabric.state}/{fabric.status}" if fabric else ""

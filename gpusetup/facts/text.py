@@ -11,9 +11,10 @@ from gpusetup.facts.classes import group
 from gpusetup.facts.properties import rdma_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.model.facts import Facts, HostFacts, Nouveau, Packages
+    from gpusetup.model.facts_machine import Display, Gpu, Kernel, Virtualisation
 
 _WIDTH = 80
 _LABEL = 12
@@ -53,14 +54,14 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     if host.simulated:
         yield "simulated", "GPUs, virtualisation and kernel come from a captured machine"
     yield "system", f"{host.os.name}, {host.arch}, glibc {host.os.glibc or 'unknown'}"
-    yield "machine", _machine(host)
+    yield "machine", _machine(host.virtualisation)
     if host.virtualisation.events:
         yield "cloud", "announces " + "; ".join(map(str, host.virtualisation.events))
     if host.virtualisation.driver_refused:
-        yield "refused", f"do not install a driver here: this is {_refusal(host)}"
-    yield "kernel", _kernel(host)
+        yield "refused", f"do not install a driver here: this is {_refusal(host.virtualisation)}"
+    yield "kernel", _kernel(host.kernel)
     yield "secure boot", {True: "on", False: "off", None: "unknown"}[host.secure_boot]
-    yield "GPUs", _gpus(host)
+    yield "GPUs", _gpus(host.gpus)
     for cut in _cuts(host):
         yield "MIG", cut
     if host.nvswitch:
@@ -69,7 +70,7 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     if host.rdma:
         yield "RDMA", rdma_ports(host)
     yield "driver", _driver(host)
-    yield "nouveau", _nouveau(host)
+    yield "nouveau", _nouveau(host.nouveau)
     if host.cuda.toolkits:
         default = f"; default {host.cuda.default}" if host.cuda.default else ""
         yield "CUDA", ", ".join(f"{kit.version or '?'} in {kit.path}" for kit in host.cuda.toolkits) + default
@@ -79,9 +80,9 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     if host.containers.runtimes or host.containers.toolkit:
         toolkit = f"NVIDIA toolkit {host.containers.toolkit}" if host.containers.toolkit else "no NVIDIA toolkit"
         yield "containers", ", ".join(host.containers.runtimes) + "; " + toolkit
-    yield "packages", _packages(host)
+    yield "packages", _packages(host.packages)
     if host.display.sessions or host.display.hybrid:
-        yield "display", _display(host)
+        yield "display", _display(host.display)
     if host.processes:
         yield "GPU in use", ", ".join(f"{process.command} ({process.pid})" for process in host.processes[:6])
     if host.disks:
@@ -98,29 +99,28 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
         yield "not read", f"{unknown.field}: {unknown.reason}"
 
 
-def _machine(host: HostFacts) -> str:
-    kind = host.virtualisation
+def _machine(kind: Virtualisation) -> str:
     words = "bare metal" if kind.kind == "none" else f"{kind.kind} guest"
     named = " ".join(dict.fromkeys(part for part in (kind.vendor, kind.product, kind.machine_type) if part))
     return words + (f" on {kind.cloud}" if kind.cloud else "") + (f": {named}" if named else "")
 
 
-def _refusal(host: HostFacts) -> str:
-    if host.virtualisation.wsl:
+def _refusal(kind: Virtualisation) -> str:
+    if kind.wsl:
         return "WSL, which uses the driver of Windows"
-    return f"a container ({host.virtualisation.container}), which uses the driver of its host"
+    return f"a container ({kind.container}), which uses the driver of its host"
 
 
-def _kernel(host: HostFacts) -> str:
-    kernel, target = host.kernel, host.kernel.target
+def _kernel(kernel: Kernel) -> str:
+    target = kernel.target
     words = kernel.running
     if kernel.next != kernel.running:
         words += f"; boots next: {kernel.next} ({kernel.next_basis})"
     return words + ("; headers are there" if target and target.headers else "; no headers for it")
 
 
-def _gpus(host: HostFacts) -> str:
-    if not host.gpus:
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    if not gpus:
         return "no NVIDIA GPU"
     kinds = Counter(
         f"{gpu.name or 'unknown product'} ({gpu.pci_id}"
@@ -128,7 +128,7 @@ def _gpus(host: HostFacts) -> str:
         + (f", {gpu.compute_capability}" if gpu.compute_capability else "")
         + (", vGPU" if gpu.vgpu else "")
         + ")"
-        for gpu in host.gpus
+        for gpu in gpus
     )
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
@@ -165,8 +165,7 @@ def _driver(host: HostFacts) -> str:
     return words
 
 
-def _nouveau(host: HostFacts) -> str:
-    nouveau = host.nouveau
+def _nouveau(nouveau: Nouveau) -> str:
     words = ["loaded" if nouveau.loaded else "not loaded", "blacklisted" if nouveau.blacklisted else "not blacklisted"]
     if nouveau.in_initramfs:
         words.append("in the initramfs")
@@ -178,8 +177,7 @@ def _nouveau(host: HostFacts) -> str:
     return ", ".join(words)
 
 
-def _packages(host: HostFacts) -> str:
-    packages = host.packages
+def _packages(packages: Packages) -> str:
     if packages.manager is None:
         return "no supported package manager"
     words = [packages.manager, f"{len(packages.held)} held" if packages.held else "nothing held"]
@@ -191,8 +189,8 @@ def _packages(host: HostFacts) -> str:
     return ", ".join(words)
 
 
-def _display(host: HostFacts) -> str:
-    words = [f"{session.type} session ({session.kind})" for session in host.display.sessions]
-    if host.display.hybrid:
-        words.append("hybrid with " + ", ".join(other.pci_id for other in host.display.other_gpus))
+def _display(display: Display) -> str:
+    words = [f"{session.type} session ({session.kind})" for session in display.sessions]
+    if display.hybrid:
+        words.append("hybrid with " + ", ".join(other.pci_id for other in display.other_gpus))
     return ", ".join(words)

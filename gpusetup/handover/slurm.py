@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from gpusetup.handover.files import rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts_machine import Gpu
 
 
 def slurm_files(hosts: Mapping[str, HostFacts]) -> dict[str, str]:
     """Return the files by name; hosts are named like their nodes."""
-    nodes = {name: _types(facts) for name, facts in hosts.items() if _countable(facts)}
+    nodes = {name: _types(facts.gpus) for name, facts in hosts.items() if _countable(facts.gpus)}
     return rendered("slurm", gres=list(_gres(nodes)), lines=list(_conf(nodes)))
 
 
@@ -26,7 +27,7 @@ def slurm_warnings(hosts: Mapping[str, HostFacts]) -> tuple[str, ...]:
     for name, facts in sorted(hosts.items()):
         if not facts.gpus:
             found.append(f"{name}: no NVIDIA GPU")
-        elif not _countable(facts):
+        elif not _countable(facts.gpus):
             found.append(f"{name}: MIG is on; write AutoDetect=nvml for it, which knows the slices' device files")
         elif facts.driver is None or facts.driver.loaded is None:
             found.append(
@@ -35,13 +36,13 @@ def slurm_warnings(hosts: Mapping[str, HostFacts]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _countable(facts: HostFacts) -> bool:
-    return bool(facts.gpus) and not any(gpu.mig == "Enabled" for gpu in facts.gpus)
+def _countable(gpus: Sequence[Gpu]) -> bool:
+    return bool(gpus) and not any(gpu.mig == "Enabled" for gpu in gpus)
 
 
-def _types(facts: HostFacts) -> tuple[str, ...]:
+def _types(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     """Return each GPU's type in device-file order, spelled as by Slurm's AutoDetect."""
-    names = (gpu.reported_name or gpu.name or gpu.pci_id for gpu in facts.gpus)
+    names = (gpu.reported_name or gpu.name or gpu.pci_id for gpu in gpus)
     return tuple(re.sub(r"[^a-z0-9.-]+", "_", name.lower()).strip("_") for name in names)
 
 

@@ -42,12 +42,13 @@ from gpusetup.plan.requests import request_for
 from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of, without_leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpusetup.components.base import Context, Family
     from gpusetup.components.judge import Judged
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import HostFacts, Packages, Process
+    from gpusetup.model.facts_machine import Display, OperatingSystem
     from gpusetup.model.plan import Preview
     from gpusetup.model.request import DriverCandidate, Request
     from gpusetup.model.settings import Settings
@@ -92,7 +93,7 @@ class Planner:
             if anew or not lock.repeatable or lock.key != key:
                 continue
             draft = self._from_record(base, facts, settings, lock)
-            if not (cut and _lacks_packages(facts, draft)):
+            if not (cut and _lacks_packages(facts.packages, draft)):
                 return draft
         own = (refusal for component in COMPONENTS for refusal in component.refusals(facts, settings))
         refusals = (*host_refusals(facts), *own)
@@ -172,7 +173,7 @@ class Planner:
             kind = borrowed_from(facts)
             if kind is not None and isinstance(error, NoStackError):
                 return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
-            return _refused(base, (_no_stack(error, facts, candidates is not None),))
+            return _refused(base, (_no_stack(error, facts.os, candidates is not None),))
         stack = resolution.stack
         if family is None and (manages_driver(context, stack) or asks(settings)):
             why = absence(self.matrix.repos, facts, settings.source, directory)
@@ -296,7 +297,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         what, why = "finish an interrupted package installation", "; ".join(facts.packages.problems[:3])
         todo = (Action(id="repair", kind="install", what=what, why=why), *todo)
     if todo and facts.virtualisation.events and not wanted.settings.despite_maintenance:
-        return _refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts),)).plan
+        return _refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts.virtualisation),)).plan
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
@@ -304,7 +305,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     sizes = environment_sizes(wanted, todo, facts.arch, matrix.wheels)
     size = total(sizes.values())
     warnings = (
-        *(_display_warnings(facts, wanted) if todo else ()), *unmeasured(size), *cloud_notes(facts, matrix)
+        *(_display_warnings(facts.display, wanted) if todo else ()), *unmeasured(size), *cloud_notes(facts, matrix)
     )  # fmt: skip
     if megabytes := {path: -(-item.peak >> 20) for path, item in sizes.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
@@ -323,7 +324,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         wheel_bytes=None if size.unknown else size.download,
         warnings=warnings,
     )
-    plan = _replace(plan, jobs=jobs_of(facts, plan), work=facts.work if _moves_driver(plan) else ())
+    plan = _replace(plan, jobs=jobs_of(facts.processes, plan), work=facts.work if _moves_driver(plan) else ())
     broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
     return _refused(plan, broken).plan if broken else plan
 
@@ -339,41 +340,41 @@ def _draft(plan: HostPlan, wanted: Wanted) -> Draft:
     return Draft(plan=plan, ask=plan.variables, wanted=wanted, stage="transaction")
 
 
-def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
+def _display_warnings(display: Display, wanted: Wanted) -> tuple[str, ...]:
     if not wanted.manage_driver:
         return ()
     warnings = []
-    if facts.display.sessions:
+    if display.sessions:
         warnings.append("a user is logged in at this host's screen: gpusetup does not end the session or reboot")
-    if facts.display.hybrid:
-        others = ", ".join(other.pci_id for other in facts.display.other_gpus)
+    if display.hybrid:
+        others = ", ".join(other.pci_id for other in display.other_gpus)
         warnings.append(f"hybrid graphics ({others} beside NVIDIA): the display stays on the same GPU")
     return tuple(warnings)
 
 
-def jobs_of(facts: HostFacts, plan: HostPlan) -> dict[int, str]:
+def jobs_of(processes: Sequence[Process], plan: HostPlan) -> dict[int, str]:
     """Return the programs on the GPUs, without the driver's services, if the plan moves the driver; else {}.
 
     Their loaded libraries would no longer fit the kernel module.
     """
     if not _moves_driver(plan):
         return {}
-    return {item.pid: item.command for item in facts.processes if not item.command.startswith(judge.driver.PROCESSES)}
+    return {item.pid: item.command for item in processes if not item.command.startswith(judge.driver.PROCESSES)}
 
 
 def _moves_driver(plan: HostPlan) -> bool:
     return plan.reboot or any(action.kind in _MOVES for action in plan.actions)
 
 
-def _lacks_packages(facts: HostFacts, draft: Draft) -> bool:
+def _lacks_packages(there: Packages, draft: Draft) -> bool:
     """Return whether the draft's packages are missing: then the stack is chosen again from today's offers."""
     packages = draft.wanted.packages if draft.wanted is not None else None
-    return packages is not None and bool(missing(packages, facts.packages.installed))
+    return packages is not None and bool(missing(packages, there.installed))
 
 
-def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
+def _no_stack(error: GpuSetupError, system: OperatingSystem, offered: bool) -> Refusal:
     limited = offered and isinstance(error, NoStackError)
-    head = f"only drivers in the repositories of {facts.os.label} were considered\n  " if limited else ""
+    head = f"only drivers in the repositories of {system.label} were considered\n  " if limited else ""
     return refusal_of(error, head + error.note)
 
 

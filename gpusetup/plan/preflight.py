@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from gpusetup.components.judge import Judged
     from gpusetup.errors import GpuSetupError
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.facts import Failure, HostFacts, Packages
+    from gpusetup.model.facts_machine import OperatingSystem, Virtualisation
     from gpusetup.model.plan import HostPlan, PackageSet, Preview
     from gpusetup.model.request import Policy
     from gpusetup.model.settings import Settings
@@ -136,11 +137,11 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
             return
 
 
-def maintenance_refusal(facts: HostFacts) -> Refusal:
+def maintenance_refusal(machine: Virtualisation) -> Refusal:
     """Return the refusal of a host for which its cloud has announced maintenance."""
     return Refusal(
         reference="GS-359",
-        message="the cloud announces " + "; ".join(map(str, facts.virtualisation.events)),
+        message="the cloud announces " + "; ".join(map(str, machine.events)),
         note="it could cut the installation; nothing was changed",
         hint="run this command again when the maintenance is over; or change the host now: add --despite-maintenance",
     )
@@ -187,7 +188,7 @@ def driver_refusals(host: Judged, wanted: Wanted, offers: Offers, matrix: Matrix
         if unsigned and judge.driver.key_unknown(host.probed):
             yield _secure_boot(facts)
         if settings.signing_key:
-            yield from _old_dkms(facts, offers)
+            yield from _old_dkms(facts.packages, offers)
         yield from _pairs(facts, choice, packages, matrix.kernel_pairs)
 
 
@@ -278,7 +279,7 @@ def _source_hint(origin: str) -> str:
 
 
 def _secure_boot(facts: HostFacts) -> Refusal:
-    key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts)
+    key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts.os)
     return Refusal(
         reference="GS-326",
         message="Secure Boot is on, and the key that signs modules built here is not enrolled",
@@ -290,8 +291,8 @@ def _secure_boot(facts: HostFacts) -> Refusal:
     )
 
 
-def _old_dkms(facts: HostFacts, offers: Offers) -> Iterator[Refusal]:
-    there = facts.packages.installed.get("dkms")
+def _old_dkms(packages: Packages, offers: Offers) -> Iterator[Refusal]:
+    there = packages.installed.get("dkms")
     version = next((text for text in [there, *offers.versions("dkms")] if text), "")
     release = judge.versions.upstream(version)
     if release and nv(release) < nv(_TAKES_A_KEY):
@@ -316,8 +317,8 @@ def _unknown_signer(signer: str) -> Refusal:
     )
 
 
-def _default_key(facts: HostFacts) -> str:
-    return judge.firmware.UBUNTU_KEY if facts.os.id == "ubuntu" else judge.firmware.DKMS_KEY
+def _default_key(system: OperatingSystem) -> str:
+    return judge.firmware.UBUNTU_KEY if system.id == "ubuntu" else judge.firmware.DKMS_KEY
 
 
 def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: KernelPairsFile) -> Iterator[Refusal]:

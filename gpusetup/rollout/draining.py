@@ -139,7 +139,9 @@ class Draining:
 
     def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
         """Return the hosts whose driver is to change while programs still use their GPUs."""
-        return self.wait_idle({name for name, plan in changes.items() if jobs_of(self.rollout.facts[name], plan)})
+        return self.wait_idle(
+            {name for name, plan in changes.items() if jobs_of(self.rollout.facts[name].processes, plan)}
+        )
 
     def wait_idle(self, asked: set[str]) -> dict[str, str]:
         """Wait until no program uses the GPUs of these hosts; return the busy hosts and their programs."""

@@ -14,11 +14,11 @@ from gpusetup.components.record import locks, record_of
 from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import HostFacts, Service
     from gpusetup.model.plan import Action
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
@@ -38,7 +38,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         yield from _from_runfile(host.facts, wanted, host.probed)
         yield from _module(host.probed, driver, wanted.settings)
         yield from _changed_options(host.facts, wanted.settings.driver_options)
-    yield from _services(host.facts, wanted)
+    yield from _services(host.facts.services.values(), wanted)
 
 
 def _old_runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
@@ -122,8 +122,8 @@ def _notes(_context: Context, wanted: Wanted) -> Iterator[str]:
         yield "gpusetup_driver_options has no effect: gpusetup did not install this driver"
 
 
-def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
-    seen = {service.unit.removesuffix(".service"): service for service in facts.services.values()}
+def _services(services: Iterable[Service], wanted: Wanted) -> Iterator[Action]:
+    seen = {service.unit.removesuffix(".service"): service for service in services}
     for name in wanted.services:
         service = seen.get(name)
         if service is None or service.enabled not in judge.names.ENABLED:

@@ -243,7 +243,7 @@ def test_a_plan_says_how_long_and_under_which_programs_the_driver_would_move(kin
         Work(scheduler="slurm", id="41", user="ada", name="fit", left="2:10:00"),
         Work(scheduler="kubernetes", id="ml/a"),
     )
-    plan = replace(plan, jobs=jobs_of(SimpleNamespace(processes=users), plan), work=work[: 2 * jobs])
+    plan = replace(plan, jobs=jobs_of(users, plan), work=work[: 2 * jobs])
     assert plan.jobs == {user.pid: user.command for user in users[:jobs]}
     text = " ".join(plan_text(Plan(matrix=STAMP, hosts={"a": plan})).split())
     assert f"away {said}" in text
