@@ -53,7 +53,7 @@ def one_round(number: int, packages: tuple[str, ...]) -> tuple[Measured, Measure
     """Apply to one new host and install the same packages on another; the two alternate in going first."""
     names = [f"bench{os.getpid()}-{number}-{word}" for word in ("ours", "bare")]
     ours, bare = fleet.up(
-        [HostSpec(name=name, flavour="debian12-bare", machine="t4", network="mirror") for name in names]
+        [HostSpec(name=name, flavour="debian12-bare", machine="t4", network="mirror", disk="real") for name in names]
     )
     try:
         if number % 2:

@@ -96,7 +96,7 @@ def main() -> int:
     repositories = build.ready()
     largest = int(os.environ.get("GPUSETUP_BENCH_HOSTS", str(max(BOUNDS))))
     specs = [
-        HostSpec(name=f"bench{os.getpid()}-{index}", flavour="ubuntu2404-like", machine="t4")
+        HostSpec(name=f"bench{os.getpid()}-{index}", flavour="ubuntu2404-like", machine="t4", disk="real")
         for index in range(largest)
     ]
     try:

@@ -32,10 +32,8 @@ def main() -> int:
     machine.prepare()
     real = "--real" in sys.argv
     repositories, network = build.ready(), "mirror" if real else "none"
-    made = [
-        HostSpec(name=f"bench-{os.getpid()}-{word}", flavour="debian12-cloud", machine="t4", network=network)
-        for word in ("own", "apt")
-    ]
+    words = {"flavour": "debian12-cloud", "machine": "t4", "network": network, "disk": "real"}
+    made = [HostSpec(name=f"bench-{os.getpid()}-{word}", **words) for word in ("own", "apt")]
     first = Host.create(made[0])
     try:
         before = packages(first)

@@ -239,7 +239,7 @@ def _on_hosts(scratch: str, letter: str, work: Callable[[Path, Host, Sequence[bo
         folder = Path(scratch) / f"{letter}{number}"
         folder.mkdir()
         try:
-            (host,) = fleet.up([HostSpec(name=name, flavour="ubuntu2404-like", machine="t4")])
+            (host,) = fleet.up([HostSpec(name=name, flavour="ubuntu2404-like", machine="t4", disk="real")])
             runs += work(folder, host, reboots)
         finally:
             fleet.down([name])

@@ -16,13 +16,19 @@ class HostSpec:
     flavour: str = "debian12"
     machine: str = "none"  # the simulated machine: a name in `captures.MACHINES`
     network: str = "none"  # "mirror": reaches the Debian mirror and the Python index through the lab's proxy
+    disk: str = "quick"  # "real": waits for the disk when a program asks for that, as a benchmark must
     address: str = ""
     disks: dict[str, int] = field(default_factory=dict)  # mount point → size in MiB; others share the outer disk
 
     def __post_init__(self) -> None:
         from tests.lab.captures import MACHINES
 
-        known = {"flavour": FLAVOURS, "machine": MACHINES, "network": {"none": 0, "mirror": 0}}
+        known = {
+            "flavour": FLAVOURS,
+            "machine": MACHINES,
+            "network": {"none": 0, "mirror": 0},
+            "disk": {"quick": 0, "real": 0},
+        }
         for key, names in known.items():
             if getattr(self, key) not in names:
                 raise LabError(
