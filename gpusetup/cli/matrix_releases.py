@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.output import json_text, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
-from gpusetup.matrix import kept
+from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run_diff(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import MatrixDiff
 
     before, after = named(arguments.old), named(arguments.new)
-    found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
+    found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
     if arguments.format == "json":
         write_answer(json_text(MatrixDiff(before=before.date, after=after.date, changes=found)), arguments.out)
     else:
@@ -64,19 +64,19 @@ def named(word: str) -> MatrixRelease:
     """Return the matrix that a word names."""
     days = {"": matrix, "shipped": Matrix}
     if word in days:
-        return kept.release_of(days[word]())
-    found = [path for path in kept.all_kept(Path(releases_place(os.environ))) if path.name.startswith(word)]
+        return releases.release_of(days[word]())
+    found = [path for path in releases.all_kept(Path(releases_place(os.environ))) if path.name.startswith(word)]
     if found and word[:1].isdigit():
-        return kept.release_of(Matrix(found[-1]))
+        return releases.release_of(Matrix(found[-1]))
     if word == shipped_date():
-        return kept.release_of(Matrix())
+        return releases.release_of(Matrix())
     path = Path(word)
     if path.is_dir():
-        return kept.release_of(Matrix(path))
+        return releases.release_of(Matrix(path))
     try:
-        return kept.opened(path.read_bytes(), word)
+        return releases.opened(path.read_bytes(), word)
     except OSError as error:
-        days_kept = ", ".join(item.name[:10] for item in kept.all_kept(Path(releases_place(os.environ)))) or "none"
+        days_kept = ", ".join(item.name[:10] for item in releases.all_kept(Path(releases_place(os.environ)))) or "none"
         raise BadInputError(
             "GS-223", f"no matrix is called {word!r}", path=word, note=error.strerror or "",
             hint=f"name shipped, a day that was taken in ({days_kept}), a file or a folder",
@@ -138,18 +138,18 @@ def run_history(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.model.documents import MatrixDiff, MatrixHistory
 
-    releases = [kept.release_of(Matrix())]
-    releases += [kept.release_of(Matrix(path)) for path in kept.all_kept(Path(releases_place(os.environ)))]
-    releases.sort(key=lambda release: release.date)
-    of_component((), arguments.component, releases[-1])
+    ordered = [releases.release_of(Matrix())]
+    ordered += [releases.release_of(Matrix(path)) for path in releases.all_kept(Path(releases_place(os.environ)))]
+    ordered.sort(key=lambda release: release.date)
+    of_component((), arguments.component, ordered[-1])
     steps = []
-    for before, after in itertools.pairwise(releases):
-        found = tuple(of_component(kept.changes(before.files, after.files), arguments.component, after))
+    for before, after in itertools.pairwise(ordered):
+        found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
         steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
     if arguments.format == "json":
         write_answer(json_text(MatrixHistory(component=arguments.component, steps=tuple(steps))), arguments.out)
         return Exit.DONE
-    told = [f"{releases[0].date}: the oldest matrix on this machine"]
+    told = [f"{ordered[0].date}: the oldest matrix on this machine"]
     for step in steps:
         told += ["", f"{step.after}:", *(list(lines(step.changes)) or ["  nothing of it changed"])]
     write_answer("\n".join(told), arguments.out)
@@ -173,10 +173,10 @@ def run_export(arguments: argparse.Namespace) -> Exit:
     from gpusetup.drive import signatures
     from gpusetup.model.documents import MatrixExported
 
-    content = kept.exported(matrix())
+    content = releases.exported(matrix())
     out = Path(arguments.out)
     write_answer(content.decode().rstrip("\n"), arguments.out)
-    release = kept.opened(content, arguments.out)
+    release = releases.opened(content, arguments.out)
     signature = signatures.sign(out, Path(arguments.sign)) if arguments.sign else None
     document = MatrixExported(
         path=str(out), date=release.date, sha256=release.sha256, signature=str(signature) if signature else ""
@@ -224,19 +224,19 @@ def run_import(arguments: argparse.Namespace) -> Exit:
     with tempfile.TemporaryDirectory() as folder:
         content = content_of(arguments.source)
         vouched = _vouched(arguments, content, Path(folder))
-    release = kept.opened(content, arguments.source)
+    release = releases.opened(content, arguments.source)
     now = matrix()
     today = dt.datetime.now(tz=dt.timezone.utc).date()
-    kept.check_order(release, now.date, today, older=arguments.older)
+    releases.check_order(release, now.date, today, older=arguments.older)
     if os.environ.get("GPUSETUP_MATRIX"):
         raise BadInputError("GS-223", "GPUSETUP_MATRIX names another matrix, which would stay in force",
                             hint="unset GPUSETUP_MATRIX")  # fmt: skip
-    found = tuple(kept.changes(kept.texts_of(now), release.files))
+    found = tuple(releases.changes(releases.texts_of(now), release.files))
     if arguments.check:
-        kept.examined(release)
+        releases.examined(release)
         place = ""
     else:
-        place = str(kept.put_in_force(release, Path(releases_place(os.environ))))
+        place = str(releases.put_in_force(release, Path(releases_place(os.environ))))
     if arguments.format == "json":
         document = MatrixImported(
             date=release.date, before=now.date, vouched=vouched, place=place, changes=tuple(summary(found))

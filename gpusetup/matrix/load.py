@@ -111,7 +111,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
     try:
         content = _bytes(name, path)
         if base is not None:
-            from gpusetup.matrix.references import complete
+            from gpusetup.matrix.overlay import complete
 
             content = complete(content, base)
         decoded = msgspec.json.decode(content, type=struct_of(name))
@@ -184,11 +184,11 @@ class Matrix:
     def _load(self, name: str) -> record.MatrixFile:
         loaded = load_file(name, self.path(name))
         if (more := self.addition(name)) is not None:
-            from gpusetup.matrix.references import extended
+            from gpusetup.matrix.overlay import extended
 
             loaded = extended(loaded, load_file(name, more, base=loaded))
         if self.overlay is not None and not self._examined:
-            from gpusetup.matrix.references import check_references  # the lint checks the shipped data
+            from gpusetup.matrix.overlay import check_references  # the lint checks the shipped data
 
             check_references(self, loaded, self.path(name))
         return loaded

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.matrix import kept
+from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, canonical, struct_of
 from gpusetup.model.answers import MatrixRelease
 from tools.refresh.asking import Contradiction
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None, data: Path = DATA) -> int:
     for name, known in ((name, names) for names in (SOURCES, PLACES) for name in _unknown(names, arguments, places)):
         print(f"error: {name!r} is unknown; known: {', '.join(known)}", file=sys.stderr)
         return BAD_INPUT
-    before = kept.release_of(Matrix(data))
+    before = releases.release_of(Matrix(data))
     gathered, failed = gather(
         {name: json.loads(text) for name, text in before.files.items()}, dt.datetime.now(tz=dt.timezone.utc).date(),
         only=arguments.sources or list(SOURCES), elsewhere=places,
@@ -61,12 +61,12 @@ def main(argv: list[str] | None = None, data: Path = DATA) -> int:
         print(f"! {text}", file=sys.stderr)
     code = max((BAD_INPUT if isinstance(fault, Contradiction) else UNREACHABLE for _, fault in failed), default=DONE)
     files = _files(before.files, gathered)
-    found = tuple(kept.changes(before.files, files))
+    found = tuple(releases.changes(before.files, files))
     if not found:
         print("nothing is new")
         return code
     with tempfile.TemporaryDirectory() as folder:
-        after = kept.written(_release(files), Path(folder))
+        after = releases.written(_release(files), Path(folder))
         if broken := new_breaches(Matrix(data), after):
             print("error: with the new rows answers would contradict each other; nothing was written",
                   *broken[:5], sep="\n  ", file=sys.stderr)  # fmt: skip
@@ -102,7 +102,7 @@ def _printed(name: str, document: dict[str, Any]) -> str:
 
 
 def _release(files: dict[str, str]) -> MatrixRelease:
-    return MatrixRelease(date=json.loads(files["driver"])["date"], sha256=kept.digest(files), files=files)
+    return MatrixRelease(date=json.loads(files["driver"])["date"], sha256=releases.digest(files), files=files)
 
 
 def _report(found: tuple[Change, ...], answers: list[str]) -> list[str]:

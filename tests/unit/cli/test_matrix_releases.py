@@ -11,7 +11,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.cli.matrix_eol import ends
-from gpusetup.matrix import kept
+from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, shipped_date
 from gpusetup.model.answers import MatrixRelease
 from gpusetup.model.facts import Facts
@@ -36,12 +36,12 @@ def asked(capsys, *words):
 
 def release(path, day=TOMORROW, change=lambda driver: None):
     """A file as `matrix export` writes it, with another day and what a test changes."""
-    files = dict(kept.release_of(Matrix()).files)
+    files = dict(releases.release_of(Matrix()).files)
     driver = json.loads(files["driver"])
     driver["date"] = day
     change(driver)
     files["driver"] = json.dumps(driver)
-    made = MatrixRelease(date=day, sha256=kept.digest(files), files=files)
+    made = MatrixRelease(date=day, sha256=releases.digest(files), files=files)
     path.write_bytes(msgspec.json.encode(made))
     return path
 
@@ -57,7 +57,7 @@ def sha256(path):
 def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home, capsys):
     path = home / "matrix.json"
     assert asked(capsys, "export", "--out", path)[0] == 0
-    assert kept.opened(path.read_bytes(), "here").files == kept.release_of(Matrix()).files
+    assert releases.opened(path.read_bytes(), "here").files == releases.release_of(Matrix()).files
     code, out, _err = asked(capsys, "import", path, "--sha256", sha256(path))
     assert (code, out) == (0, f"the matrix of {shipped_date()}, by its digest\n")
     assert matrix().digest == Matrix().digest
@@ -130,27 +130,27 @@ def test_an_older_release_comes_back_only_when_it_is_asked_for(home, capsys):
     assert "--older takes it" in err
     assert asked(capsys, "import", older, "--sha256", sha256(older), "--older")[0] == 0
     assert matrix().date == shipped_date()
-    assert {path.name[:10] for path in kept.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
+    assert {path.name[:10] for path in releases.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
 
 
 def test_so_many_releases_are_kept_and_the_one_in_force_always(home, capsys, monkeypatch):
-    monkeypatch.setattr(kept, "KEPT", 2)
+    monkeypatch.setattr(releases, "KEPT", 2)
     days = [(dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=number)).isoformat() for number in range(3)]
     for day in days:
         content = release(home / f"{day}.json", day)
         assert asked(capsys, "import", content, "--sha256", sha256(content), "--older")[0] == 0
     folder = home / "data/gpusetup/matrix"
-    assert [path.name[:10] for path in kept.all_kept(folder)] == days[1:]
+    assert [path.name[:10] for path in releases.all_kept(folder)] == days[1:]
     first = home / f"{days[0]}.json"
     assert asked(capsys, "import", first, "--sha256", sha256(first), "--older")[0] == 0
-    assert [path.name[:10] for path in kept.all_kept(folder)] == [days[0], *days[1:]]
+    assert [path.name[:10] for path in releases.all_kept(folder)] == [days[0], *days[1:]]
     assert (folder / "current").resolve().name.startswith(days[0])
 
 
 def test_two_imports_of_one_release_at_the_same_time_both_succeed(home, monkeypatch):
-    made, written = kept.release_of(Matrix()), kept.written
-    monkeypatch.setattr(kept, "written", lambda *given: [written(made, home / made.name), written(*given)])
-    assert kept.put_in_force(made, home) == home / made.name
+    made, written = releases.release_of(Matrix()), releases.written
+    monkeypatch.setattr(releases, "written", lambda *given: [written(made, home / made.name), written(*given)])
+    assert releases.put_in_force(made, home) == home / made.name
 
 
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):

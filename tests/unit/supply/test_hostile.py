@@ -19,7 +19,7 @@ import pytest
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, check_bundle, numbered, read_manifest
 from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError
-from gpusetup.matrix import kept
+from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.answers import MatrixRelease
 from gpusetup.model.pull import Offer
@@ -226,29 +226,29 @@ def test_broken_offers(cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_broken_releases_of_the_matrix(cases: int) -> None:
     source = random.Random(37)
     files = {"driver": "{}", "cuda": "{}"}
-    whole = msgspec.json.encode(MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files))
+    whole = msgspec.json.encode(MatrixRelease(date="2030-01-01", sha256=releases.digest(files), files=files))
     for number in range(cases):
         raw = altered(whole, source)
         if number % 2:
             name = source.choice(["schema", "date", "sha256", "files", "other"])
             raw = json.dumps({**json.loads(whole), name: values(source)}).encode()
         try:
-            release = kept.opened(raw, "here")
+            release = releases.opened(raw, "here")
         except GpuSetupError:
             continue
         with pytest.raises(GpuSetupError, match="lacks"):
-            kept.examined(release)
+            releases.examined(release)
 
 
 @pytest.mark.parametrize("cases", [20, pytest.param(10_000, marks=pytest.mark.fuzz)])
 def test_releases_that_are_broken_behind_their_digest(cases: int) -> None:
-    source, whole, no = random.Random(53), kept.release_of(Matrix()), 0
+    source, whole, no = random.Random(53), releases.release_of(Matrix()), 0
     for _ in range(cases):
         name = source.choice(sorted(whole.files))
         files = {**whole.files, name: json.dumps(changed(json.loads(whole.files[name]), source))}
-        release = MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+        release = MatrixRelease(date="2030-01-01", sha256=releases.digest(files), files=files)
         try:
-            kept.examined(kept.opened(msgspec.json.encode(release), "here"))
+            releases.examined(releases.opened(msgspec.json.encode(release), "here"))
         except GpuSetupError:
             no += 1
     assert no > cases // 2
@@ -264,19 +264,19 @@ def test_deep_documents_are_refused(tmp_path: Path) -> None:
     for raw in (NESTED, json.dumps({"offer": NESTED, "signature": ""})):
         with pytest.raises(GpuSetupError):
             offers.opened(raw.encode(), "here", tmp_path / "signers", "h100")
-    files = {**kept.release_of(Matrix()).files, "cuda": NESTED}
-    release = MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+    files = {**releases.release_of(Matrix()).files, "cuda": NESTED}
+    release = MatrixRelease(date="2030-01-01", sha256=releases.digest(files), files=files)
     with pytest.raises(GpuSetupError):
-        kept.examined(kept.opened(msgspec.json.encode(release), "here"))
+        releases.examined(releases.opened(msgspec.json.encode(release), "here"))
 
 
 def test_a_release_that_lacks_a_components_file_is_refused_whole() -> None:
-    files = dict(kept.release_of(Matrix()).files)
+    files = dict(releases.release_of(Matrix()).files)
     for name in sorted(files):
         fewer = {other: text for other, text in files.items() if other != name}
-        release = MatrixRelease(date="2030-01-01", sha256=kept.digest(fewer), files=fewer)
+        release = MatrixRelease(date="2030-01-01", sha256=releases.digest(fewer), files=fewer)
         with pytest.raises(GpuSetupError, match=f"lacks {name}"):
-            kept.examined(release)
+            releases.examined(release)
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in NAMES[:18]), ("a", "a/b"), ("a/b/c", "a")])

@@ -1,4 +1,4 @@
-"""Merge additional records into a file, and check that every record which an overlay's data names exists."""
+"""Overlays of own data: merge additional records into a file, and check that every record which they name exists."""
 
 from __future__ import annotations
 
