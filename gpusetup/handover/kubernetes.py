@@ -20,7 +20,7 @@ from gpusetup.handover.files import rendered, yaml_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import Containers, Driver, HostFacts, Service
     from gpusetup.model.lock import Lock
 
 _DEPLOY = "nvidia.com/gpu.deploy."
@@ -46,8 +46,8 @@ class Handover:
 def handover(hosts: Mapping[str, HostFacts]) -> Handover:
     """Return the operator's settings for these hosts, which are named like their nodes."""
     gpus = {name: facts for name, facts in hosts.items() if facts.gpus}
-    driver = {name for name, facts in gpus.items() if _has_driver(facts)}
-    toolkit = {name for name, facts in gpus.items() if _has_toolkit(facts)}
+    driver = {name for name, facts in gpus.items() if _has_driver(facts.driver)}
+    toolkit = {name for name, facts in gpus.items() if _has_toolkit(facts.containers)}
     mig = {name for name, facts in gpus.items() if record_of(facts).mig.wanted}
     values: dict[str, Any] = {
         "driver": {"enabled": driver != set(gpus)},
@@ -76,13 +76,13 @@ def handover(hosts: Mapping[str, HostFacts]) -> Handover:
     )
 
 
-def _has_driver(facts: HostFacts) -> bool:
-    return facts.driver is not None and (facts.driver.loaded is not None or bool(facts.driver.version))
+def _has_driver(driver: Driver | None) -> bool:
+    return driver is not None and (driver.loaded is not None or bool(driver.version))
 
 
-def _has_toolkit(facts: HostFacts) -> bool:
+def _has_toolkit(containers: Containers) -> bool:
     """Return whether the toolkit is installed and configured in one of kubelet's runtimes."""
-    return bool(facts.containers.toolkit) and any(name in facts.containers.configured for name in _RUNTIMES)
+    return bool(containers.toolkit) and any(name in containers.configured for name in _RUNTIMES)
 
 
 def _version(gpus: Mapping[str, HostFacts]) -> str:
@@ -111,7 +111,7 @@ def _twice(gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str], m
         yield f"RuntimeClass {_HANDLER}: the operator makes its own; runtimeclass.yaml is for a cluster without it"
     if mig:
         yield f"MIG: gpusetup_mig cuts the GPUs of {_named(mig)}; the operator's MIG manager is off there"
-    watched = {name for name, facts in gpus.items() if _runs(facts, "dcgm")}
+    watched = {name for name, facts in gpus.items() if _runs(facts.services, "dcgm")}
     if watched:
         yield (
             f"DCGM: nvidia-dcgm runs on {_named(watched)}; two host engines do not share the profiling counters: "
@@ -119,8 +119,8 @@ def _twice(gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str], m
         )
 
 
-def _runs(facts: HostFacts, service: str) -> bool:
-    return service in facts.services and facts.services[service].active == "active"
+def _runs(services: Mapping[str, Service], service: str) -> bool:
+    return service in services and services[service].active == "active"
 
 
 def _warnings(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.playbook import PlaybookRun
     from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.facts import Driver
     from gpusetup.model.lifecycle import HostOutcome
     from gpusetup.model.settings import Environment
     from gpusetup.model.verdict import Level
@@ -93,15 +93,15 @@ def _on_record(rollout: Rollout, name: str) -> str:
     kept = record_of(rollout.facts[name]).verified
     if kept is None or not kept.passed or kept.key != rollout.plans[name].lock.key:
         return ""
-    if kept.driver != _loaded(rollout.facts[name]):
+    if kept.driver != _loaded(rollout.facts[name].driver):
         return ""
     if kept.verdict == "skip":
         return f"on {kept.time}, as far as a simulated GPU allows"
     return f"{kept.verdict} on {kept.time}"
 
 
-def _loaded(facts: HostFacts) -> str | None:
-    loaded = facts.driver.loaded if facts.driver is not None else None
+def _loaded(driver: Driver | None) -> str | None:
+    loaded = driver.loaded if driver is not None else None
     return loaded.version if loaded is not None else None
 
 

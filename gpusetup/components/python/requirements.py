@@ -259,7 +259,7 @@ def pythons_of(
     `installable`: whether gpusetup can install packages there.
     """
     if settings.python_interpreter:
-        named = _version_at(facts, settings.python_interpreter)
+        named = _version_at(facts.pythons, settings.python_interpreter)
         return (named,) if named else None
     own = _own_version(facts, system)
     if not own:
@@ -268,7 +268,10 @@ def pythons_of(
         row.version
         for row in (system.pythons if system is not None else ())
         if not row.prerelease
-        and (_version_at(facts, row.path) or (installable and _offered(facts, offers, row.packages)))
+        and (
+            _version_at(facts.pythons, row.path)
+            or (installable and _offered(facts.packages.installed, offers, row.packages))
+        )
     ]
     return tuple(dict.fromkeys((own, *others)))
 
@@ -284,7 +287,7 @@ def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: O
     wanted = ".".join(((stack.python and stack.python.version) or "").split(".")[:2])
     if settings.python_interpreter:
         path = settings.python_interpreter
-        return Interpreter(path=path, version=_version_at(facts, path) or wanted)
+        return Interpreter(path=path, version=_version_at(facts.pythons, path) or wanted)
     own = _own_version(facts, system)
     if not wanted or not own or wanted == own:
         return Interpreter(version=own, packages=_venv(facts))
@@ -307,15 +310,15 @@ def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: O
 def _own_version(facts: HostFacts, system: OsRelease | None) -> str:
     """Return the version of /usr/bin/python3: from the host, else from the matrix; "" if neither knows."""
     known = system.python if system is not None and system.python != "unknown" else ""
-    return _version_at(facts, SYSTEM_PYTHON) or known
+    return _version_at(facts.pythons, SYSTEM_PYTHON) or known
 
 
-def _version_at(facts: HostFacts, path: str) -> str:
-    return next((python.version for python in facts.pythons if python.path == path), "")
+def _version_at(pythons: Iterable[Python], path: str) -> str:
+    return next((python.version for python in pythons if python.path == path), "")
 
 
-def _offered(facts: HostFacts, offers: Offers, packages: Collection[str]) -> bool:
-    return not offers.known or all(offers.has(name) or name in facts.packages.installed for name in packages)
+def _offered(installed: Collection[str], offers: Offers, packages: Collection[str]) -> bool:
+    return not offers.known or all(offers.has(name) or name in installed for name in packages)
 
 
 def _venv(facts: HostFacts) -> tuple[Package, ...]:
