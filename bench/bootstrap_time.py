@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 
 from tests.lab import machine
 from tests.lab.bootstrapping import FINAL, WISH, first_boot, serve_bundle, status, user_data
@@ -32,8 +33,10 @@ def main() -> int:
     machine.prepare()
     real = "--real" in sys.argv
     repositories, network = build.ready(), "mirror" if real else "none"
-    words = {"flavour": "debian12-cloud", "machine": "t4", "network": network, "disk": "real"}
-    made = [HostSpec(name=f"bench-{os.getpid()}-{word}", **words) for word in ("own", "apt")]
+    first_host = HostSpec(
+        name=f"bench-{os.getpid()}-own", flavour="debian12-cloud", machine="t4", network=network, disk="real"
+    )
+    made = [first_host, replace(first_host, name=f"bench-{os.getpid()}-apt")]
     first = Host.create(made[0])
     try:
         before = packages(first)
