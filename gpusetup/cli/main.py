@@ -159,6 +159,11 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
     return arguments
 
 
+_NEEDED = {
+    "ansible": "ansible-core",
+    **{name: name for name in ("argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli")},
+}
+"""What gpusetup imports of other projects, and the package that has it."""
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -257,7 +262,11 @@ def _answered(argv: list[str]) -> int:
         return Exit.INTERRUPTED
     except (BrokenPipeError, streams.UnwrittenError):
         raise
-    except Exception:  # noqa: BLE001 - the last line of defence: reported as a bug
+    except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug
+        if isinstance(error, ModuleNotFoundError) and (package := _NEEDED.get(error.name or "")):
+            told = f"gpusetup needs {package}, which {sys.executable} does not have; install it"
+            print(f"gpusetup: {told}: {sys.executable} -m pip install {package}", file=sys.stderr)
+            return Exit.BAD_INPUT
         import traceback
 
         traceback.print_exc()

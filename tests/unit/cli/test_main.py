@@ -8,8 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +17,6 @@ from gpusetup.cli import main as front
 from gpusetup.cli.commands import load_command
 from gpusetup.cli.session import _ask
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def breaks(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -121,3 +118,12 @@ def test_a_password_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
     with pytest.raises(BadInputError, match="sudo password"):
         _ask("sudo password: ")
+
+
+def test_a_python_without_what_gpusetup_needs_is_told_what_to_install() -> None:
+    root = Path(front.__file__).parents[2]
+    argv = [sys.executable, "-S", "-m", "gpusetup", "matrix", "torch"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"{sys.executable} -m pip install msgspec" in done.stderr
+    assert "Traceback" not in done.stderr
