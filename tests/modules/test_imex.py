@@ -102,7 +102,7 @@ def test_the_shell_of_the_unit_makes_the_device_files(tmp_path: Path) -> None:
     line = next(item for item in names.imex_unit(3).split("ExecStart=")[1:])
     text = line.partition("\n\n")[0].replace("\\\n", "").partition("-c '")[2].rpartition("'")[0].replace("$$", "$")
     (tmp_path / "devices").write_text("195 nvidia\n242 nvidia-caps-imex-channels\n")
-    text = text.replace("/proc/devices", f"{tmp_path}/devices").replace("/dev/", f"{tmp_path}/dev/")
+    text = text.replace("/dev/", f"{tmp_path}/dev/").replace("/proc/devices", f"{tmp_path}/devices")
     (tmp_path / "mknod").write_text('#!/bin/sh\necho "$@" >"$3"\n')
     (tmp_path / "mknod").chmod(0o755)
     assert os.system(f"PATH={tmp_path}:$PATH; {text}") == 0
