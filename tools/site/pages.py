@@ -25,7 +25,11 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "tests/fixtures/doctor/SCORES.md": "reference/doctor-scores.md",
-    **{f"roles/{page.parent.name}/README.md": f"reference/roles/{page.parent.name}.md" for page in role_pages.pages()},
+    **{
+        f"roles/{page.parent.name}/README.md": f"reference/roles/{page.parent.name}.md"
+        for page in role_pages.pages()
+        if page.name == "README.md"
+    },
 }
 """Documents outside docs → their path on the site."""
 NUMEROUS = ("decisions", "reference/commands", "reference/errors", "reference/matrix", "reference/messages")
