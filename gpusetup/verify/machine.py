@@ -281,7 +281,7 @@ def adapters(machine: Machine) -> list[Document]:
 
 
 def active_ports(machine: Machine) -> list[tuple[Document, Document]]:
-    """Return every active_ports port with its adapter."""
+    """Return every active port with its adapter."""
     return [(hca, port) for hca in adapters(machine) for port in hca["ports"] if port.get("state") == "ACTIVE"]
 
 

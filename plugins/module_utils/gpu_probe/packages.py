@@ -322,7 +322,7 @@ _FLOCK = "hhqqi4x"
 
 
 def lock_holder(root: str = "/") -> Optional[Dict[str, Any]]:
-    """Return the lock_holder of the first held lock as {"file", "pid", "command"}, None when all are free."""
+    """Return the holder of the first held lock as {"file", "pid", "command"}, None when all are free."""
     for path in _LOCK_FILES:
         pid = _of_lock(os.path.join(root, path.lstrip("/")))
         if pid is not None:
