@@ -159,11 +159,8 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
     return arguments
 
 
-_NEEDED = {
-    "ansible": "ansible-core",
-    **{name: name for name in ("argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli")},
-}
-"""What gpusetup imports of other projects, and the package that has it."""
+_NEEDED = ("ansible", "argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli", "urllib3")
+"""What gpusetup imports of other projects."""
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -263,9 +260,10 @@ def _answered(argv: list[str]) -> int:
     except (BrokenPipeError, streams.UnwrittenError):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug
-        if isinstance(error, ModuleNotFoundError) and (package := _NEEDED.get(error.name or "")):
-            told = f"gpusetup needs {package}, which {sys.executable} does not have; install it"
-            print(f"gpusetup: {told}: {sys.executable} -m pip install {package}", file=sys.stderr)
+        if isinstance(error, ModuleNotFoundError) and error.name in _NEEDED:
+            package = "ansible-core" if error.name == "ansible" else error.name
+            install = f"install it: {sys.executable} -m pip install {package}"
+            print(f"gpusetup: {sys.executable} lacks {package}, which gpusetup needs; {install}", file=sys.stderr)
             return Exit.BAD_INPUT
         import traceback
 
