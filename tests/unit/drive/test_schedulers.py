@@ -246,6 +246,12 @@ def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
     refused = kubernetes(drain="echo 'Cannot evict pod: disruption budget' >&2; exit 1").drain("n1", 5)
     assert (refused.ok, refused.why) == (False, "Cannot evict pod: disruption budget")
     assert [call.split()[1] for call in program.calls()].count("uncordon") == 2
+    program("kubectl", 'case "$1" in get) cat node ;; cordon) exit 1 ;; esac')
+    with pytest.raises(SchedulerError):
+        Kubernetes(call=Caller()).drain("n1", 5)
+    assert [call.split()[1] for call in program.calls()].count("uncordon") == 3, (
+        "its answer may be lost, not its effect"
+    )
 
 
 def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
