@@ -1,8 +1,6 @@
 """A fleet piece by piece: batches, a canary, resuming, work that is waited for, and two applies that never meet."""
 
-import json
 import os
-import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +10,6 @@ import pytest
 from tests.lab.applying import apply
 from tests.lab.moments import installing, until
 from tests.lab.plays import packages
-from tests.lab.slurm import Slurm
 
 
 def states(answer):
@@ -113,53 +110,3 @@ def _command(inventory):
 
 def _environment(folder):
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}
-
-
-@pytest.mark.slow
-def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, wishes, tmp_path):
-    """Debian's own Slurm: jobs, reservations and other people's drains; its packages come from the Debian mirror."""
-    head, node = lab_hosts(
-        head={"flavour": "debian12", "network": "mirror"},
-        node={"flavour": "debian12", "machine": "t4", "network": "mirror"},
-    )
-    cluster = Slurm(head, [node])
-    inventory = lab_inventory([node], wishes)
-    how = ("--drain", "slurm", "--drain-via", shlex.join(head.ssh_argv()))
-
-    # A running job is waited for; then the node changes, reboots, is verified, and works again with a new slurmd.
-    started = cluster.node(node).partition("SlurmdStartTime=")[2].split()[0]
-    cluster.job(node, 20)
-    done = apply(tmp_path, inventory, *how)
-    assert done.code == 0, done.out + done.err
-    assert states(done) == {node.name: "done"}
-    assert node.path("/var/tmp/job-ended").read_text() == "ended\n"
-    assert cluster.state(node) == "IDLE"
-    assert cluster.node(node).partition("SlurmdStartTime=")[2].split()[0] != started
-    before = packages(node)
-    inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
-
-    # A job that does not end in time keeps its node, and the node goes on working.
-    number = cluster.job(node, 3600)
-    late = apply(tmp_path, inventory, *how, "--drain-wait", "0.1")
-    assert late.code == 9, late.out + late.err
-    assert late.hosts[node.name]["pending"] == [f"jobs run: {number}"]
-    assert cluster.state(node) == "ALLOCATED"
-    head.ssh("scancel", number)
-    cluster.wait(node, "IDLE")
-
-    # A reservation is respected.
-    reserve = ["ReservationName=mine", "StartTime=now", "Duration=30", "Users=root", f"Nodes={node.name}"]
-    head.ssh("scontrol", "create", "reservation", *reserve)
-    reserved = apply(tmp_path, inventory, *how)
-    assert reserved.code == 9, reserved.out + reserved.err
-    assert reserved.hosts[node.name]["pending"] == ["reserved: mine"]
-    head.ssh("scontrol", "delete", "ReservationName=mine")
-    assert packages(node) == before
-
-    # What somebody else drained is changed, and still drained.
-    head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad fan")
-    foreign = apply(tmp_path, inventory, *how)
-    assert foreign.code == 0, foreign.out + foreign.err
-    assert "bad fan" in json.dumps(foreign.hosts[node.name]["warnings"])
-    assert cluster.state(node) == "IDLE+DRAIN"
-    assert packages(node) != before
