@@ -58,7 +58,7 @@ def _counts(report: Path) -> tuple[int, int, int]:
 
 
 def _memory() -> str | None:
-    """A folder in memory for the tests' own files, which saves a third of the time; None where there is too little."""
+    """A folder in memory for the tests' own files, so that none waits for a disk; None where there is too little."""
     try:
         room = os.statvfs("/dev/shm")
         free = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) * 1024

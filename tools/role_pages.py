@@ -32,10 +32,7 @@ def pages() -> dict[Path, str]:
 def routes() -> str:
     """Return meta/runtime.yml: a module without an action of its own runs from the code that hosts keep."""
     modules, actions = ({path.stem for path in ROOT.glob(f"plugins/{kind}/*.py")} for kind in ("modules", "action"))
-    routed = (
-        f"    {name}:\n      action_plugin: gpusetup.stack.gpu_shared_code\n" for name in sorted(modules - actions)
-    )
-    return _HEAD + "".join(routed)
+    return _HEAD + "".join(map(_ROUTE.format, sorted(modules - actions)))
 
 
 def page(role: str, spec: Mapping[str, Any]) -> str:

@@ -208,6 +208,7 @@ def replaced(place: Path) -> Iterator[Path]:
     for folder in (new, old):
         while folder.exists():
             shutil.rmtree(folder, ignore_errors=time.monotonic() < end)
+            time.sleep(0.01)
     new.mkdir(parents=True)
     try:
         yield new

@@ -11,7 +11,8 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
+
+from tests.unit.facts.signing import Below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,17 +23,6 @@ MOKUTIL = """#!/bin/sh
 [ "$1" = --list-new ] && { cat "$0.new" 2>/dev/null; exit 0; }
 echo "$@" >"$0.arguments"; cp "$4" "$0.hash"; exit "$(cat "$0.exit" 2>/dev/null || echo 0)"
 """
-
-
-class Below(LiveHost):  # type: ignore[misc]
-    """A live host whose files are in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.folder = root
-
-    def inside(self, path: str) -> str:
-        return str(self.folder) + path
 
 
 class Machine:

@@ -8,12 +8,25 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
+
 from tests.lab.repository.elf import module
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _CERTIFICATE = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
+
+
+class Below(LiveHost):  # type: ignore[misc]
+    """A live host whose files are in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.folder = root
+
+    def inside(self, path: str) -> str:
+        return str(self.folder) + path
 
 
 @dataclass(frozen=True)

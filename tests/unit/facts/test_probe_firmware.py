@@ -12,7 +12,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import fi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.lab.repository.elf import module
-from tests.unit.facts.signing import Key, efi_list, signed
+from tests.unit.facts.signing import Below, Key, efi_list, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,17 +23,6 @@ PLACES = ("updates/dkms", "updates", "weak-updates/updates", "extra", "kernel/nv
 VARIABLES = "sys/firmware/efi/efivars"
 SHIM, DATABASE = "605dab50-e046-4300-abb6-3dd810dd8b23", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
 PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
-
-
-class Below(LiveHost):  # type: ignore[misc]
-    """A live host whose files are in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.folder = root
-
-    def inside(self, path: str) -> str:
-        return str(self.folder) + path
 
 
 class Machine:

@@ -24,8 +24,8 @@ def python_environment(machine: Machine) -> Finding:
     """The Python that apply made (or the one that was named) is there and imports CuPy.
 
     By its absolute path: what a login shell's PATH finds is not what a service or an SSH command finds. When the stack
-    has no CuPy, or nobody wanted a Python, this is skipped; otherwise a missing environment is a fail, since nothing
-    that runs on the GPU could be proven.
+    has no CuPy, this is skipped; otherwise, and on a host without a lock or a record, a missing environment is a fail,
+    since nothing that runs on the GPU could be proven.
 
     To do: `gpusetup apply`, or name the interpreter with `--python /path/to/python`.
     """
