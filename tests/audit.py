@@ -3,8 +3,6 @@
 `./dev test audit` needs the network: the package index, and PyPI's record of vulnerabilities.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

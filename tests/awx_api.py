@@ -4,22 +4,18 @@ What is real are those modules (awx.awx, from the package `ansible`) and what th
 is judged by their argument specs; the rules for surveys and for the graph of a workflow are AWX's, kept here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = "ansible==11.13.0"
 """The last major version of the package that holds awx.awx 24.6.1, the newest release of it."""

@@ -1,18 +1,14 @@
 """An authority of the tests' own, and what it signs: servers by their names, clients by theirs."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Authority:

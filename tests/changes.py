@@ -4,8 +4,6 @@
 main one. Without either nothing is known: those run that need no other machine and no booted guest, and `./dev test all` runs the rest.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

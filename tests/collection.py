@@ -1,7 +1,5 @@
 """The Ansible collection as others get it: built, installed away from the checkout, asked, run, and put to ansible-test."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

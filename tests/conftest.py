@@ -1,7 +1,5 @@
 """What every test shares: the shipped matrix, read once, and how hard hypothesis tries."""
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -24,13 +22,13 @@ settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))
 
 
 @pytest.fixture(scope="session")
-def shipped() -> Matrix:
+def shipped():
     """The data that is shipped, whatever the environment lays over it."""
     return Matrix()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+def own_state(tmp_path_factory):
     """Runs and histories of a test stay out of those of the person, and of the machine, that runs the tests."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
     os.environ["GPUSETUP_STATE"] = str(tmp_path_factory.mktemp("gpusetup-state"))

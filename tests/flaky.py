@@ -1,15 +1,10 @@
 """A web server that breaks off, stalls, drips or says no, as it is told: for everything that fetches."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 CONTENT = b"a lock, or a wheel" * 500
 

@@ -10,8 +10,6 @@ another copy replaces the code of that one function in memory and runs the tests
 No file is written. What tests do in processes of their own is not seen, and what is worked out when a module is imported stays.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import contextlib
@@ -29,17 +27,15 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from _pytest.runner import runtestprotocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST_CODE = "plugins/module_utils"

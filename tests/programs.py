@@ -3,20 +3,15 @@
 A stage installs what it lacks before it begins, so the tests find the same programs on a bare machine as on one that had many.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.lab.places import LabError
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 HARDWARE = re.compile(r"GPU|NVIDIA|nvidia|CUDA")
 """What the reason of a skip names where every program could be installed."""

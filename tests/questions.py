@@ -1,7 +1,5 @@
 """Questions whose answers are put through every way of installing them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 QUESTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (

@@ -1,18 +1,14 @@
 """What hosts tell of their record, and locks of a few components."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gpusetup.components.record import read_record
 from gpusetup.model.applied import NO_LOCK, Applied, HostRecord
+from gpusetup.model.package import PackageSet
 from gpusetup.model.settings import AppliedWanted
 from gpusetup.model.stack import Stack
-
-if TYPE_CHECKING:
-    from gpusetup.model.package import PackageSet
 
 _REST: dict[str, dict[str, Any]] = {
     "driver": {"branch": "580", "module": "open", "relation": "native"}, "cuda": {"relation": "native"},

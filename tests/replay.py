@@ -1,7 +1,5 @@
 """A package index on this machine that says what it was given: captured documents, pieces of files, and faults."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.server
@@ -10,11 +8,9 @@ import json
 import tarfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 CAPTURED = Path(__file__).parent / "fixtures" / "index"
 JSON = "application/vnd.pypi.simple.v1+json"

@@ -4,21 +4,17 @@ The controller's part is real: Ansible's workers, its ssh plugin, the modules it
 (no network, no cryptography) and the host (its modules are not run: an answer is read from a file).
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.content import host_code
 from gpusetup.facts.collect import open_captured
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _ROOTS = Path(__file__).resolve().parent / "hosts"
 _SSH = stored("simulated_fleet_ssh.txt")

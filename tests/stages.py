@@ -1,7 +1,5 @@
 """What `./dev test` runs: stages one after the other, each said to have run, failed or been skipped with the reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,13 +1,9 @@
 """Outputs and programs that tests stand in with, each in a file of its own: `tests/fixtures/stored/`."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 FOLDER = Path(__file__).parent / "fixtures/stored"
 

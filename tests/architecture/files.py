@@ -1,11 +1,6 @@
 """Every Python file that is ours, tests and benchmarks too."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def files(root: Path) -> dict[str, Path]:

@@ -1,14 +1,10 @@
 """What every module of the package imports, read from its text."""
 
-from __future__ import annotations
-
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
 

@@ -1,19 +1,13 @@
 """What CI runs for a change: each slow stage names paths that are there, and without a commit to compare with some run."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import changes, stages
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_each_slow_stage_is_one_and_names_what_is_there() -> None:
+def test_each_slow_stage_is_one_and_names_what_is_there():
     assert set(changes.TOUCH) <= set(stages.STAGES)
     named = [place for places in (changes.ALWAYS, *changes.TOUCH.values()) for place in places]
     assert [place for place in named if not (changes.ROOT / place).exists()] == []
@@ -31,12 +25,12 @@ def test_each_slow_stage_is_one_and_names_what_is_there() -> None:
         ("docs-of-others.md", set()),
     ],
 )
-def test_a_file_leads_to_the_stages_that_it_can_break(path: str, stages_run: set[str]) -> None:
+def test_a_file_leads_to_the_stages_that_it_can_break(path, stages_run):
     assert set(changes.reasons([path])) == stages_run
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(tmp_path, monkeypatch):
     """A branch with one commit after main's, and a file that is not committed."""
     git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
     for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first"), ("switch", "-q", "-c", "branch")):
@@ -51,15 +45,15 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_branch_is_compared_with_where_it_left_main(checkout: Path) -> None:
+def test_a_branch_is_compared_with_where_it_left_main(checkout):
     assert changes.changed(changes.base()) == ["docs/page.md", "galaxy.yml"]
     assert {stage for stage, (runs, _why) in changes.decided().items() if runs} == {"site"}
 
 
 @pytest.mark.parametrize("named", ["", "0000000000000000000000000000000000000000", "no-such-commit"])
 def test_where_no_tested_commit_is_known_what_needs_another_machine_or_a_booted_guest_is_left_out(
-    named: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    named, checkout, monkeypatch
+):
     subprocess.run(["git", "branch", "-q", "-D", "main"], cwd=checkout, check=True)
     monkeypatch.setenv("GPUSETUP_TESTED", named)
     decided = changes.decided().items()

@@ -1,16 +1,11 @@
 """No two files need each other, however hidden: what only the type checker sees and what is imported late counts too."""
 
-from __future__ import annotations
-
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 ROOT = PACKAGE.parent
 COLLECTION = "ansible_collections.gpusetup.stack."
@@ -67,11 +62,11 @@ def circles(needs: Mapping[str, set[str]]) -> list[str]:
     return sorted(found.values())
 
 
-def test_no_two_files_import_each_other_in_a_circle() -> None:
+def test_no_two_files_import_each_other_in_a_circle():
     assert circles(graph(ROOT)) == []
 
 
-def test_a_circle_is_seen_however_it_is_hidden(tmp_path: Path) -> None:
+def test_a_circle_is_seen_however_it_is_hidden(tmp_path):
     for name, text in {
         "gpusetup/__init__.py": "",
         "gpusetup/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from gpusetup.b import B\n",

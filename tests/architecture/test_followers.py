@@ -1,8 +1,6 @@
 """Whether systemd, udev, a boot menu or the linker must be told of a change is read from the host: a call that was cut
 between the change and the telling would otherwise never tell it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -86,7 +84,7 @@ RUNNERS = runners(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_what_follows_a_change_is_read_from_the_host(name: str) -> None:
+def test_what_follows_a_change_is_read_from_the_host(name):
     assert hanging(MODULES[name], RUNNERS) == []
 
 
@@ -99,13 +97,13 @@ def test_what_follows_a_change_is_read_from_the_host(name: str) -> None:
         "changed = services.take_down(ledger, env)\n    changed = changed or other\n    if changed: there.anew(env)",
     ],
 )
-def test_it_would_be_seen(lines: str) -> None:
+def test_it_would_be_seen(lines):
     text = f"def anew(env):\n    process.output(['udevadm', 'trigger'], env)\ndef act(ledger, env):\n    {lines}\n"
     tree = ast.parse(text)
     assert len(hanging(tree, runners({"x": tree}))) == 1
 
 
-def test_what_the_host_says_is_let_be() -> None:
+def test_what_the_host_says_is_let_be():
     tree = ast.parse(
         "def act(ledger):\n    ledger.write(p, t)\n    if stale(p): process.output(['systemctl', 'x'], e)\n"
     )

@@ -1,17 +1,12 @@
 """Clocks that somebody sets, bytes that are not UTF-8, and a line's end that `$` passes over surprise no code of ours."""
 
-from __future__ import annotations
-
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.architecture.imports import PACKAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STORED = ("st_mtime", "_DAY", "uptime", "monotonic", "['updated']", "task_since", "said")
 """What times of a clock that can be set are compared with: times of files, boots and other processes; a view's own."""
@@ -84,7 +79,7 @@ LAWS = {"text": (unguarded, r"open\(|read_text\(|text=True"), "clock": (clocks, 
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_a_hazard_is_met_nowhere(law: str) -> None:
+def test_a_hazard_is_met_nowhere(law):
     found, word = LAWS[law]
     paths = [
         path for part in ("gpusetup", "plugins", "roles") for path in sorted((PACKAGE.parent / part).rglob("*.py"))
@@ -107,5 +102,5 @@ def test_a_hazard_is_met_nowhere(law: str) -> None:
         ("end", "Meta(pattern='^a$')"),
     ],
 )  # fmt: skip
-def test_each_law_sees_its_example(law: str, bad: str) -> None:
+def test_each_law_sees_its_example(law, bad):
     assert len(list(LAWS[law][0](ast.parse(bad)))) == 1

@@ -1,7 +1,5 @@
 """What a cold `gpusetup` may import: a lookup must not pay for progress bars, templates, HTTP or Ansible."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -59,7 +57,7 @@ def loaded_by(*argv: str) -> set[str]:
 
 
 @pytest.mark.parametrize("argv", LOOKUPS, ids=" ".join)
-def test_a_lookup_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
+def test_a_lookup_imports_nothing_heavy(argv):
     loaded = loaded_by(*argv)
     assert not {module for module in loaded if module.split(".")[0] in NEVER}
     assert not {
@@ -70,11 +68,11 @@ def test_a_lookup_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("argv", [*LOOKUPS, ("resolve",), ("resolve", "vllm", "--os", "ubuntu24.04"), ("matrix", "vllm")], ids=" ".join)  # fmt: skip
-def test_a_lookup_imports_nothing_of_hosts(argv: tuple[str, ...]) -> None:
+def test_a_lookup_imports_nothing_of_hosts(argv):
     assert not {module for module in loaded_by(*argv) if module.startswith(HOSTS_ONLY)}
 
 
-def test_help_and_version_import_no_matrix() -> None:
+def test_help_and_version_import_no_matrix():
     for argv in (("--help",), ("--version",)):
         code = "import sys; sys.argv = ['gpusetup', *sys.argv[1:]]\ntry:\n from gpusetup.cli.main import main; main(sys.argv[1:])\nexcept SystemExit: pass\nprint(sorted(m for m in sys.modules if m in ('msgspec', 'packaging', 'gpusetup.matrix.load')), file=sys.stderr)"  # fmt: skip
         done = subprocess.run(
@@ -83,7 +81,7 @@ def test_help_and_version_import_no_matrix() -> None:
         assert done.stderr.strip() == "[]"
 
 
-def test_only_the_used_commands_module_is_imported() -> None:
+def test_only_the_used_commands_module_is_imported():
     commands = {module for module in loaded_by("why", "cuda", "--format", "json") if module.startswith("gpusetup.cli.")}
     shared = {"main", "commands", "grammar", "options", "output", "requests", "streams", "why"}
     assert commands <= {f"gpusetup.cli.{name}" for name in shared}

@@ -1,19 +1,14 @@
 """The rules that keep the program one-way: who may import whom, who may touch the world, how long a module may be."""
 
-from __future__ import annotations
-
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.architecture import imports as layout
 from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE, imports, modules, name_of, tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 LAYERS = (
     ("errors",),
@@ -130,7 +125,7 @@ def silent(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "rule", [pointing_right, impure, printing, starting_processes, taking_the_command_line, silent]
 )
-def test_every_module_keeps_the_rule(rule: Callable[[Path], Iterator[str]]) -> None:
+def test_every_module_keeps_the_rule(rule):
     assert [broken for path in modules() for broken in rule(path)] == []
 
 
@@ -152,9 +147,7 @@ def test_every_module_keeps_the_rule(rule: Callable[[Path], Iterator[str]]) -> N
         (silent, "supply/x.py", "x = 1"),
     ],
 )
-def test_each_rule_sees_what_breaks_it(
-    rule: Callable[[Path], Iterator[str]], place: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_rule_sees_what_breaks_it(rule, place, text, tmp_path, monkeypatch):
     path = tmp_path / "gpusetup" / place
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
@@ -162,15 +155,15 @@ def test_each_rule_sees_what_breaks_it(
     assert list(rule(path)) != []
 
 
-def test_no_file_is_long() -> None:
+def test_no_file_is_long():
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files(PACKAGE.parent).values()}
     assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}
 
 
-def test_nothing_is_called_utils() -> None:
+def test_nothing_is_called_utils():
     assert not [path for path in modules() if path.stem in ("utils", "helpers", "common", "misc")]
 
 
-def test_every_part_of_the_package_has_its_place() -> None:
+def test_every_part_of_the_package_has_its_place():
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts - {"__init__"} <= set(LEVEL) | OUTSIDE

@@ -1,16 +1,10 @@
 """The tool that breaks the core: which places it finds, and that live functions get the broken code and nothing else."""
 
-from __future__ import annotations
-
 import importlib
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import mutation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = """
 LIMIT = 3
@@ -34,7 +28,7 @@ SEEN = []
 
 
 @pytest.fixture
-def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mutation.Core:
+def core(tmp_path, monkeypatch):
     (tmp_path / "core").mkdir()
     (tmp_path / "core/broken_here.py").write_text(TEXT, encoding="utf-8")
     monkeypatch.setattr(mutation, "ROOT", tmp_path)
@@ -42,7 +36,7 @@ def core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mutation.Core:
     return mutation.Core("core")
 
 
-def test_the_places_are_those_inside_functions(core: mutation.Core) -> None:
+def test_the_places_are_those_inside_functions(core):
     assert {(place.was, place.broken) for place in core.places()} == {
         ("there >= LIMIT and (not there == 7)", "there >= LIMIT or not there == 7"),
         ("there >= LIMIT", "there > LIMIT"),
@@ -60,7 +54,7 @@ def test_the_places_are_those_inside_functions(core: mutation.Core) -> None:
     }
 
 
-def test_a_place_changes_its_function_alone_and_its_text_stays_whole(core: mutation.Core) -> None:
+def test_a_place_changes_its_function_alone_and_its_text_stays_whole(core):
     module = importlib.import_module("broken_here")
     for place in core.places():
         if (place.was, place.broken) == ("there >= LIMIT", "there > LIMIT"):
@@ -72,7 +66,7 @@ def test_a_place_changes_its_function_alone_and_its_text_stays_whole(core: mutat
     assert module.Judge().known() == [4]
 
 
-def test_functions_note_that_they_were_entered_by_whatever_name(core: mutation.Core) -> None:
+def test_functions_note_that_they_were_entered_by_whatever_name(core):
     (path,) = core.files
     scope: dict[str, object] = {}
     exec(core.noting(path, path), scope)
@@ -81,7 +75,7 @@ def test_functions_note_that_they_were_entered_by_whatever_name(core: mutation.C
     assert {name for _path, name, _line in core.entered} == {"noted"}
 
 
-def test_a_copy_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_never_ends_is_ended(monkeypatch):
     def work(tell: object) -> None:
         tell(["begun"])  # type: ignore[operator]
         while True:

@@ -1,7 +1,5 @@
 """What runs on hosts imports nothing that a host may lack, and no more than it needs."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path
@@ -28,13 +26,13 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_the_oldest_python_of_a_host_can_read_it() -> None:
+def test_the_oldest_python_of_a_host_can_read_it():
     for path in (*IMPORTED, *PROGRAMS):
         ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 6))
 
 
 @pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem)
-def test_modules_import_only_the_standard_library_ansible_and_each_other(path: Path) -> None:
+def test_modules_import_only_the_standard_library_ansible_and_each_other(path):
     allowed = {*sys.stdlib_module_names, "ansible", "ansible_collections"}
     assert {name for name in imports(path) if name.partition(".")[0] not in allowed} == set()
 
@@ -45,7 +43,7 @@ def test_modules_import_only_the_standard_library_ansible_and_each_other(path: P
     [path for path in PROGRAMS if "smoke" not in path.stem or path.stem == "smoke"],
     ids=lambda path: path.stem,
 )
-def test_programs_import_only_the_standard_library_their_neighbours_and_what_modules_share(path: Path) -> None:
+def test_programs_import_only_the_standard_library_their_neighbours_and_what_modules_share(path):
     files = next(folder for folder in path.parents if folder.name == "files")
     allowed = {*sys.stdlib_module_names, *(beside.stem for beside in files.iterdir())}
     if MEASURES in path.parents:

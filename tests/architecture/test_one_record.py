@@ -1,7 +1,5 @@
 """Only the journal writes the record of a host: every thing that gpusetup changes there goes through its door."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -120,12 +118,12 @@ def changes(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", _code(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_nobody_else_writes_the_record(path: Path) -> None:
+def test_nobody_else_writes_the_record(path):
     assert writes(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("path", _on_hosts(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_nobody_changes_a_host_past_the_journal(path: Path) -> None:
+def test_nobody_changes_a_host_past_the_journal(path):
     assert changes(path.read_text(encoding="utf-8")) == []
 
 
@@ -137,7 +135,7 @@ def test_nobody_changes_a_host_past_the_journal(path: Path) -> None:
         "argv = ['update-alternatives', '--set', name, path]",
     ],
 )
-def test_a_change_past_the_journal_would_be_seen(line: str) -> None:
+def test_a_change_past_the_journal_would_be_seen(line):
     assert changes("def act(unit, env):\n    " + line) != []
 
 
@@ -157,12 +155,12 @@ def test_a_change_past_the_journal_would_be_seen(line: str) -> None:
         'ledger.state["holds"] += ["x"]',
     ],
 )
-def test_it_would_be_seen(line: str) -> None:
+def test_it_would_be_seen(line):
     assert writes("def act(self, ledger):\n    " + line)
 
 
 @pytest.mark.parametrize(
     "line", ['back = dict(ledger.state["taken"]); back["x"] = 1', "self.saved.update(a=1)", 'state["x"] = job.state']
 )
-def test_what_is_no_record_is_let_be(line: str) -> None:
+def test_what_is_no_record_is_let_be(line):
     assert writes("def act(self, ledger, state):\n    " + line) == []

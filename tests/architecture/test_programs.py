@@ -1,20 +1,15 @@
 """Every program that a test asks the machine for is one that its stage installs first."""
 
-from __future__ import annotations
-
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import programs, stages
 from tests.architecture.imports import PACKAGE
 from tests.lab import places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TESTS = PACKAGE.parent / "tests"
 STAGE_OF = {"pages": "pages", "site": "site", "lab": "lab", "vm": "lab"} | dict.fromkeys(stages.QUICK, "unit")
@@ -56,18 +51,16 @@ def unprepared(folder: Path, stage: str) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", sorted(STAGE_OF))
-def test_what_tests_look_for_is_installed_by_their_stage(folder: str) -> None:
+def test_what_tests_look_for_is_installed_by_their_stage(folder):
     assert unprepared(TESTS / folder, STAGE_OF[folder]) == []
 
 
-def test_a_program_that_no_stage_installs_is_seen(tmp_path: Path) -> None:
+def test_a_program_that_no_stage_installs_is_seen(tmp_path):
     (tmp_path / "test_x.py").write_text('import shutil\nshutil.which("x")\nall(map(shutil.which, ("git", "y")))\n')
     assert [found.rpartition(" ")[2] for found in unprepared(tmp_path, "unit")] == ["x", "y"]
 
 
-def test_a_skip_for_a_lacking_program_fails_where_programs_can_be_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_skip_for_a_lacking_program_fails_where_programs_can_be_installed(tmp_path, monkeypatch):
     report = tmp_path / "report.xml"
     skips = "".join(
         f'<testcase><skipped type="{kind}" message="{why}"/></testcase>'
@@ -84,7 +77,7 @@ def test_a_skip_for_a_lacking_program_fails_where_programs_can_be_installed(
     assert stages._counts(report) == (2, 0, 3)
 
 
-def test_nothing_that_is_installed_starts_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_that_is_installed_starts_a_service(tmp_path, monkeypatch):
     policy, wants = tmp_path / "policy-rc.d", tmp_path / "multi-user.target.wants"
     wants.mkdir()
     (wants / "here-before.service").symlink_to("/lib/systemd/system/here-before.service")
@@ -104,7 +97,7 @@ def test_nothing_that_is_installed_starts_a_service(tmp_path: Path, monkeypatch:
     assert not policy.exists()
 
 
-def test_what_molecule_reads_of_the_lab_is_where_the_lab_writes_it() -> None:
+def test_what_molecule_reads_of_the_lab_is_where_the_lab_writes_it():
     written = {str(places.MOLECULE), str(places.KNOWN_HOSTS), places.SIMULATED_ROOT}
     texts = [path.read_text() for path in (PACKAGE.parent / ".config/molecule").iterdir()]
     read = {found for text in texts for found in re.findall(r"/var/lib/gpusetup-lab/[\w./-]+", text)}

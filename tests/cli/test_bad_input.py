@@ -1,20 +1,15 @@
 """One table of what goes wrong around a command, and one rule for all: words and a code of its own, never a traceback."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpusetup.cli.main import main
 from tests.stored import stored_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GPUSETUP = f"{shlex.quote(sys.executable)} -m gpusetup"
 ANSWERS = (
@@ -40,19 +35,19 @@ def shell(line: str, folder: Path) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("fault", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("command", ANSWERS)
-def test_an_answer_that_cannot_be_written_is_a_failure(command: str, fault: str, tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_written_is_a_failure(command, fault, tmp_path):
     code, _out, err = shell(f"PYTHONUNBUFFERED= {GPUSETUP} {command} {fault}", tmp_path)
     assert (code, UNWRITTEN in err) == (3, True), err
 
 
 @pytest.mark.parametrize("command", ANSWERS[:5])
-def test_it_is_one_without_buffers_too(command: str, tmp_path: Path) -> None:
+def test_it_is_one_without_buffers_too(command, tmp_path):
     code, _out, err = shell(f"PYTHONUNBUFFERED=1 {GPUSETUP} {command} >/dev/full", tmp_path)
     assert (code, UNWRITTEN in err) == (3, True), err
 
 
 @pytest.mark.parametrize("command", ANSWERS)
-def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command: str, tmp_path: Path) -> None:
+def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command, tmp_path):
     code, out, err = shell(f"{ASCII} {GPUSETUP} {command}", tmp_path)
     assert code == (4 if "why-not" in command else 0)
     assert out
@@ -60,7 +55,7 @@ def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command: str, tmp_p
 
 
 @pytest.mark.parametrize("command", ["matrix torch", "resolve torch", "doctor 'Xid 79'"])
-def test_a_home_that_takes_nothing_costs_no_answer(command: str, tmp_path: Path) -> None:
+def test_a_home_that_takes_nothing_costs_no_answer(command, tmp_path):
     assert shell(f"HOME=/proc/nowhere XDG_STATE_HOME= {GPUSETUP} {command}", tmp_path)[0] == 0
 
 
@@ -84,7 +79,7 @@ ROWS = stored_rows("bad_input_rows.json")
 
 
 @pytest.mark.parametrize(("words", "code", "told"), ROWS, ids=[row[0] for row in ROWS])
-def test_bad_input_is_refused_in_words(words: str, code: int, told: str, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_words(words, code, told, tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     found = shell(f"{GPUSETUP} {words}", tmp_path)
@@ -96,13 +91,13 @@ def test_bad_input_is_refused_in_words(words: str, code: int, told: str, tmp_pat
 @pytest.mark.parametrize(
     "words", [["resolve", "torch"], ["resolve", "torch", "--format", "json"], ["lock", "--gpu", "t4"]]
 )
-def test_the_folder_of_an_output_file_is_made(words: list[str], tmp_path: Path) -> None:
+def test_the_folder_of_an_output_file_is_made(words, tmp_path):
     out = tmp_path / "new" / "below" / "answer"
     assert main([*words, "--out", str(out)]) == 0
     assert out.read_text()
 
 
-def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path: Path) -> None:
+def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path):
     from gpusetup.drive.inventory import examine
 
     shared = tmp_path / "fleet.yml"
@@ -115,7 +110,7 @@ def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path: Path) -> None:
     examine(program)
 
 
-def test_a_version_managers_shim_is_named() -> None:
+def test_a_version_managers_shim_is_named():
     from gpusetup.facts.fleet import _hint
 
     said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"

@@ -1,7 +1,5 @@
 """TAB, asked the way argcomplete asks, and in real shells that read what `gpusetup export completion` prints."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -58,7 +56,7 @@ def offered(shell: str, typed: str, home: Path, expected: set[str]) -> set[str]:
 @pytest.mark.skipif(not (BIN / "gpusetup").exists(), reason="gpusetup is not installed as a program here")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(("typed", "expected"), QUESTIONS, ids=[typed for typed, _ in QUESTIONS])
-def test_tab_in_a_real_shell(shell: str, typed: str, expected: set[str], tmp_path: Path) -> None:
+def test_tab_in_a_real_shell(shell, typed, expected, tmp_path):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     shown = offered(shell, typed, tmp_path, expected)
@@ -100,12 +98,12 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("gpusetup resolve wh", {"why", "why-not"}),
     ],
 )
-def test_tab(line: str, expected: set[str], tmp_path: Path) -> None:
+def test_tab(line, expected, tmp_path):
     assert expected <= set(_complete(line, tmp_path))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_what_a_shell_reads(shell: str, tmp_path: Path) -> None:
+def test_what_a_shell_reads(shell, tmp_path):
     script = tmp_path / "completion"
     subprocess.run(
         [sys.executable, "-m", "gpusetup", "export", "completion", shell, "--out", script], check=True, timeout=60

@@ -1,9 +1,7 @@
 """Every command that tells people something tells it programs too, by `--format json`; a refusal as well."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
@@ -13,6 +11,7 @@ from gpusetup.cli.commands import COMMANDS
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import command_parser
 from gpusetup.matrix.load import matrix
+from gpusetup.model.lock import Lock
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
@@ -22,11 +21,6 @@ from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.root import Entry
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.model.lock import Lock
 
 NO_ANSWER = {
     "export completion": "a program of the shell's",
@@ -40,7 +34,7 @@ CANNOT_FAIL = {"export content": "it says where something of its own is"}
 
 
 @pytest.fixture(autouse=True)
-def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_of_this_machine(tmp_path, monkeypatch):
     for name in ("GPUSETUP_STATE", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "own"))
 
@@ -52,17 +46,17 @@ def document_of(out: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_ANSWER])
-def test_it_takes_the_format(name: str) -> None:
+def test_it_takes_the_format(name):
     (asked,) = [action for action in command_parser(name)._actions if "--format" in action.option_strings]
     assert "json" in (asked.choices or ())
 
 
-def test_nothing_is_left_out() -> None:
+def test_nothing_is_left_out():
     assert set(COMMANDS) == {*REFUSED, *NO_ANSWER, *CANNOT_FAIL}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_is_a_document(name: str, tmp_path: Path) -> None:
+def test_a_refusal_is_a_document(name, tmp_path):
     places = {"NOWHERE": str(tmp_path / "nowhere"), "OUT": str(tmp_path / "out")}
     (tmp_path / "nowhere-file").touch()
     words = REFUSED[name].replace("NOWHERE/a/file", str(tmp_path / "nowhere-file"))
@@ -82,7 +76,7 @@ def test_a_refusal_is_a_document(name: str, tmp_path: Path) -> None:
     ],
     ids=lambda value: value[-1],
 )
-def test_a_timer(command: list[str], states: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer(command, states, tmp_path, monkeypatch):
     monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
     monkeypatch.setattr(timers, "_run", lambda _argv, _environment: "")
     told = []
@@ -102,13 +96,13 @@ def test_a_timer(command: list[str], states: tuple[str, ...], tmp_path: Path, mo
         (["doctor", "--explain", "out-of-memory"], "cause", "out-of-memory"),
     ],
 )
-def test_a_page_is_explained(words: list[str], kind: str, name: str) -> None:
+def test_a_page_is_explained(words, kind, name):
     document = document_of(run([*words, "--format", "json"])[1])
     assert (document["kind"], document["name"]) == (kind, name)
     assert document["page"] == run(words)[1]
 
 
-def test_the_documents_are_a_document() -> None:
+def test_the_documents_are_a_document():
     named = document_of(run(["export", "schema", "--format", "json"])[1])["documents"]
     assert len(named) == len(run(["export", "schema"])[1].splitlines()) - 2
 
@@ -118,7 +112,7 @@ def _wish() -> tuple[Lock, Request]:
     return lock_of(resolve(request, matrix()), matrix()), request
 
 
-def test_what_a_bundle_would_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_bundle_would_fetch(monkeypatch):
     lock, request = _wish()
     packages = tuple(
         Entry(name, "1", Wanted(f"http://x.invalid/{name}", f"{name}.deb", size, name), ())

@@ -1,7 +1,5 @@
 """The lookup commands from outside: exit codes, what goes where, document shapes, formats, files."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import io
@@ -37,7 +35,7 @@ def document(*argv: str) -> tuple[int, Any]:
     stored_rows("lookup-exits.json"),
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: str | None, tmp_path: Path) -> None:
+def test_exit_codes_and_documents(argv, code, reference, tmp_path):
     found, told = document(*(word.replace("{absent}", str(tmp_path / "absent")) for word in argv))
     assert found == code
     assert told["ok"] is (code == 0)
@@ -53,13 +51,13 @@ def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: s
 
 
 @pytest.mark.parametrize("argv", [("resolve", "--nonsense"), ("matrix", "--format", "xml"), ("nothing",), ("why",)])
-def test_the_command_lines_own_grammar_is_exit_2(argv: tuple[str, ...]) -> None:
+def test_the_command_lines_own_grammar_is_exit_2(argv):
     code, out, err = run(list(argv))
     assert (code, out) == (2, "")
     assert err
 
 
-def test_answers_go_to_standard_output_and_the_rest_to_standard_error() -> None:
+def test_answers_go_to_standard_output_and_the_rest_to_standard_error():
     code, out, err = run(["resolve", "--driver", "550.199.99"])
     assert code == 0
     assert "warning" not in out
@@ -70,7 +68,7 @@ def test_answers_go_to_standard_output_and_the_rest_to_standard_error() -> None:
     assert "hint: " in err
 
 
-def test_a_lookup_warns_of_an_unknown_driver_too() -> None:
+def test_a_lookup_warns_of_an_unknown_driver_too():
     code, _, err = run(["matrix", "torch", "--driver", "550.199.99"])
     assert code == 0
     assert "550.199.99 is not in the matrix" in err
@@ -78,7 +76,7 @@ def test_a_lookup_warns_of_an_unknown_driver_too() -> None:
     assert (code, err, json.loads(out)["warnings"]) == (0, "", [])
 
 
-def test_a_near_name_is_suggested() -> None:
+def test_a_near_name_is_suggested():
     assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
     assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
     assert "ubuntu22.04" in document("resolve", "--os", "ubunto22.04")[1]["error"]["hint"]
@@ -88,7 +86,7 @@ def test_a_near_name_is_suggested() -> None:
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
-def test_a_stacks_document() -> None:
+def test_a_stacks_document():
     code, told = document("resolve", "torch", "cuda", "cudnn", "nccl", "cupy", "--gpu", "h100", "--os", "ubuntu24.04")
     assert code == 0
     assert told["schema"] == "gpusetup/stack/1"
@@ -113,7 +111,7 @@ def test_a_stacks_document() -> None:
         ("cuda==12.*", {"cuda", "driver_min", "driver_native", "archs", "confidence", "sources"}),
     ],
 )  # fmt: skip
-def test_rows(wish: str, fields: set[str]) -> None:
+def test_rows(wish, fields):
     code, told = document("matrix", wish)
     assert code == 0
     assert told["schema"] == "gpusetup/matrix/1"
@@ -123,7 +121,7 @@ def test_rows(wish: str, fields: set[str]) -> None:
         assert row["confidence"] in ("vendor", "observed", "inferred")
 
 
-def test_torch_2_6_on_a_v100() -> None:
+def test_torch_2_6_on_a_v100():
     _, told = document("matrix", "torch==2.6.*", "--gpu", "v100")
     found = [
         (row["torch"], row["variant"], row["default"], row["driver_min"], row["driver_native"]) for row in told["rows"]
@@ -135,14 +133,14 @@ def test_torch_2_6_on_a_v100() -> None:
     ]
 
 
-def test_the_reverse_lookup_lists_what_a_driver_runs() -> None:
+def test_the_reverse_lookup_lists_what_a_driver_runs():
     _, told = document("matrix", "--driver", "535.154.05")
     assert set(told["fits"]) == {"torch", "tensorflow", "jax", "cupy"}
     assert all(row["cuda"].split(".")[0] in ("10", "11", "12") for row in told["rows"])
     assert not any(name.endswith(("+cu130", "+cu132")) for name in told["fits"]["torch"])
 
 
-def test_the_row_that_resolve_takes_comes_first_then_the_newest() -> None:
+def test_the_row_that_resolve_takes_comes_first_then_the_newest():
     _, told = document("matrix", "cuda")
     versions = [tuple(map(int, row["cuda"].split("."))) for row in told["rows"]]
     _, chosen = document("resolve", "cuda")
@@ -150,13 +148,13 @@ def test_the_row_that_resolve_takes_comes_first_then_the_newest() -> None:
     assert versions[1:] == sorted(versions[1:], reverse=True)
 
 
-def test_every_line_of_a_csv_has_every_column() -> None:
+def test_every_line_of_a_csv_has_every_column():
     header, *lines = csv.reader(io.StringIO(run(["matrix", "cuda", "--gpu", "v100", "--format", "csv"])[1]))
     assert header[-1] == "because", "why the chosen row is not the newest: only its line has it"
     assert {len(line) for line in lines} == {len(header)}
 
 
-def test_csv_and_markdown() -> None:
+def test_csv_and_markdown():
     _, out, _ = run(["matrix", "torch==2.6.*", "--format", "csv"])
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["variant"] for row in rows] == ["cu124", "cu126", "cu118"]
@@ -170,7 +168,7 @@ def test_csv_and_markdown() -> None:
 @pytest.mark.parametrize(
     "argv", [("resolve",), ("matrix", "cuda"), ("why", "cuda"), ("why-not", "cuda=13.1", "--gpu", "v100")]
 )
-def test_out_writes_the_answer_to_a_file(argv: tuple[str, ...], tmp_path: Path) -> None:
+def test_out_writes_the_answer_to_a_file(argv, tmp_path):
     code, out, _ = run([*argv, "--format", "json", "--out", str(tmp_path / "answer.json")])
     _, shown, _ = run([*argv, "--format", "json"])
     assert out == ""
@@ -178,13 +176,13 @@ def test_out_writes_the_answer_to_a_file(argv: tuple[str, ...], tmp_path: Path) 
     assert code in (0, 4)
 
 
-def test_pytorch_means_torch_and_two_wishes_for_one_component_join() -> None:
+def test_pytorch_means_torch_and_two_wishes_for_one_component_join():
     assert document("resolve", "pytorch==2.6.*")[1]["stack"]["torch"]["version"] == "2.6.0"
     both = document("resolve", "torch>=2.4", "torch<2.6")[1]["stack"]["torch"]["version"]
     assert both.startswith("2.5.")
 
 
-def test_why_a_version_that_is_not_chosen() -> None:
+def test_why_a_version_that_is_not_chosen():
     code, told = document("why", "cuda=13.4", "--gpu", "h100")
     assert code == 0
     assert told["asked"] == {"version": "cuda==13.4.*", "fits": True}
@@ -197,7 +195,7 @@ def test_why_a_version_that_is_not_chosen() -> None:
 
 
 @pytest.mark.parametrize("command", ["resolve", "matrix"])
-def test_old_data_is_said_to_be_old(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_data_is_said_to_be_old(command, monkeypatch):
     class Later(dt.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> dt.datetime:
@@ -212,7 +210,7 @@ def test_old_data_is_said_to_be_old(command: str, monkeypatch: pytest.MonkeyPatc
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
-def test_from_facts_resolves_for_each_kind_of_host(tmp_path: Path) -> None:
+def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
     import msgspec
 
     from gpusetup.facts.collect import captured, matrix_lookup
@@ -240,7 +238,7 @@ def test_from_facts_resolves_for_each_kind_of_host(tmp_path: Path) -> None:
 # --- a process of its own ---------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m gpusetup matrix cuda --format json | head -c 10"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60, check=False
@@ -249,7 +247,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert len(done.stdout) == 10
 
 
-def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path: Path) -> None:
+def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path):
     shutil.copy(Matrix().path("vgpu"), tmp_path / "vgpu.json")
     shutil.copy(Matrix().path("cuda"), tmp_path / "cuda.json")
     document = json.loads((tmp_path / "cuda.json").read_text())
@@ -268,7 +266,7 @@ def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path
 # --- what an answer ends in ---------------------------------------------------------------------------------------------
 
 
-def test_why_ends_in_a_command_that_asks_for_the_same_machine() -> None:
+def test_why_ends_in_a_command_that_asks_for_the_same_machine():
     _, out, _ = run(["why", "torch=2.6", "--gpu", "h100", "--os", "ubuntu22.04", "--python", "3.11"])
     *_, command, day = filter(None, map(str.strip, out.splitlines()))
     assert day.startswith("matrix of ")
@@ -278,7 +276,7 @@ def test_why_ends_in_a_command_that_asks_for_the_same_machine() -> None:
     assert "2.6.0+cu" in out
 
 
-def test_hints_write_versions_as_they_are_typed() -> None:
+def test_hints_write_versions_as_they_are_typed():
     _, _, err = run(["resolve", "torch==2.6.*", "--gpu", "rtx 5090"])
     wishes = re.findall(r"(torch==\S+) would fit", err)
     assert wishes
@@ -286,7 +284,7 @@ def test_hints_write_versions_as_they_are_typed() -> None:
         assert run(["resolve", wish, "--gpu", "rtx 5090"])[0] == 0
 
 
-def test_an_ambiguous_name_ends_in_the_options_that_settle_it() -> None:
+def test_an_ambiguous_name_ends_in_the_options_that_settle_it():
     _, _, err = run(["resolve", "torch", "--gpu", "blackwell"])
     assert err.rstrip().endswith("--gpu sm_100 or sm_103 or sm_120")
 
@@ -294,7 +292,7 @@ def test_an_ambiguous_name_ends_in_the_options_that_settle_it() -> None:
 @pytest.mark.parametrize(
     "words", [("cuda==12.8", "--driver", "550"), ("torch==2.7.*", "--driver", "470"), ("cuda==12.4", "--gpu", "h100")]
 )
-def test_what_nothing_forbids_has_the_limits_of_the_resolved_stack(words: tuple[str, ...]) -> None:
+def test_what_nothing_forbids_has_the_limits_of_the_resolved_stack(words):
     code, allowed = document("why-not", *words)
     assert code == 0
     _, resolved = document("resolve", *words)

@@ -1,7 +1,5 @@
 """The row of `matrix` that `resolve` takes has a mark, and a word on why it is not the newest."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -34,26 +32,24 @@ def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
     ],
 )
-def test_the_chosen_row_is_marked_and_says_why(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], mark: str, reason: str
-) -> None:
+def test_the_chosen_row_is_marked_and_says_why(capsys, words, mark, reason):
     said = _said(capsys, *words)
     assert mark in said
     version = mark.partition(" ")[0]
     assert said.endswith(f"* {version} is what `gpusetup resolve` chooses; {reason}")
 
 
-def test_the_newest_row_needs_no_reason_and_one_row_no_mark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_newest_row_needs_no_reason_and_one_row_no_mark(capsys):
     assert _said(capsys, "cupy").endswith("* 14.2.0 is what `gpusetup resolve` chooses")
     assert "*" not in _said(capsys, "torch==2.6.*", "--arch", "aarch64")
 
 
-def test_documents_name_the_chosen_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_name_the_chosen_row(capsys):
     main(["matrix", "cuda", "driver==580.*", "--format", "json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["chosen"] for row in rows] == [True] + [False] * (len(rows) - 1)
     assert rows[0]["because"].startswith("not CUDA ")
 
 
-def test_a_table_that_is_shortened_names_the_command_for_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_is_shortened_names_the_command_for_all_of_it(capsys):
     assert _said(capsys, "--driver", "535.154.05").endswith("all of them: gpusetup matrix cuda --driver 535.154.05")

@@ -1,7 +1,5 @@
 """Tables of everything the data knows: drivers, libraries, GPUs, distributions, Pythons, vGPU."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import io
@@ -18,7 +16,7 @@ SHIPPED = Matrix()
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+def ask(capsys):
     def run(*words: str) -> tuple[int, str, str]:
         code = main(["matrix", *words])
         told = capsys.readouterr()
@@ -28,7 +26,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.fixture
-def rows(ask: Any) -> Any:
+def rows(ask):
     def found(*words: str) -> list[dict[str, Any]]:
         code, out, _ = ask(*words, "--format", "json")
         document = json.loads(out)
@@ -39,7 +37,7 @@ def rows(ask: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["driver", "cudnn", "nccl", "gpu", "os", "python", "vgpu"])
-def test_each_table_is_about_what_was_asked(rows: Any, ask: Any, name: str) -> None:
+def test_each_table_is_about_what_was_asked(rows, ask, name):
     found = rows(name)
     assert all(row[name] for row in found)
     assert all(row["sources"] or name == "python" for row in found)
@@ -49,7 +47,7 @@ def test_each_table_is_about_what_was_asked(rows: Any, ask: Any, name: str) -> N
     assert max(len(line) for line in ask(name)[1].splitlines()) <= 80
 
 
-def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows: Any) -> None:
+def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows):
     newest = rows("driver")
     assert len({row["branch"] for row in newest}) == len(newest)
     branch = {item.branch: item for item in SHIPPED.driver.branches}[580]
@@ -60,7 +58,7 @@ def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows: Any)
         assert len(found) == sum(item.branch == 580 and item.platform == "linux" for item in SHIPPED.driver.versions)
 
 
-def test_drivers_for_a_gpu(rows: Any) -> None:
+def test_drivers_for_a_gpu(rows):
     branches = [int(row["branch"][1:]) for row in rows("driver", "--gpu", "v100")]
     assert max(branches) == 580
     assert all("open" not in row["modules"] for row in rows("driver", "--gpu", "v100"))
@@ -68,7 +66,7 @@ def test_drivers_for_a_gpu(rows: Any) -> None:
     assert all(row["modules"] == ["open"] for row in rows("driver", "--gpu", "b200"))
 
 
-def test_libraries_are_filtered_by_the_rules(rows: Any) -> None:
+def test_libraries_are_filtered_by_the_rules(rows):
     assert (
         max(int(row["cudnn"].split(".")[1]) for row in rows("cudnn", "--gpu", "v100") if row["cudnn"][0] == "9") == 10
     )
@@ -77,13 +75,13 @@ def test_libraries_are_filtered_by_the_rules(rows: Any) -> None:
         assert "9.0" in row["archs"] or row["ptx"] or row["kind"] == "package"
 
 
-def test_what_is_not_known_of_a_gpu_has_no_unit(ask: Any) -> None:
+def test_what_is_not_known_of_a_gpu_has_no_unit(ask):
     _, text, _ = ask("gpu", "Tesla K10")
     lines = dict(line.split(None, 1) for line in text.splitlines() if line and line[0] != " ")
     assert [lines[name] for name in ("memory", "bandwidth", "power")] == ["?"] * 3
 
 
-def test_a_gpu_with_all_that_is_known(rows: Any, ask: Any) -> None:
+def test_a_gpu_with_all_that_is_known(rows, ask):
     (row,) = rows("gpu", "H200 SXM")
     assert (row["architecture"], row["cc"], row["memory_gb"], row["bandwidth_gbs"]) == ("Hopper", "9.0", 141, 4800)
     assert all(source.startswith("https://") for source in row["figures_sources"])
@@ -96,7 +94,7 @@ def test_a_gpu_with_all_that_is_known(rows: Any, ask: Any) -> None:
     assert [rows("gpu", name)[0]["cuda_first"] for name in ("Tesla K80", "A40", "B300")] == ["6.0", "11.1", "12.9"]
 
 
-def test_gpus_by_architecture_capability_and_driver(rows: Any) -> None:
+def test_gpus_by_architecture_capability_and_driver(rows):
     assert {row["architecture"] for row in rows("gpu", "hopper")} == {"Hopper"}
     assert {row["cc"] for row in rows("gpu", "sm_103")} == {"10.3"}
     names = {row["gpu"] for row in rows("gpu", "blackwell")}
@@ -107,7 +105,7 @@ def test_gpus_by_architecture_capability_and_driver(rows: Any) -> None:
     assert all(row["only_cpu"] != "aarch64" for row in rows("gpu", "hopper", "--arch", "amd64"))
 
 
-def test_distributions_pythons_and_vgpu(rows: Any) -> None:
+def test_distributions_pythons_and_vgpu(rows):
     assert {row["os"] for row in rows("os", "ubuntu")} == {
         item.id for item in SHIPPED.os.systems if item.family == "ubuntu"
     }
@@ -125,22 +123,20 @@ def test_distributions_pythons_and_vgpu(rows: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "option"), [(("os", "--gpu", "h100"), "--gpu"), (("vgpu", "--os", "jammy"), "--os"), (("gpu", "--native"), "--native")]
 )  # fmt: skip
-def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(
-    ask: Any, words: tuple[str, ...], option: str
-) -> None:
+def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(ask, words, option):
     code, out, err = ask(*words)
     assert (code, out) == (3, "")
     assert f"cannot be narrowed by {option} [GS-135]" in err
 
 
-def test_where_the_files_are_is_a_document_too(ask: Any) -> None:
+def test_where_the_files_are_is_a_document_too(ask):
     document = json.loads(ask("--data", "--format", "json")[1])
     assert document["ok"] is True
     assert document["files"]["gpus"] == SHIPPED.path("gpus")
     assert ask("--data")[1].splitlines() == list(document["files"].values())
 
 
-def test_no_row_is_exit_4(ask: Any) -> None:
+def test_no_row_is_exit_4(ask):
     code, out, _ = ask("driver", "123.*", "--format", "json")
     assert (code, json.loads(out)["ok"]) == (4, False)
     assert json.loads(out)["conflict"]
@@ -148,7 +144,7 @@ def test_no_row_is_exit_4(ask: Any) -> None:
     assert ask("gpu", "gb")[0] == 3
 
 
-def test_the_newest_cuda_for_a_driver_is_a_sentence(ask: Any) -> None:
+def test_the_newest_cuda_for_a_driver_is_a_sentence(ask):
     code, out, err = ask("--driver", "550.54")
     assert code == 0
     assert "driver 550.54 is taken for 550.54.14" in err
@@ -178,9 +174,7 @@ def test_the_newest_cuda_for_a_driver_is_a_sentence(ask: Any) -> None:
         ("10de:2330", "Hopper", "9.0", "H100 SXM5 80GB", ""),
     ],
 )
-def test_the_answer_says_what_a_name_was_taken_for(
-    capsys: pytest.CaptureFixture[str], name: str, arch: str, cc: str, product: str, beside: str
-) -> None:
+def test_the_answer_says_what_a_name_was_taken_for(capsys, name, arch, cc, product, beside):
     for command in ("matrix", "resolve"):
         assert main([command, "torch", "--gpu", name, "--format", "json"]) == 0
         (taken,) = json.loads(capsys.readouterr().out)["gpus"]
@@ -190,7 +184,7 @@ def test_the_answer_says_what_a_name_was_taken_for(
         assert f"GPU {name}: {arch}{beside}, compute capability {cc}" in capsys.readouterr().out
 
 
-def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(capsys):
     assert main(["resolve", "torch", "--gpu", "blackwell"]) == 3
     told = capsys.readouterr().err
     assert "B200 (10.0)" in told
@@ -198,7 +192,7 @@ def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(caps
     assert main(["resolve", "torch", "--gpu", "gb"]) == 3
 
 
-def test_every_component_tells_its_newest_version_and_how_long_ago_its_sources_were_read(rows: Any, ask: Any) -> None:
+def test_every_component_tells_its_newest_version_and_how_long_ago_its_sources_were_read(rows, ask):
     found = {row["component"]: row for row in rows("--age")}
     assert set(found) >= {"driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"}
     assert {f"frameworks/{name}" for name in found} >= set(package_files())

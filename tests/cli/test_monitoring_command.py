@@ -1,7 +1,5 @@
 """gpusetup export monitoring, and the doctor's answer about an alert, from outside."""
 
-from __future__ import annotations
-
 import json
 
 from tests.property.test_command_line import run

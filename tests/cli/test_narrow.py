@@ -1,7 +1,5 @@
 """A terminal of 40 columns: lines break between words, addresses and commands stay whole."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
@@ -45,7 +43,7 @@ def on_terminal(columns: int, *argv: str) -> list[str]:
 @pytest.mark.parametrize(
     "argv", [("resolve", "torch", "--gpu", "h100", "--os", "rhel8"), ("matrix", "torch==2.7.*"), ("doctor", "Xid 79")]
 )
-def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(argv: tuple[str, ...]) -> None:
+def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(argv):
     wide = [line for line in on_terminal(40, *argv) if len(line) > 40]
     for line in wide:
         assert (
@@ -59,7 +57,7 @@ def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(argv: tup
         ), line
 
 
-def test_a_command_is_not_broken() -> None:
+def test_a_command_is_not_broken():
     lines = on_terminal(40, "resolve", "torch", "driver==580.*", "--gpu", "h100", "--os", "rhel8")
     assert [line for line in lines if line.startswith("install:") and line.endswith("-w driver==580.178.04")]
     assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]

@@ -1,9 +1,7 @@
 """`--newer`: releases that the matrix does not know yet, asked of an index and of NVIDIA's list as they answer."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -12,10 +10,6 @@ from gpusetup.bootstrap import web
 from gpusetup.bootstrap.web import Unfetched
 from gpusetup.cli import newer
 from tests.cli.test_lookup_commands import HOSTS, document
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FILES = {
     "nvidia-cudnn-cu13": [
@@ -33,7 +27,7 @@ DRIVERS = {"999": {"type": "new feature branch", "driver_info": [{"release_versi
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(monkeypatch):
     """Publishers that answer as PyPI and NVIDIA do; what was asked of them."""
     found: list[str] = []
 
@@ -53,19 +47,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_nobody_is_asked_without_the_option_and_the_answer_names_it(asked: list[str]) -> None:
+def test_nobody_is_asked_without_the_option_and_the_answer_names_it(asked):
     code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100")
     assert (code, asked) == (4, [])
     assert "ask its publisher: the same command with --newer" in told["suggestions"]
 
 
-def test_only_what_no_known_release_meets_is_asked_about(asked: list[str]) -> None:
+def test_only_what_no_known_release_meets_is_asked_about(asked):
     code, _ = document("resolve", "cudnn<99", "torch==99.0.0", "--gpu", "h100", "--newer")
     assert code == 0
     assert {url.rstrip("/").rpartition("/")[2] for url in asked} == {"torch"}
 
 
-def test_hosts_are_answered_as_a_request_is(asked: list[str], tmp_path: Path) -> None:
+def test_hosts_are_answered_as_a_request_is(asked, tmp_path):
     path = tmp_path / "facts.json"
     path.write_text(json.dumps(document("facts", "--root", str(HOSTS / "ubuntu24.04-h200-keep/root"))[1]))
     code, told = document("resolve", "cudnn==9.99.1.4", "--from", str(path), "--newer")
@@ -73,7 +67,7 @@ def test_hosts_are_answered_as_a_request_is(asked: list[str], tmp_path: Path) ->
     assert "unconfirmed: cudnn 9.99.1.4" in json.dumps(told)
 
 
-def test_the_login_of_an_index_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_login_of_an_index_is_in_no_message(monkeypatch):
     for answer in (b"<html>", Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")):
         monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret-word@index.example/simple")
         monkeypatch.setattr(web, "fetch", Mock(side_effect=[answer]))
@@ -82,7 +76,7 @@ def test_the_login_of_an_index_is_in_no_message(monkeypatch: pytest.MonkeyPatch)
         assert "secret-word" not in json.dumps(told)
 
 
-def test_a_release_that_only_its_publisher_knows_is_answered_for_the_nearest_and_marked(asked: list[str]) -> None:
+def test_a_release_that_only_its_publisher_knows_is_answered_for_the_nearest_and_marked(asked):
     code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100", "--newer")
     known, _ = document("resolve", "cudnn", "--gpu", "h100")
     assert (code, known) == (0, 0)
@@ -97,13 +91,13 @@ def test_a_release_that_only_its_publisher_knows_is_answered_for_the_nearest_and
 
 @pytest.mark.parametrize("version", ["9.99.2.1", "9.99.3.0.dev7", "9.98.0"])
 @pytest.mark.usefixtures("asked")
-def test_what_was_withdrawn_is_a_preview_or_not_there_stays_unknown(version: str) -> None:
+def test_what_was_withdrawn_is_a_preview_or_not_there_stays_unknown(version):
     code, told = document("resolve", f"cudnn=={version}", "--newer")
     assert code == 4
     assert "its newest release is 9.99.1.4 of 2026-11-06" in told["suggestions"][-1]
 
 
-def test_a_driver_is_looked_up_in_the_list_of_nvidia(asked: list[str]) -> None:
+def test_a_driver_is_looked_up_in_the_list_of_nvidia(asked):
     code, told = document("why-not", "driver==999.10", "--newer")
     assert (code, asked) == (0, [newer._DRIVERS])
     assert "driver 999.10 (https://docs.nvidia.com/" in told["warnings"][0]
@@ -122,9 +116,7 @@ def _down(url: str, **_: Any) -> bytes:
         (lambda _, **__: b'{"files": [1, {"filename": 7}, {}]}', "the publisher does not list"),
     ],
 )
-def test_a_publisher_that_does_not_answer_leaves_the_answer_of_the_matrix(
-    answer: Callable[..., bytes], reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publisher_that_does_not_answer_leaves_the_answer_of_the_matrix(answer, reason, monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setattr(web, "fetch", answer)
     code, told = document("resolve", "cudnn==9.99.1.4", "--newer")
@@ -136,13 +128,13 @@ def test_a_publisher_that_does_not_answer_leaves_the_answer_of_the_matrix(
 @pytest.mark.parametrize(
     "content", [b"[]", b"{}", b'{"580": 1}', b'{"580": {"driver_info": [{"release_version": "x"}]}}']
 )
-def test_what_is_not_the_list_of_drivers_is_no_answer(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_the_list_of_drivers_is_no_answer(content, monkeypatch):
     monkeypatch.setattr(web, "fetch", lambda _, **__: content)
     assert document("resolve", "driver==999.10", "--newer")[0] == 4
 
 
 @pytest.mark.usefixtures("asked")
-def test_the_table_tells_each_component_how_far_behind_the_matrix_is() -> None:
+def test_the_table_tells_each_component_how_far_behind_the_matrix_is():
     code, told = document("matrix", "--newer")
     rows = {row["component"]: row for row in told["rows"]}
     assert code == 0

@@ -1,7 +1,5 @@
 """Every document that a command prints is one that its schema takes, and the schema refuses what does not belong there."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -79,12 +77,12 @@ def name_of(document: Any) -> str:
     ],
     ids=" ".join,
 )
-def test_what_is_printed_fits(argv: tuple[str, ...]) -> None:
+def test_what_is_printed_fits(argv):
     document = printed(*argv)
     jsonschema.validate(document, schema_of(name_of(document)))
 
 
-def test_what_is_printed_of_hosts_fits(tmp_path: Path) -> None:
+def test_what_is_printed_of_hosts_fits(tmp_path):
     facts = tmp_path / "facts.json"
     facts.write_text(json.dumps(printed("facts", "--root", HOST)))
     for argv in (
@@ -99,20 +97,20 @@ def test_what_is_printed_of_hosts_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", documents())
-def test_a_schema_is_a_schema_and_refuses_what_does_not_belong(name: str) -> None:
+def test_a_schema_is_a_schema_and_refuses_what_does_not_belong(name):
     schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"schema": f"gpusetup/{name}/1", "surprise": 1}, schema)
 
 
-def test_every_document_has_a_schema() -> None:
+def test_every_document_has_a_schema():
     sources = "".join(path.read_text() for path in Path(gpusetup.__file__).parent.rglob("*.py"))
     named = set(re.findall(r'"gpusetup/([a-z-]+)/[0-9]"', sources))
     assert named - set(KEPT_ELSEWHERE) == set(documents())
 
 
-def test_a_name_that_no_document_has() -> None:
+def test_a_name_that_no_document_has():
     code, _, err = run(["export", "schema", "stak"])
     assert (code, "did you mean stack" in err) == (3, True)
     assert run(["export", "schema"])[0] == 0

@@ -1,20 +1,15 @@
 """Reads the rows that others published, as copied into tests/fixtures/crosscheck."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import minimal_conflict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpusetup.matrix.load import Matrix
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "crosscheck"
 

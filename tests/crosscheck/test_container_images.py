@@ -5,7 +5,6 @@ The rows are read out of the images' Dockerfiles (313: CUDA releases 11.2.0 to 1
 
 import pytest
 
-from gpusetup.matrix.load import Matrix
 from gpusetup.versions import nv
 from tests.crosscheck.facts import check_set, rows
 
@@ -15,24 +14,24 @@ SETS = sorted(
 )
 
 
-def test_there_are_313_rows() -> None:
+def test_there_are_313_rows():
     assert len(ROWS) == 313
     assert len(SETS) > 50
 
 
 @pytest.mark.parametrize(("cuda", "nccl", "cudnn"), SETS)
-def test_the_set_is_accepted(matrix: Matrix, cuda: str, nccl: str, cudnn: str) -> None:
+def test_the_set_is_accepted(matrix, cuda, nccl, cudnn):
     versions = {"cuda": cuda, "nccl": nccl, "cudnn": cudnn}
     assert check_set({name: version for name, version in versions.items() if version}, matrix) == []
 
 
-def test_a_set_that_nobody_ships_is_refused(matrix: Matrix) -> None:
+def test_a_set_that_nobody_ships_is_refused(matrix):
     """The check can fail: cuDNN 8.1 was never made for CUDA 13, NCCL 2.8.4 neither."""
     assert check_set({"cuda": "13.0.0", "cudnn": "8.1.1.33"}, matrix)
     assert check_set({"cuda": "13.0.0", "nccl": "2.8.4"}, matrix)
 
 
-def test_each_image_lies_in_the_range_of_its_distribution(matrix: Matrix) -> None:
+def test_each_image_lies_in_the_range_of_its_distribution(matrix):
     """What os.json says a directory holds, holds every CUDA that an image was built from that directory."""
     systems = {system.repo: system for system in matrix.os.systems}
     outside = []
@@ -46,7 +45,7 @@ def test_each_image_lies_in_the_range_of_its_distribution(matrix: Matrix) -> Non
     assert outside == []
 
 
-def test_package_texts_follow_the_naming_rules(matrix: Matrix) -> None:
+def test_package_texts_follow_the_naming_rules(matrix):
     """The pins that repos.json forms are, character by character, those of the images."""
     wrong = []
     for row in ROWS:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.api import fits
 from tests.crosscheck.facts import check_set, rows
@@ -13,7 +12,7 @@ def _requirement(component: str, specifier: str) -> Requirement:
 
 
 @pytest.mark.parametrize("row", rows("tensorflow_tested_builds"), ids=lambda row: row["tensorflow"])
-def test_tensorflow_tested_build(matrix: Matrix, row: dict) -> None:
+def test_tensorflow_tested_build(matrix, row):
     wanted = (
         _requirement("tensorflow", f"=={row['tensorflow']}"),
         _requirement("cuda", f"=={row['cuda']}.*"),
@@ -41,14 +40,14 @@ def _with_libraries(framework: str, version: str, pins: dict[str, str]) -> dict[
 
 
 @pytest.mark.parametrize("row", rows("tensorflow_pins"), ids=lambda row: row["tensorflow"])
-def test_tensorflow_and_cuda(matrix: Matrix, row: dict) -> None:
+def test_tensorflow_and_cuda(matrix, row):
     assert check_set(_with_libraries("tensorflow", row["tensorflow"], row["pins"]), matrix) == []
     record = next(item for item in matrix.tensorflow.releases if item.version == row["tensorflow"])
     assert record.pins == row["pins"]
 
 
 @pytest.mark.parametrize("row", rows("torch_pins"), ids=lambda row: f"{row['torch']}+{row['variant']}")
-def test_torch(matrix: Matrix, row: dict) -> None:
+def test_torch(matrix, row):
     assert check_set(_with_libraries("torch", f"{row['torch']}+{row['variant']}", row["pins"]), matrix) == []
     record = next(item for item in matrix.torch.releases if item.version == row["torch"])
     assert record.pins == row["pins"]
@@ -57,7 +56,7 @@ def test_torch(matrix: Matrix, row: dict) -> None:
     assert _exact(row["pins"], "cudnn") == build.cudnn
 
 
-def test_torch_with_a_cudnn_it_does_not_pin_is_refused(matrix: Matrix) -> None:
+def test_torch_with_a_cudnn_it_does_not_pin_is_refused(matrix):
     assert check_set({"torch": "2.6.0+cu124", "cudnn": "9.10.2.21"}, matrix)
 
 
@@ -65,7 +64,7 @@ JAX = [row for row in rows("jax_pins") if not row.get("yanked")]
 
 
 @pytest.mark.parametrize("row", JAX, ids=lambda row: f"{row['package']}-{row['version']}-{row['extra']}")
-def test_jax(matrix: Matrix, row: dict) -> None:
+def test_jax(matrix, row):
     """The release fits with the lowest cuDNN its requirement takes, when that is one that was published."""
     releases = [
         item for item in matrix.jax.releases if item.version == row["version"] and item.cuda_major == row["cuda_major"]
@@ -80,6 +79,6 @@ def test_jax(matrix: Matrix, row: dict) -> None:
     assert fits(Request(requirements=tuple(wanted)), matrix)
 
 
-def test_the_withdrawn_jax_is_refused(matrix: Matrix) -> None:
+def test_the_withdrawn_jax_is_refused(matrix):
     assert [row["version"] for row in rows("jax_pins") if row.get("yanked")] == ["0.4.32"]
     assert check_set({"jax": "0.4.32"}, matrix)

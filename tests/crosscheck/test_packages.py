@@ -32,22 +32,22 @@ REFUSED = stored_rows("packages_refused.json")
 
 
 @pytest.mark.parametrize(("words", "machine", "expected"), FITS, ids=str)
-def test_it_fits(matrix: Matrix, words: tuple, machine: dict, expected: dict) -> None:
+def test_it_fits(matrix, words, machine, expected):
     stack = _ask(matrix, *words, **machine)
     assert {name: stack.part(name).version for name in expected} == expected
 
 
 @pytest.mark.parametrize(("words", "machine", "said"), REFUSED, ids=str)
-def test_it_is_refused_with_the_reason(matrix: Matrix, words: tuple, machine: dict, said: str) -> None:
+def test_it_is_refused_with_the_reason(matrix, words, machine, said):
     assert said in json.dumps(_refused(matrix, *words, **machine)["conflict"])
 
 
-def test_two_environments_are_the_way_out(matrix: Matrix) -> None:
+def test_two_environments_are_the_way_out(matrix):
     hints = _refused(matrix, "vllm", "sglang")["suggestions"]
     assert any("two environments" in hint for hint in hints)
 
 
-def test_a_named_build_of_torch_may_stand_beside(matrix: Matrix) -> None:
+def test_a_named_build_of_torch_may_stand_beside(matrix):
     assert _ask(matrix, "torch==2.14.1+cu126", "xformers").torch.variant == "cu126"
 
 
@@ -55,38 +55,36 @@ def test_a_named_build_of_torch_may_stand_beside(matrix: Matrix) -> None:
     ("words", "about"),
     [(("torch-tensorrt==2.9.0",), {}), (("tensorrt-llm==1.2.1",), {"allow_builds": True}), (("xformers==0.0.33",), {})],
 )
-def test_what_the_index_s_torch_cannot_be_linked_with_gets_the_build_that_can(
-    matrix: Matrix, words: tuple, about: dict
-) -> None:
+def test_what_the_index_s_torch_cannot_be_linked_with_gets_the_build_that_can(matrix, words, about):
     torch = _ask(matrix, *words, **about).torch
     assert (torch.version.rpartition(".")[0], torch.variant) == ("2.9", "cu130")
 
 
-def test_the_compilers_that_a_package_was_seen_to_bring_are_kept_within_the_driver(matrix: Matrix) -> None:
+def test_the_compilers_that_a_package_was_seen_to_bring_are_kept_within_the_driver(matrix):
     lines = python_requirements(_ask(matrix, "vllm==0.33.0", "driver==580.*"), matrix)
     assert {"nvidia-cuda-nvcc<13.1", "nvidia-cuda-crt<13.1", "nvidia-nvvm<13.1", "cuda-bindings<13.1"} <= set(lines)
 
 
-def test_a_hint_repeats_what_was_asked(matrix: Matrix) -> None:
+def test_a_hint_repeats_what_was_asked(matrix):
     hints = _refused(matrix, "torch==2.8.*", "flash-attn", gpus=("rtx 4090",), os="ubuntu24.04")["suggestions"]
     asked = "gpusetup resolve flash-attn 'torch==2.8.*' --gpu 'rtx 4090' --os ubuntu24.04 --allow-builds"
     assert any(hint.startswith(asked) for hint in hints)
 
 
-def test_lines_to_install(matrix: Matrix) -> None:
+def test_lines_to_install(matrix):
     lines = python_requirements(_ask(matrix, "vllm==0.19.1"), matrix)
     assert {"torch==2.10.0", "vllm==0.19.1"} <= set(lines)
     assert "nvidia-cublas-cu12" in python_requirements(_ask(matrix, "faster-whisper"), matrix)
 
 
-def test_a_stack_is_read_as_it_is_written(matrix: Matrix) -> None:
+def test_a_stack_is_read_as_it_is_written(matrix):
     stack = _ask(matrix, "flash-attn", allow_builds=True)
     document = msgspec.to_builtins(stack)
     assert document["flash-attn"]["version"] == stack.flash_attn.version
     assert msgspec.convert(document, Stack) == stack
 
 
-def test_every_file_is_a_component_and_printed_alike(matrix: Matrix) -> None:
+def test_every_file_is_a_component_and_printed_alike(matrix):
     names = {name.partition("/")[2] for name in package_files()}
     assert names | {"torchvision", "torchaudio"} == set(PACKAGES)
     for name in package_files():
@@ -95,7 +93,7 @@ def test_every_file_is_a_component_and_printed_alike(matrix: Matrix) -> None:
             assert canonical(load_file(name, path)) == file.read()
 
 
-def test_specifiers_meet() -> None:
+def test_specifiers_meet():
     assert specifiers_meet("==0.65.0", "<0.66,>=0.60")
     assert not specifiers_meet("==0.65.0", "<0.65.0,>=0.60.0")
     assert not specifiers_meet("==0.2.8", "==0.2.7")

@@ -28,13 +28,13 @@ def _builds(matrix: Matrix) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_table_knows_every_variant_of_ours(matrix: Matrix) -> None:
+def test_the_table_knows_every_variant_of_ours(matrix):
     assert len(FLOORS) == 27
     assert {build.variant for build in matrix.torch.builds} <= FLOORS.keys()
 
 
 @pytest.mark.parametrize("driver", [driver for driver in DRIVERS if driver not in OLDER_THAN_THE_MATRIX])
-def test_agreement(matrix: Matrix, driver: str) -> None:
+def test_agreement(matrix, driver):
     differing = {}
     for build, variant in _builds(matrix):
         theirs = nv(driver) >= nv(FLOORS[variant])
@@ -46,7 +46,7 @@ def test_agreement(matrix: Matrix, driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", OLDER_THAN_THE_MATRIX)
-def test_a_driver_from_before_the_matrix_is_refused_by_name(matrix: Matrix, driver: str) -> None:
+def test_a_driver_from_before_the_matrix_is_refused_by_name(matrix, driver):
     """The table would offer torch builds that do not exist; we say that the driver is too old to judge."""
     assert not [build for build, variant in _builds(matrix) if nv(driver) >= nv(FLOORS[variant])]
     with pytest.raises(BadInputError, match=driver):

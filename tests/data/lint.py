@@ -4,18 +4,12 @@ A lint is a function from documents (component name → document) to a list of p
 holds it against the shipped data, against a good fixture and against a bad one.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.matrix.load import NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tools.refresh.lints import Documents
+from tools.refresh.lints import Documents
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data"
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -5,15 +5,15 @@ resolves without installing, and of each wheel its list of files alone is read. 
 again; what is not on PyPI is not measured.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os
 import sys
+import zipfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -27,13 +27,7 @@ from gpusetup.model.record import Arch, Source
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.tables import Closure, Size, WheelsFile
 from gpusetup.resolve.api import resolve
-from tools.refresh.index import PYPI, Index
-
-if TYPE_CHECKING:
-    import zipfile
-    from collections.abc import Iterator
-
-    from tools.refresh.index import File
+from tools.refresh.index import PYPI, File, Index
 
 FILE = Path(__file__).resolve().parents[2] / "gpusetup/matrix/data/wheels.json"
 GPUS = ("p100", "v100", "t4", "a100", "l40s", "h100", "b200", "rtx 5090")

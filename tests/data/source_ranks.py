@@ -3,8 +3,6 @@
 `python -m tests.data.source_ranks` lists the records of the matrix whose first source is not the vendor's.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

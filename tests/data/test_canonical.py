@@ -11,10 +11,10 @@ def printed_so(name: str, path) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_shipped(name: str) -> None:
+def test_shipped(name):
     assert printed_so(name, DATA / f"{name}.json"), "print it with gpusetup.matrix.load.canonical"
 
 
-def test_fixtures() -> None:
+def test_fixtures():
     assert printed_so("vgpu", FIXTURES / "canonical.good.json")
     assert not printed_so("vgpu", FIXTURES / "canonical.bad.json")

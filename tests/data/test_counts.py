@@ -58,11 +58,11 @@ def lint(documents: Documents) -> list[str]:
     ]
 
 
-def test_shipped() -> None:
+def test_shipped():
     assert lint(shipped()) == []
 
 
-def test_a_lost_record_is_seen() -> None:
+def test_a_lost_record_is_seen():
     documents = shipped()
     documents["cuda"]["releases"].pop()
     documents["gpus"]["gpus"].pop()  # GB10, with one id

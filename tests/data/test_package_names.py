@@ -34,9 +34,9 @@ def lint(documents: Documents) -> list[str]:
     return problems + [f"no driver packages for {family}" for family in sorted(families - named)]
 
 
-def test_shipped() -> None:
+def test_shipped():
     assert lint(shipped()) == []
 
 
-def test_fixtures() -> None:
+def test_fixtures():
     holds(lint, "package_names")

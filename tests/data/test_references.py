@@ -4,9 +4,9 @@ from tests.data.lint import holds, shipped
 from tools.refresh.lints import LINTS
 
 
-def test_shipped() -> None:
+def test_shipped():
     assert LINTS["references"](shipped()) == []
 
 
-def test_fixtures() -> None:
+def test_fixtures():
     holds(LINTS["references"], "references")

@@ -30,7 +30,7 @@ def missing(names: set[str], documents: Documents) -> list[str]:
     return sorted(names - known)
 
 
-def test_shipped() -> None:
+def test_shipped():
     names = {
         name
         for folder in ("matrix", "resolve")
@@ -41,7 +41,7 @@ def test_shipped() -> None:
     assert missing(names, shipped()) == []
 
 
-def test_a_name_without_a_rule_is_seen() -> None:
+def test_a_name_without_a_rule_is_seen():
     good = 'space.pair("one-cuda-major", a, b, f)\nReason(component="driver", rule="module-flavour")\n'
     bad = 'space.unary("two-cuda-majors", a, f)\nrule_source(matrix, "no-such-rule")\n'
     assert missing(cited(good), shipped()) == []

@@ -24,16 +24,16 @@ def lint(documents: Documents) -> list[str]:
     return problems
 
 
-def test_shipped() -> None:
+def test_shipped():
     assert lint(shipped()) == []
     assert {path.stem for path in DATA.glob("*.json")} == set(NAMES), "a file that no component reads, or none for one"
 
 
-def test_fixtures() -> None:
+def test_fixtures():
     holds(lint, "schema")
 
 
-def test_the_loader_reports_the_same(tmp_path) -> None:
+def test_the_loader_reports_the_same(tmp_path):
     bad = json.loads((FIXTURES / "schema.bad.json").read_text())["vgpu"]
     path = tmp_path / "vgpu.json"
     path.write_text(json.dumps(bad))

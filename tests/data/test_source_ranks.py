@@ -1,9 +1,5 @@
 """What people get when they ask for nothing special rests on the vendor's own documents."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gpusetup.errors import NoStackError
@@ -12,16 +8,13 @@ from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.data.source_ranks import is_first_class, rank
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 GPUS = ("p100", "v100", "t4", "a100", "a10", "rtx 4090", "l40s", "h100", "h200", "b200", "rtx 5090")
 WISHES = ("", "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
 
 
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("wish", WISHES)
-def test_every_reason_of_a_default_answer_cites_the_vendor(shipped: Matrix, wish: str, gpu: str) -> None:
+def test_every_reason_of_a_default_answer_cites_the_vendor(shipped, wish, gpu):
     asked = parse_requirements([wish] if wish else [])
     if (wish, gpu) == ("tensorflow", "rtx 5090"):
         with pytest.raises(NoStackError):
@@ -45,5 +38,5 @@ def test_every_reason_of_a_default_answer_cites_the_vendor(shipped: Matrix, wish
         ("NVIDIA", "", 2),
     ],
 )
-def test_ranks(publisher: str, url: str, level: int) -> None:
+def test_ranks(publisher, url, level):
     assert rank(publisher, url) == level

@@ -18,9 +18,9 @@ def lint(documents: Documents) -> list[str]:
     return problems
 
 
-def test_shipped() -> None:
+def test_shipped():
     assert lint(shipped()) == []
 
 
-def test_fixtures() -> None:
+def test_fixtures():
     holds(lint, "torch_code")

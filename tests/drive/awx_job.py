@@ -1,19 +1,15 @@
 """A job as AWX runs it: ansible-runner's private data folder, an inventory script, extra variables, a project."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.content import collections_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Job:

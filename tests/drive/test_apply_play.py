@@ -1,7 +1,5 @@
 """The play that applies: what a host wants nothing of is not loaded for it, and what it wants comes in the one order."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

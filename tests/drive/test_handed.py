@@ -1,23 +1,19 @@
 """One run reads its inventory once, and every Ansible process of it sees what it would have read by itself."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import subprocess
 import sys
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpusetup.drive.handed import Handed, _Reader, _Writer
 from tests.simulated_fleet import SimulatedFleet
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET, PASSWORD = "vault-word-7f3c", "in-the-vault-51ab"
 HOSTS = stored("handed_hosts.txt")
@@ -40,7 +36,7 @@ LOOK = stored("inventory-look.py.txt")
 
 
 @pytest.fixture
-def inventory(tmp_path: Path) -> Path:
+def inventory(tmp_path):
     """A folder with everything that inventories are made of: YAML, INI, a program, a plugin, vaults."""
     folder = tmp_path / "inventory"
     (folder / "group_vars" / "all").mkdir(parents=True)
@@ -84,7 +80,7 @@ def memory(handed: Handed) -> bytes:
     return os.pread(handed._memory.fileno(), 1 << 24, 0)
 
 
-def test_what_is_handed_on_is_what_ansible_would_read(inventory: Path) -> None:
+def test_what_is_handed_on_is_what_ansible_would_read(inventory):
     handed = Handed()
     first, said = look(inventory, handed)
     assert "why: \n" in said
@@ -99,7 +95,7 @@ def test_what_is_handed_on_is_what_ansible_would_read(inventory: Path) -> None:
     assert SECRET.encode() not in memory(handed)
 
 
-def test_the_overlay_of_a_run_is_its_own_each_time(inventory: Path, tmp_path: Path) -> None:
+def test_the_overlay_of_a_run_is_its_own_each_time(inventory, tmp_path):
     def overlay(name: str, *hosts: str) -> Path:
         folder = tmp_path / "run" / name
         folder.mkdir(parents=True)
@@ -125,7 +121,7 @@ def _without_order(value: Any) -> Any:
     return sorted(map(_without_order, value), key=repr) if isinstance(value, list) else value
 
 
-def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name() -> None:
+def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name():
     class Away(tzinfo):
         def utcoffset(self, moment: datetime | None) -> timedelta:
             return timedelta(hours=2 if moment is not None and moment.month == 7 else 1)
@@ -145,9 +141,7 @@ def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name() -> No
         assert str(again) == str(moment)
 
 
-def test_what_cannot_be_handed_on_is_read_again(
-    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_handed_on_is_read_again(inventory, tmp_path, monkeypatch):
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "odd.py").write_text(
@@ -172,13 +166,13 @@ def test_what_cannot_be_handed_on_is_read_again(
     assert (inventory.parent / "asked.log").read_text() == "xx"
 
 
-def test_an_inventory_that_is_named_past_us_is_ansibles_alone() -> None:
+def test_an_inventory_that_is_named_past_us_is_ansibles_alone():
     assert Handed().to_processes("fleet.ini", ("-i", "other.ini")) == ({}, ())
     assert Handed().to_processes(None, ()) == ({}, ())
 
 
 @pytest.mark.parametrize("command", ["facts", "verify", "apply"])
-def test_a_run_asks_a_slow_inventory_once_however_many_processes_it_has(tmp_path: Path, command: str) -> None:
+def test_a_run_asks_a_slow_inventory_once_however_many_processes_it_has(tmp_path, command):
     fleet = SimulatedFleet(tmp_path / "fleet", 12, kinds=("ubuntu24.04-h200-keep",))
     shared = {"ansible_user": "root", "ansible_python_interpreter": "/usr/bin/python3", "gpusetup_become": False}
     shared |= {"ansible_ssh_executable": str(fleet.folder / "ssh"), "site_token": "told-by-script"}

@@ -1,7 +1,5 @@
 """Host keys gathered beforehand, from real SSH servers: proven ones are kept, changed ones refused, checking stays on."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -70,7 +68,7 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Any:
+def server():
     with tempfile.TemporaryDirectory() as place:  # not below tmp_path, which root keeps to itself
         Path(place).chmod(0o755)
         folder = Path(place) / "sshd"
@@ -83,7 +81,7 @@ def server() -> Any:
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Any:
+def ask(tmp_path):
     def run(command: str, *words: object) -> tuple[int, Any, str]:
         environment = dict(os.environ) | {"GPUSETUP_STATE": str(tmp_path / "state"), "HOME": str(tmp_path)}
         done = subprocess.run(
@@ -102,7 +100,7 @@ def inventory(folder: Path, port: int, hosts: int = 3) -> Path:
     return path
 
 
-def test_runs_that_write_together_lose_no_key(tmp_path: Path) -> None:
+def test_runs_that_write_together_lose_no_key(tmp_path):
     key = Key("ssh-ed25519", "AAAA")
     with ThreadPoolExecutor(8) as runs:
         list(runs.map(lambda number: write(tmp_path / "known_hosts", {f"host{number}": [key]}), range(32)))
@@ -110,9 +108,7 @@ def test_runs_that_write_together_lose_no_key(tmp_path: Path) -> None:
 
 
 @real
-def test_keys_are_shown_then_proven_then_known_and_a_changed_one_is_refused(
-    tmp_path: Path, server: Server, ask: Any
-) -> None:
+def test_keys_are_shown_then_proven_then_known_and_a_changed_one_is_refused(tmp_path, server, ask):
     server.start()
     hosts = inventory(tmp_path, server.port)
     code, told, _ = ask("fleet", "known-hosts", hosts)
@@ -147,7 +143,7 @@ def test_keys_are_shown_then_proven_then_known_and_a_changed_one_is_refused(
 
 
 @real
-def test_a_ca_that_signed_the_hosts_key_is_enough(tmp_path: Path, server: Server, ask: Any) -> None:
+def test_a_ca_that_signed_the_hosts_key_is_enough(tmp_path, server, ask):
     make(tmp_path / "ca")
     subprocess.run(
         ["ssh-keygen", "-q", "-s", tmp_path / "ca", "-h", "-I", "gpu0", "-n", "127.0.0.1", server.folder / "host.pub"],
@@ -165,7 +161,7 @@ def test_a_ca_that_signed_the_hosts_key_is_enough(tmp_path: Path, server: Server
 
 
 @real
-def test_many_are_asked_at_once(tmp_path: Path, server: Server, ask: Any) -> None:
+def test_many_are_asked_at_once(tmp_path, server, ask):
     server.start()
     hosts = inventory(tmp_path, server.port, 200)
     (tmp_path / "trusted.txt").write_text("".join(f"gpu{n} {server.key.fingerprint}\n" for n in range(199)))
@@ -177,7 +173,7 @@ def test_many_are_asked_at_once(tmp_path: Path, server: Server, ask: Any) -> Non
     assert time.monotonic() - started < 120
 
 
-def test_fingerprints_are_read_as_they_come(tmp_path: Path) -> None:
+def test_fingerprints_are_read_as_they_come(tmp_path):
     key, other = make(tmp_path / "one"), make(tmp_path / "two")
     names = {"gpu1": "gpu1", "10.0.0.1": "gpu1", "gpu1.example": "gpu1", "gpu2": "gpu2"}
     sshfp = subprocess.run(
@@ -204,7 +200,7 @@ def test_fingerprints_are_read_as_they_come(tmp_path: Path) -> None:
         trusted(tmp_path / "nowhere", names)
 
 
-def test_what_is_thought_of_a_key(tmp_path: Path) -> None:
+def test_what_is_thought_of_a_key(tmp_path):
     one, two = make(tmp_path / "one"), make(tmp_path / "two")
     rsa = Key("ssh-rsa", one.text)
     may = {one.fingerprint}
@@ -216,7 +212,7 @@ def test_what_is_thought_of_a_key(tmp_path: Path) -> None:
     assert judge([one, rsa], [], {one.fingerprint}, accept=False)[0] == "confirmed"
 
 
-def test_other_lines_of_the_file_stay(tmp_path: Path) -> None:
+def test_other_lines_of_the_file_stay(tmp_path):
     one, two = make(tmp_path / "one"), make(tmp_path / "two")
     path = tmp_path / "known_hosts"
     ca = authority(tmp_path / "two.pub", "*.gpu.example")
@@ -233,7 +229,7 @@ def test_other_lines_of_the_file_stay(tmp_path: Path) -> None:
         authority(tmp_path / "two", "*.x")
 
 
-def test_the_file_is_read_beside_the_sites_and_a_persons_own_arguments_stay(tmp_path: Path) -> None:
+def test_the_file_is_read_beside_the_sites_and_a_persons_own_arguments_stay(tmp_path):
     places = {"collections": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "events"}
     own = {"HOME": "/home/x", "ANSIBLE_SSH_EXTRA_ARGS": "-F mine"}
     told = ansible_environment(own, **places, known_hosts=tmp_path / "known_hosts")

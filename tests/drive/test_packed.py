@@ -1,7 +1,5 @@
 """Modules that Ansible packed are taken by the next Ansible process, as long as nothing of them has changed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The live table of a watched run: one line per host whatever is said, and nothing of it read as markup."""
 
-from __future__ import annotations
-
 import io
 import time
 

@@ -3,8 +3,6 @@
 A change of the data or of a sentence changes these files: read the difference before keeping it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import io
@@ -54,7 +52,7 @@ def told(command: str) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_explanation(name: str) -> None:
+def test_explanation(name):
     expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     found = told(COMMANDS[name])
     difference = difflib.unified_diff(expected.splitlines(), found.splitlines(), "kept", "now", lineterm="")
@@ -62,12 +60,12 @@ def test_explanation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_answers_fit_80_columns(name: str) -> None:
+def test_answers_fit_80_columns(name):
     answer = told(COMMANDS[name]).partition("--- standard error")[0].splitlines()[1:]
     assert not [line for line in answer if len(line) > 80 and "https://" not in line and not line.startswith("|")]
 
 
-def test_no_explanation_is_left_behind() -> None:
+def test_no_explanation_is_left_behind():
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(COMMANDS)
 
 

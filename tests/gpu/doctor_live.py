@@ -8,8 +8,6 @@ the machine is changed: faults live in a temporary folder and in the environment
 be made here is skipped with its reason. Ends with 1 when the doctor was wrong about one that could.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import importlib

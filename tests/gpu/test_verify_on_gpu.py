@@ -1,7 +1,5 @@
 """The checks on a real GPU: `pytest tests/gpu` on a GPU machine, with GPUSETUP_GPU_PYTHON naming a Python that has CuPy."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

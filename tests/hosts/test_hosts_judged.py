@@ -1,12 +1,10 @@
 """Host and controller judge alike: the same captured machine and record, the same verdict, whoever asks."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle
@@ -16,10 +14,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 
 from gpusetup.components import judge
 from gpusetup.facts.collect import captured
+from gpusetup.model.facts import HostFacts
 from gpusetup.plan.lifecycle import differences
-
-if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts
 
 HERE = Path(__file__).parent
 HOSTS = sorted(path.parent for path in HERE.glob("*/expected.json"))
@@ -43,7 +39,7 @@ def record_of(facts: HostFacts) -> dict[str, Any]:
 
 
 @pytest.fixture(params=HOSTS, ids=lambda folder: folder.name)
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def machine(request, tmp_path):
     """A captured machine on which an apply is on record."""
     root = tmp_path / "root"
     shutil.copytree(request.param / "root", root, symlinks=True)
@@ -56,7 +52,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return root
 
 
-def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine: Path) -> None:
+def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine):
     told = [(item.what, item.was, item.now) for item in differences(captured(machine))]
     seen = lifecycle.deviations(
         "/var/lib/gpusetup", SimpleNamespace(host=FolderHost(str(machine)), simulated=None), {"remove": []}
@@ -67,9 +63,7 @@ def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine:
 
 
 @pytest.mark.parametrize("kernels", [(), ("5.99.0",)])
-def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_modules_read(
-    machine: Path, kernels: tuple[str, ...]
-) -> None:
+def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_modules_read(machine, kernels):
     whole = judge.probed(captured(machine))
     part = probe.driver_state(FolderHost(str(machine)))
     own = (whole["driver"] or {}).get("version") or "580.95.05"

@@ -4,23 +4,19 @@ Neither fetches anything: images and conda's channels are on servers of their ow
 `index`: `dockerfile` is the parser of Docker's builder, `py-rattler` the library under pixi.
 """
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
+from gpusetup.model.stack import Install, Resolution
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.questions import IDS, QUESTIONS
-
-if TYPE_CHECKING:
-    from gpusetup.model.stack import Install, Resolution
 
 Asked = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -36,7 +32,7 @@ def install(asked: Asked) -> Install:
     return install_of(resolved(asked), matrix())
 
 
-def test_docker_s_own_parser_reads_the_dockerfile(asked: Asked) -> None:
+def test_docker_s_own_parser_reads_the_dockerfile(asked):
     parser = pytest.importorskip("dockerfile")
     lines = install(asked).docker
     if not lines:
@@ -52,7 +48,7 @@ def test_docker_s_own_parser_reads_the_dockerfile(asked: Asked) -> None:
     )
 
 
-def test_conda_s_grammar_takes_every_word_of_the_line(asked: Asked) -> None:
+def test_conda_s_grammar_takes_every_word_of_the_line(asked):
     rattler = pytest.importorskip("rattler")
     lines = install(asked).conda
     if not lines:

@@ -6,30 +6,24 @@ reached, and skipped where it cannot; that their line names the index of the rec
 is; test_dockerfiles_and_conda.py reads the rest of their lines.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import requests
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
+from gpusetup.model.stack import Stack
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.questions import IDS, QUESTIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.model.stack import Install, Stack
 
 PYPI, PYTORCH = "https://pypi.org/simple/pip/", "https://download.pytorch.org/whl/torch/"
 
@@ -43,7 +37,7 @@ def reached(url: str) -> bool:
 
 
 @pytest.fixture(params=QUESTIONS, ids=IDS)
-def asked(request: pytest.FixtureRequest) -> tuple[Stack, Install, str]:
+def asked(request):
     words, about = request.param
     answer = resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
     install = install_of(answer, matrix())
@@ -76,7 +70,7 @@ def run(argv: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout[-1500:]}{done.stderr[-3000:]}"
 
 
-def test_pip_finds_everything_that_its_line_names(asked: tuple[Stack, Install, str], tmp_path: Path) -> None:
+def test_pip_finds_everything_that_its_line_names(asked, tmp_path):
     stack, install, arch = asked
     words = shlex.split(install.pip[1])[4:]
     platforms = [f"--platform=manylinux_2_{glibc}_{arch}" for glibc in range(40, 4, -1)]
@@ -92,7 +86,7 @@ def test_pip_finds_everything_that_its_line_names(asked: tuple[Stack, Install, s
     run([sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", *pretended, *words], tmp_path)
 
 
-def test_uv_finds_everything_that_its_line_names(asked: tuple[Stack, Install, str], tmp_path: Path) -> None:
+def test_uv_finds_everything_that_its_line_names(asked, tmp_path):
     uv = shutil.which("uv") or pytest.skip("uv is not installed: pip install --group index")
     stack, install, arch = asked
     words = shlex.split(install.uv[1])[3:]
@@ -100,7 +94,7 @@ def test_uv_finds_everything_that_its_line_names(asked: tuple[Stack, Install, st
     run([uv, "pip", "install", "--dry-run", "--target", str(tmp_path / "t"), *pretended, *words], tmp_path)
 
 
-def test_uv_knows_every_backend_that_a_line_can_name() -> None:
+def test_uv_knows_every_backend_that_a_line_can_name():
     uv = shutil.which("uv") or pytest.skip("uv is not installed: pip install --group index")
     said = subprocess.run(
         [uv, "pip", "install", "--help"], capture_output=True, text=True, check=True, timeout=60

@@ -4,13 +4,9 @@ AWS: API_DescribeInstances (2016-11-15). Google Cloud: instances.aggregatedList 
 (2024-07-01) and its network interfaces. NetBox: its REST API, version 4. The machines are invented.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 from xml.sax.saxutils import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SUBSCRIPTION, TENANT = "00000000-1111-2222-3333-444444444444", "99999999-1111-2222-3333-444444444444"
 AZURE_TOKEN = {"token_type": "Bearer", "expires_in": 3600, "ext_expires_in": 3600, "access_token": "azure-bearer-12ab"}

@@ -4,23 +4,19 @@ The plugins and their libraries are the real ones and are configured as for the 
 for the credentials, hands lists out page by page, and remembers what it was asked.
 """
 
-from __future__ import annotations
-
 import http.server
 import json
 import ssl
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.certificates import Authority
 from tests.inventories import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 SECRETS = {
     "aws": "aws-secret-3f5a", "gcp": "gcp-token-77b2", "azure": "azure-secret-c04d", "netbox": "netbox-token-9e1b",

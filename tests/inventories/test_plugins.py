@@ -3,8 +3,6 @@
 Plugins, collections and SDKs are the real ones; the clouds are answers in their documented form (`recorded.py`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """python -m tests.lab: the lab's hosts from the command line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

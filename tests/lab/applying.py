@@ -1,7 +1,5 @@
 """Run `gpusetup` as a person does, from a test on lab hosts, and count what goes over the wire."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 `./dev test lab-slow` runs the tests; `python -m tests.lab.bootstrap_page` then writes docs/reference/bootstrap-faults.md.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,25 +1,20 @@
 """New machines for tests: a bundle that the lab serves, user-data, and real cloud-init with a NoCloud seed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab import network
+from tests.lab.host import Host
 from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, locked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "bootstrap-bundle"

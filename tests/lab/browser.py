@@ -1,22 +1,18 @@
 """A real browser led by its own protocol, through two pipes: pages that live on messages are never "loaded"."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gpusetup.drive.runner import end_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 
@@ -50,7 +46,7 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return message
 
-    def open(self, address: str) -> Page:
+    def open(self, address: str) -> "Page":
         target = self.call("Target.createTarget", url=address)["targetId"]
         return Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
 

@@ -4,15 +4,10 @@ The H200 machines repeat what real ones printed (guests: their switches are run 
 their PCI); the others are written from NVIDIA's PCI ids.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 DISPLAY_3D, DISPLAY_VGA, AUDIO, BRIDGE_OTHER, HOST_BRIDGE, STORAGE, NETWORK = (
     "0x030200", "0x030000", "0x040300", "0x068000", "0x060000", "0x018000", "0x020000",

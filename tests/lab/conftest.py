@@ -1,12 +1,11 @@
 """Fixtures for tests on lab hosts; README.md explains them with examples."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +15,6 @@ from tests.lab.lifecycle import Lab
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.lab.repository.build import Repositories
 
 HERE = Path(__file__).parent
 
@@ -32,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab_machine() -> None:
+def lab_machine():
     """This machine can run a lab; what apt can install is installed, anything else skips with the reason."""
     reason = machine.why_not()
     if reason:
@@ -41,7 +35,7 @@ def lab_machine() -> None:
 
 
 @pytest.fixture(scope="session")
-def lab_repositories(lab_machine: None) -> Repositories:
+def lab_repositories(lab_machine):
     """The stand-in package repositories, built; the server runs while there are hosts."""
     return build.ready()
 
@@ -50,7 +44,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def lab_hosts(lab_machine: None, request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Host]]]:
+def lab_hosts(lab_machine, request):
     """Make hosts, all at once; they are destroyed after the test.
 
     lab_hosts(flavour="debian12", machine="t4") → [one]; lab_hosts(web={"machine": "t4"}, db={"flavour": "debian13"}) → [two].
@@ -59,7 +53,7 @@ def lab_hosts(lab_machine: None, request: pytest.FixtureRequest) -> Iterator[Cal
 
 
 @pytest.fixture(scope="module")
-def lab_hosts_module(lab_machine: None, request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Host]]]:
+def lab_hosts_module(lab_machine, request):
     """As `lab_hosts`, for hosts that all tests of a module share."""
     yield from _factory(request.node.name)
 
@@ -86,7 +80,7 @@ def _factory(wanted_by: str) -> Iterator[Callable[..., list[Host]]]:
 
 
 @pytest.fixture
-def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
+def lab_inventory(tmp_path):
     """Write an inventory of hosts: lab_inventory([h1, h2], {"gpusetup_source": "distro"}, {h1: {"gpusetup_torch": "2.6.*"}})."""
 
     def write(
@@ -115,17 +109,12 @@ def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def lab(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    tmp_path: Path,
-) -> Lab:
+def lab(lab_hosts, lab_inventory, lab_repositories, tmp_path):
     """All of it: lab.hosts(machine="t4"), lab.inventory([host]), lab.repositories, and lab.folder for what is written."""
     return Lab(lab_hosts, lab_inventory, lab_repositories, tmp_path)
 
 
 @pytest.fixture
-def wishes(lab_repositories: Repositories) -> dict[str, str]:
+def wishes(lab_repositories):
     """Inventory variables of most tests: a driver and nothing else."""
     return {**lab_repositories.variables, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}

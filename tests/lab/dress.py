@@ -1,9 +1,7 @@
 """What a host gets before its first boot: identity, keys, another system's name, package sources, its simulated machine."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
@@ -11,11 +9,7 @@ from tests.lab.places import SIMULATED_ROOT, SOURCE, SSH_KEY, locked
 from tests.lab.process import run
 from tests.lab.repository import build, catalog_rpm, catalog_suse
 from tests.lab.roots import ROOTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.spec import HostSpec
+from tests.lab.spec import HostSpec
 
 USERS = {"root": "root", "admin": "home/admin", "ops": "home/ops", "guest": "home/guest"}
 BOOT_TOOLS = {"rocky": "grubby", "suse": "pbl"}

@@ -1,7 +1,5 @@
 """What a lab host looks like. "Like" flavours are Debian wearing another system's name: see README.md for what that proves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 UBUNTU_KERNELS = {"jammy": "5.15.0-140-generic", "noble": "6.8.0-60-generic"}

@@ -1,12 +1,12 @@
 """Hosts from an inventory: bring up what is missing, in parallel; take down what it names."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.lab import machine
 from tests.lab.flavours import FLAVOURS
@@ -15,10 +15,6 @@ from tests.lab.places import CHECKOUT, LabError
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def specs_of(inventory: Path) -> list[HostSpec]:

@@ -1,16 +1,11 @@
 """Harm that a lab host takes from somebody else on it, for as long as a test wants."""
 
-from __future__ import annotations
-
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.lab.host import Host
+from tests.lab.host import Host
 
 _HOLD = (
     "import fcntl, sys; lock = open('/var/lib/dpkg/lock-frontend', 'w'); "

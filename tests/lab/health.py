@@ -1,17 +1,13 @@
 """A lab host whose nvidia-smi is a stand-in that tells what a captured machine told, and gpusetup beside it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.lab.host import Host
+from tests.lab.host import Host
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "/opt/gpusetup-lab"

@@ -1,7 +1,5 @@
 """One lab host: a booted systemd container with its own address, and the ways to hurt it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -15,7 +13,9 @@ from functools import cache
 from itertools import starmap
 from pathlib import Path
 from subprocess import DEVNULL, CompletedProcess, Popen
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from typing_extensions import Self
 
 from tests.lab import dress, network
 from tests.lab.flavours import FLAVOURS
@@ -23,9 +23,6 @@ from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 BOOTED = "gpusetup-lab-simulated-boot.service"
 CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
@@ -74,7 +71,7 @@ class Host:
         return host
 
     @classmethod
-    def create(cls, spec: HostSpec) -> Host:
+    def create(cls, spec: HostSpec) -> "Host":
         """Make it and switch it on."""
         host = cls.reserve(spec)
         try:
@@ -94,7 +91,7 @@ class Host:
         return [spec for spec in starmap(_spec, _documents().items()) if spec is not None]
 
     @classmethod
-    def existing(cls, name: str) -> Host:
+    def existing(cls, name: str) -> "Host":
         for spec in cls.all_specs():
             if spec.name == name:
                 return cls(spec)

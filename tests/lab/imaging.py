@@ -1,18 +1,13 @@
 """Copy a lab host's disk to another one, as a cloud does with an image; who the copy is stays its own."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
 
 from tests.lab.flavours import FLAVOURS
+from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
 
 # A cloud gives a machine its name and hardware; the lab's keys are pinned per address.
 OWN = ("etc/hostname", "etc/hosts", "etc/ssh/ssh_host_ed25519_key", "etc/ssh/ssh_host_ed25519_key.pub",

@@ -1,18 +1,13 @@
 """What the tests of a host's life share: locks, one host's answer, drift, the variables of the stand-in repository."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.lab.applying import Answer, gpusetup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+from tests.lab.host import Host
+from tests.lab.repository.build import Repositories
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
 

@@ -4,11 +4,9 @@ Names, places and files are those of NVIDIA's own (`nvidia-driver-local-repo-deb
 them are the stand-ins of one driver version.
 """
 
-from __future__ import annotations
-
 import shutil
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import openpgp
 
@@ -17,9 +15,6 @@ from tests.lab.process import run
 from tests.lab.repository import build, catalog_rpm, rpm
 from tests.lab.repository.deb import index_flat
 from tests.lab.repository.keys import Keys
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def debian(target: Path, scratch: Path, version: str, directory: str = "debian12") -> Path:

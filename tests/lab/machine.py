@@ -1,17 +1,12 @@
 """What the lab needs of the machine it runs on, and how to get it."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tests.lab.places import LabError
 from tests.lab.process import run
 from tests.programs import DEBIAN_KEYRING, HOSTS, install, lacking
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def why_not() -> str | None:

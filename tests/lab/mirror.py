@@ -1,7 +1,5 @@
 """The Debian mirror and Python index that this machine is configured with; no host name is written here."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from functools import cache

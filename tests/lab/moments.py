@@ -1,16 +1,11 @@
 """Moments in the life of a lab host that tests and faults wait for, read from the files that a step itself writes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lab.host import Host
+from tests.lab.host import Host
 
 JOBS = "/var/lib/gpusetup/jobs"
 

@@ -1,7 +1,5 @@
 """One bridge for all lab hosts; each host has its own network namespace and address on it. No route leads outside."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,13 +1,9 @@
 """Pictures as rows of pixels: PNG as browsers write it, and X's own dump of a window."""
 
-from __future__ import annotations
-
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 
 class Picture(NamedTuple):
@@ -24,7 +20,7 @@ class Picture(NamedTuple):
         red, green, blue = self.rows[y][3 * x : 3 * x + 3]
         return red, green, blue
 
-    def unlike(self, other: Picture, tolerance: int = 24) -> float:
+    def unlike(self, other: "Picture", tolerance: int = 24) -> float:
         """Which part of the pixels is another colour there."""
         assert (self.width, len(self.rows)) == (other.width, len(other.rows))
         count = 0

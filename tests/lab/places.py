@@ -1,15 +1,10 @@
 """Where the lab keeps things: what can be made again (cache) and what runs now (state)."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCE = Path(__file__).resolve().parent
 CHECKOUT = SOURCE.parent.parent

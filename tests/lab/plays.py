@@ -1,23 +1,18 @@
 """Plain `ansible-playbook` with our roles on lab hosts: what people do who do not use the front-end."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 ROOT = Path(__file__).resolve().parents[2]
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)

@@ -3,24 +3,20 @@
 Its name resolves nowhere: whoever gets an answer asked the proxy, and whoever trusts the answer trusts the authority.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
 import socketserver
 import ssl
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.certificates import Authority
 from tests.lab import network
 from tests.lab.repository.serve import Handler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAME = "files.site.test"
 

@@ -1,7 +1,5 @@
 """Debian's Prometheus and Alertmanager, unpacked and not installed: nothing starts on this machine by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -9,19 +7,17 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from subprocess import DEVNULL, Popen
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from tests.lab.places import CACHE
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 PACKAGES = ("prometheus", "prometheus-alertmanager")
 NEXT = "testing"

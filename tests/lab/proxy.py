@@ -1,7 +1,5 @@
 """A small forwarding proxy on the bridge: only hosts made with network=mirror may use it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from urllib.parse import urlsplit

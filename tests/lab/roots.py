@@ -1,7 +1,5 @@
 """Root file systems: made once by mmdebstrap from the machine's own Debian mirror, cached, shared read-only by all hosts."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,20 +4,15 @@ The real file is a shell script with a header of plain assignments, a checksum, 
 `nvidia-installer`, which copies files, builds by DKMS and leaves `nvidia-uninstall`. Nothing of NVIDIA's is in it.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab.repository.catalog import Package
 from tests.lab.repository.contents import content_of
 from tests.lab.repository.deb import LIBDIR
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _HEADER = stored("runfile_header.txt")
 _INSTALLER = stored("runfile_installer.txt")

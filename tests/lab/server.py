@@ -1,7 +1,5 @@
 """The lab's one server: package repositories over HTTP, and the way out to the Debian mirror for hosts that may."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

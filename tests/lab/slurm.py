@@ -1,15 +1,10 @@
 """A real Slurm of Debian's packages on lab hosts: one controller, nodes with a GPU that is only a device file."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
+from tests.lab.host import Host
 from tests.lab.places import LabError
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
 
 _CONFIGURATION = stored("slurm_configuration.txt")
 

@@ -1,7 +1,5 @@
 """What a lab host is to be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from tests.lab.flavours import FLAVOURS

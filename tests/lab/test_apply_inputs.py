@@ -1,28 +1,19 @@
 """What is wanted, from every place that can say it: gpusetup.toml, a vault, a plan made before, a lock, a hostile hand."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
-
 
 @pytest.fixture
-def source(lab_repositories: Repositories) -> dict[str, str]:
+def source(lab_repositories):
     return lab_repositories.variables
 
 
@@ -31,9 +22,7 @@ def driver_of(host: Host) -> str:
 
 
 @pytest.mark.slow
-def test_a_file_beside_the_inventory_a_vault_and_a_plan(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], source: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory, source, tmp_path):
     """Two hosts want what gpusetup.toml says, one of them something else; the sudo password is in a vault."""
     plain, own = lab_hosts(
         plain={"flavour": "ubuntu2404-like", "machine": "t4"}, own={"flavour": "ubuntu2404-like", "machine": "t4"}
@@ -77,9 +66,7 @@ def test_a_file_beside_the_inventory_a_vault_and_a_plan(
 
 
 @pytest.mark.slow
-def test_a_lock_is_applied_exactly_also_downwards(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], source: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_lock_is_applied_exactly_also_downwards(lab_hosts, lab_inventory, source, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     wished = {**source, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}
     newest = apply(tmp_path, lab_inventory([host], wished), "--verify", "never")
@@ -120,7 +107,7 @@ def test_a_lock_is_applied_exactly_also_downwards(
         ("gpusetup_signing_key", "/root/$(touch {owned})"),
     ],
 )
-def test_what_an_inventory_says_reaches_no_shell(tmp_path: Path, name: str, value: str) -> None:
+def test_what_an_inventory_says_reaches_no_shell(tmp_path, name, value):
     """Refused as bad input, on this machine itself, before any host is asked for anything but its facts."""
     owned = tmp_path / "owned"
     inventory = tmp_path / "inventory.ini"

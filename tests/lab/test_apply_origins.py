@@ -1,19 +1,13 @@
 """What stands in a driver's way: another installation's files, firmware that does not know the key. Stand-ins for both."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 PASSWORD = "/var/lib/gpusetup/mok-password"
 UNINSTALLER = """#!/bin/sh
@@ -35,7 +29,7 @@ def loaded(host: Host) -> str:
 
 
 @pytest.mark.slow
-def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes: dict[str, str], lab: Lab) -> None:
+def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     for path, text in (
         ("/usr/bin/nvidia-uninstall", UNINSTALLER),
@@ -77,7 +71,7 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes: di
 
 
 @pytest.mark.slow
-def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes: dict[str, str], lab: Lab) -> None:
+def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     """DKMS signs for real; mokutil, MokManager at the console and the kernel's check are stand-ins."""
     (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
     before, boot = packages(host), boot_id(host)
@@ -122,7 +116,7 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes: dict[str, s
 
 
 @pytest.mark.slow
-def test_a_sites_own_key_signs_when_the_firmware_knows_it(wishes: dict[str, str], lab: Lab) -> None:
+def test_a_sites_own_key_signs_when_the_firmware_knows_it(wishes, lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
     key, certificate = "/etc/ssl/private/site.key", "/etc/ssl/site.der"
     host.ssh(

@@ -1,21 +1,14 @@
 """Debian's own packages for real: the driver compiled by DKMS, CuPy from the index, a reboot. Simulated: the GPU alone."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/usr/local")
 WISHES = {"gpusetup_source": "distro"}
@@ -38,9 +31,7 @@ def kernel_of(host: Host) -> str:
 
 
 @pytest.mark.long
-def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_hosts, lab_inventory, tmp_path):
     """The driver is compiled, which takes some four minutes; the CUDA libraries come as wheels."""
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
     inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver", "cuda", "cupy"]'})
@@ -92,9 +83,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
 
 
 @pytest.mark.slow
-def test_debian_13_works_or_is_refused_or_is_left_as_it_was(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_debian_13_works_or_is_refused_or_is_left_as_it_was(lab_hosts, lab_inventory, tmp_path):
     """Kernels and packagings move on: which of the three it is today is printed, not asserted."""
     (host,) = lab_hosts(flavour="debian13-bare", machine="t4", network="mirror")
     inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver"]'})
@@ -122,9 +111,7 @@ def test_debian_13_works_or_is_refused_or_is_left_as_it_was(
 
 
 @pytest.mark.slow
-def test_debians_own_toolkit_once_for_real(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_debians_own_toolkit_once_for_real(lab_hosts, lab_inventory, tmp_path):
     """1.6 GB to download, 5.5 GB on disk."""
     (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
     variables = {**WISHES, "gpusetup_components": '["driver", "cuda"]', "gpusetup_cuda_from": "packages"}

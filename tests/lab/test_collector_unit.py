@@ -1,28 +1,19 @@
 """The collector as a service in the sandbox of its unit, under a real systemd: start, reports, reload, stop."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.places import CHECKOUT
 from tests.lab.private_site import NAME, certificates
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-
 UNIT = "gpusetup-collector.service"
 ASK = "import ssl,sys,urllib.request as u; c=ssl.create_default_context(cafile='/srv/ca.pem'); print(u.urlopen(sys.argv[1],context=c).read().decode())"
 
 
 @pytest.mark.slow
-def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts: Callable[..., list[Host]], tmp_path: Path) -> None:
+def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts, tmp_path):
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, CHECKOUT], check=True, timeout=600

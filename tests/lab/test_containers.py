@@ -3,24 +3,19 @@
 docker cannot start a container here (the lab's hosts may not make networks): there its daemon is asked. podman runs one.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpusetup.content import host_code
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
+from tests.lab.repository.build import Repositories
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
-    from tests.lab.repository.build import Repositories
 
 SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
 RUNTIMES = stored("containers_runtimes.txt")
@@ -63,7 +58,7 @@ def looked(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_containers_get_the_gpus_and_nobody_loses_anything(lab: Lab) -> None:
+def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4-x4", network="mirror")
     refused = apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["docker"])))
     assert refused.code == 5, refused.out

@@ -3,12 +3,10 @@
 The exporters are the stand-ins of test_monitoring; Grafana itself is not there.
 """
 
-from __future__ import annotations
-
 import html
 import re
+from pathlib import Path
 from subprocess import run as start
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -18,9 +16,6 @@ from tests.lab.browser import BROWSER
 from tests.lab.picture import of_png
 from tests.lab.prometheus import Exporter, running, until
 from tests.lab.test_monitoring import NEW, OLD, SMI, written  # noqa: F401 - a fixture
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECTION = re.compile(r"<section ([^>]*)>(.*?)</section>", re.DOTALL)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")

@@ -2,32 +2,24 @@
 openbox and Mesa. VirtualGL is a stand-in (no package of it can be had here) that lets Mesa draw in software.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpusetup.content import host_code
 from gpusetup.verify.checks.smoke.desktop_renderer import item
 from tests.lab.applying import apply, gpusetup
-from tests.lab.browser import BROWSER, browser
+from tests.lab.browser import BROWSER, Browser, browser
+from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.moments import until
-from tests.lab.picture import of_png, of_xwd
+from tests.lab.picture import Picture, of_png, of_xwd
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.browser import Browser
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
-    from tests.lab.picture import Picture
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/etc/udev/rules.d", "/etc/modprobe.d", "/usr/local")
 TOOLS = "apt-get update -qq && apt-get install -qq -y --no-install-recommends x11-apps x11-xserver-utils openssl"
@@ -117,7 +109,7 @@ def reaches(host: Host, port: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
-def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab: Lab) -> None:
+def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4-x4", network="mirror")
 
     def asked(desktops: Any, **more: Any) -> Path:

@@ -1,20 +1,14 @@
 """The doctor on a real host that is made sick: packages, DKMS, headers, initramfs and services are real, the GPU is not."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpusetup.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+from tests.lab.host import Host
+from tests.lab.repository.build import Repositories
 
 NAMES = (
     "nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580", "libnvidia-compute-580", "libnvidia-gl-580",
@@ -60,14 +54,7 @@ class Sick:
 
 
 @pytest.fixture
-def sick(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    lab_repositories: Repositories,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Callable[[str], Sick]:
+def sick(lab_hosts, lab_inventory, lab_repositories, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
 
     def make(machine: str) -> Sick:
@@ -77,7 +64,7 @@ def sick(
     return make
 
 
-def test_what_a_host_loads(sick: Callable[[str], Sick], tmp_path: Path) -> None:
+def test_what_a_host_loads(sick, tmp_path):
     made = sick("h200-x8-nvswitch")
     made.expect("driver-not-installed")
 
@@ -123,7 +110,7 @@ def test_what_a_host_loads(sick: Callable[[str], Sick], tmp_path: Path) -> None:
     made.expect("")
 
 
-def test_what_a_host_builds_and_boots(sick: Callable[[str], Sick]) -> None:
+def test_what_a_host_builds_and_boots(sick):
     made = sick("t4")
     made.install("580.178.04-0ubuntu1")
     made.shell("update-initramfs -u")

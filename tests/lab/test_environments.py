@@ -1,21 +1,15 @@
 """Two named environments on a host over SSH: made, left alone, one changed, one that cannot be made, back, and gone."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.lifecycle import Lab
 
 WHEELS = "/srv/wheels"
 SERVE, TRAIN = "/opt/gpusetup-serve", "/opt/gpusetup-train"
@@ -49,7 +43,7 @@ def python_actions(told: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_environments_from_their_making_to_their_end(lab: Lab) -> None:
+def test_two_environments_from_their_making_to_their_end(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
 
     def inventory(**named: list[str]) -> Path:

@@ -1,23 +1,17 @@
 """gpusetup_monitoring on real Debian hosts: Debian's real node_exporter and Prometheus; DCGM and the GPUs are stand-ins."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpusetup.monitoring.files import files
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 from tests.lab.prometheus import Exporter, running, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 SETTINGS = ("/etc/gpusetup", "/etc/systemd/system", "/etc/default", "/usr/local/lib")
 ANSWER = (
@@ -72,7 +66,7 @@ def refusals(answered: Any, host: Host) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(lab: Lab) -> None:
+def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(lab):
     (host,) = lab.hosts(flavour="debian12", machine="rtx4090", network="mirror")
     driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 
@@ -203,7 +197,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
 
 
 @pytest.mark.slow
-def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab: Lab) -> None:
+def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 

@@ -2,28 +2,22 @@
 capability; DKMS is real.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import http.server
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of
 from tests.lab.network import GATEWAY
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.lab.host import Host
 
 OLDER, NEWER, FOREIGN = "570.211.01", "580.178.04", "595.71.05"
 
@@ -51,9 +45,7 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_from_its_file_to_a_newer_one_and_back(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_from_its_file_to_a_newer_one_and_back(lab_hosts, lab_inventory, tmp_path):
     (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
     lend(host)
     before = packages(host)

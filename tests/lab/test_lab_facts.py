@@ -1,31 +1,19 @@
 """Facts of real Debian hosts over real SSH: what changes on the host changes in the facts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpusetup.cli.main import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
+from tests.lab.host import Host
 
 Made = Callable[..., "tuple[Host, Callable[..., dict[str, Any]]]"]
 
 
 @pytest.fixture
-def looked_at(
-    lab_hosts: Callable[..., list[Host]],
-    lab_inventory: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Made:
+def looked_at(lab_hosts, lab_inventory, monkeypatch, tmp_path, capsys):
     """Make a host; what comes back beside it reads its facts, each time anew."""
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
 
@@ -45,7 +33,7 @@ def looked_at(
     return made
 
 
-def test_nouveau_from_the_initramfs_to_out_of_the_way(looked_at: Made) -> None:
+def test_nouveau_from_the_initramfs_to_out_of_the_way(looked_at):
     host, facts = looked_at(flavour="debian12", machine="t4")
 
     before = facts()
@@ -71,7 +59,7 @@ def test_nouveau_from_the_initramfs_to_out_of_the_way(looked_at: Made) -> None:
     assert after["boot"]["id"] != before["boot"]["id"]
 
 
-def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(looked_at: Made) -> None:
+def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(looked_at):
     host, facts = looked_at("guest", flavour="debian12-bare", machine="v100")
     host.ssh("chmod", "0700", "/etc/modprobe.d")
     told = facts("-e", "gpusetup_become=false")
@@ -79,9 +67,7 @@ def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(looked_at: Made) 
     assert "nouveau.blacklisted" in {item["field"] for item in told["unreadable"]}
 
 
-def test_a_host_captured_over_ssh_has_the_same_facts_again(
-    looked_at: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_captured_over_ssh_has_the_same_facts_again(looked_at, tmp_path, capsys):
     host, facts = looked_at(flavour="debian12", machine="none")
     folder = tmp_path / "captures"
     own = ("-e", "gpusetup_simulated_root=")
@@ -116,7 +102,7 @@ AUTOINSTALL="yes"
 """
 
 
-def test_a_module_that_dkms_really_builds(looked_at: Made) -> None:
+def test_a_module_that_dkms_really_builds(looked_at):
     """A stand-in module by the driver's name: real sources, compiler, DKMS and ELF file."""
     host, facts = looked_at(flavour="debian12", machine="t4")
     source = host.path("/usr/src/nvidia-580.95.05")

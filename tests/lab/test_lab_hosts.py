@@ -1,11 +1,9 @@
 """The lab itself: hosts come up, can be reached, hurt and repaired, and leave nothing behind."""
 
-from __future__ import annotations
-
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,26 +15,23 @@ from tests.lab.repository import build
 from tests.lab.roots import ROOTS
 from tests.lab.spec import HostSpec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.fixture(scope="module")
-def host(lab_hosts_module: Callable[..., list[Host]]) -> Host:
+def host(lab_hosts_module):
     (made,) = lab_hosts_module(flavour="debian12", machine="t4", disks={"/boot": 64})
     return made
 
 
-def test_everything_started(host: Host) -> None:
+def test_everything_started(host):
     assert host.ssh("systemctl", "is-system-running").stdout.strip() == "running"
     assert host.ssh("cat", "/etc/os-release").stdout.count("bookworm")
 
 
-def test_arguments_are_not_interpreted_by_the_remote_shell(host: Host) -> None:
+def test_arguments_are_not_interpreted_by_the_remote_shell(host):
     assert host.ssh("printf", "%s|", "a b", "$(touch /tmp/x)", ";id").stdout == "a b|$(touch /tmp/x)|;id|"
 
 
-def test_people_have_the_rights_that_the_readme_says(host: Host) -> None:
+def test_people_have_the_rights_that_the_readme_says(host):
     assert host.ssh("sudo", "-n", "id", "-u", user="admin").stdout.strip() == "0"
     assert host.ssh("sudo", "-n", "true", user="ops", check=False).returncode != 0
     assert host.ssh("sudo", "-S", "id", "-u", user="ops", text="lab-password\n").stdout.strip() == "0"
@@ -44,7 +39,7 @@ def test_people_have_the_rights_that_the_readme_says(host: Host) -> None:
     assert refused.returncode != 0
 
 
-def test_another_host_key_is_refused(host: Host, tmp_path: Path) -> None:
+def test_another_host_key_is_refused(host, tmp_path):
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"])
     kind, key, _ = (tmp_path / "key.pub").read_text().split(None, 2)
     (tmp_path / "known_hosts").write_text(f"{host.address} {kind} {key}\n")
@@ -54,7 +49,7 @@ def test_another_host_key_is_refused(host: Host, tmp_path: Path) -> None:
     assert "verification failed" in done.stderr.lower()
 
 
-def test_reboot_is_a_new_boot_of_the_same_disk(host: Host) -> None:
+def test_reboot_is_a_new_boot_of_the_same_disk(host):
     host.ssh("touch", "/var/lib/stays", "/run/goes")
     before = host.boot_id()
     host.reboot()
@@ -63,7 +58,7 @@ def test_reboot_is_a_new_boot_of_the_same_disk(host: Host) -> None:
     assert host.ssh("test", "-e", "/run/goes", check=False).returncode == 1
 
 
-def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host: Host) -> None:
+def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host):
     subprocess.Popen(
         [*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL
     )
@@ -76,14 +71,14 @@ def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host: Host) -> Non
     assert host.ssh("cat", "/var/lib/job").stdout == "begun\n"
 
 
-def test_cut_network_and_back(host: Host) -> None:
+def test_cut_network_and_back(host):
     host.cut_network()
     assert host.ssh("true", check=False, timeout=20).returncode == 255
     host.restore_network()
     assert host.ssh("true").returncode == 0
 
 
-def test_a_frozen_host_answers_nothing_until_thawed(host: Host) -> None:
+def test_a_frozen_host_answers_nothing_until_thawed(host):
     host.freeze()
     with pytest.raises(LabError, match="no answer"):
         host.ssh("true", timeout=2)
@@ -91,7 +86,7 @@ def test_a_frozen_host_answers_nothing_until_thawed(host: Host) -> None:
     assert host.ssh("true").returncode == 0
 
 
-def test_a_reboot_can_be_lost(host: Host) -> None:
+def test_a_reboot_can_be_lost(host):
     host.lose_at_reboot()
     with pytest.raises(LabError, match="did not come back"):
         host.reboot(timeout=4)
@@ -100,7 +95,7 @@ def test_a_reboot_can_be_lost(host: Host) -> None:
     host.power_on()
 
 
-def test_a_disk_of_its_own_can_be_filled_and_freed(host: Host) -> None:
+def test_a_disk_of_its_own_can_be_filled_and_freed(host):
     host.fill_disk("/boot")
     full = host.ssh("dd", "if=/dev/zero", "of=/boot/new", "bs=1M", "count=1", check=False)
     assert "No space left on device" in full.stderr
@@ -110,7 +105,7 @@ def test_a_disk_of_its_own_can_be_filled_and_freed(host: Host) -> None:
         host.fill_disk("/")
 
 
-def test_the_simulated_kernel_follows_the_hosts_files(host: Host) -> None:
+def test_the_simulated_kernel_follows_the_hosts_files(host):
     def takes_the_gpu() -> str:
         return host.ssh("sh", "-c", "ls -d /sys/module/nouveau 2>/dev/null", check=False).stdout.strip()
 
@@ -132,7 +127,7 @@ def test_the_simulated_kernel_follows_the_hosts_files(host: Host) -> None:
     assert not takes_the_gpu()
 
 
-def test_ten_hosts_of_every_flavour_side_by_side(lab_hosts: Callable[..., list[Host]]) -> None:
+def test_ten_hosts_of_every_flavour_side_by_side(lab_hosts):
     flavours = ["debian12", "debian13", "ubuntu2204-like", "ubuntu2404-like", "rocky9-like"] * 2
     for root in ROOTS.values():
         root.ready()
@@ -145,7 +140,7 @@ def test_ten_hosts_of_every_flavour_side_by_side(lab_hosts: Callable[..., list[H
     assert names == {"debian 12", "debian 13", "ubuntu 22.04", "ubuntu 24.04", "rocky 9.6"}
 
 
-def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts: Callable[..., list[Host]]) -> None:
+def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts):
     (host,) = lab_hosts(machine="t4")
     before = host.boot_id()
     (again,) = fleet.up([host.spec])
@@ -154,12 +149,12 @@ def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts: Cal
         fleet.up([HostSpec(**{**vars(host.spec), "machine": "v100"})])
 
 
-def test_an_unknown_word_names_the_known_ones() -> None:
+def test_an_unknown_word_names_the_known_ones():
     with pytest.raises(LabError, match=r"unknown machine 't5'; known: .*t4"):
         HostSpec(name="x", machine="t5")
 
 
-def test_a_hermetic_host_reaches_nothing_outside(host: Host) -> None:
+def test_a_hermetic_host_reaches_nothing_outside(host):
     fetched = host.ssh("python3", "-c", PROXY_TRY, network.GATEWAY, str(network.PROXY_PORT), check=False)
     assert "403" in fetched.stdout, fetched
     assert host.ssh("ip", "route", "show", "default").stdout == ""
@@ -195,7 +190,7 @@ def test_a_host_with_the_mirror_gets_real_packages(
     assert "Candidate: (none)" not in headers, "the root is older than what the mirror still has headers for"
 
 
-def test_down_leaves_nothing(lab_machine: None) -> None:
+def test_down_leaves_nothing(lab_machine):
     host = Host.create(
         HostSpec(name=f"leaves-{time.monotonic_ns() % 100000}", machine="t4", disks={"/": 700, "/boot": 64})
     )

@@ -1,7 +1,5 @@
 """What the lab says of a machine that cannot run it; no lab is built here."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest
@@ -12,7 +10,7 @@ from tests.lab import machine, mirror
 from tests.lab.places import LabError
 
 
-def test_without_root_the_reason_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_root_the_reason_says_so(monkeypatch, capsys):
     monkeypatch.setattr(machine.os, "geteuid", lambda: 1000)
     assert "needs root" in (machine.why_not() or "")
     monkeypatch.setattr("sys.argv", ["lab", "up"])
@@ -20,7 +18,7 @@ def test_without_root_the_reason_says_so(monkeypatch: pytest.MonkeyPatch, capsys
     assert "needs root" in capsys.readouterr().err
 
 
-def test_tools_without_apt_to_install_them_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_without_apt_to_install_them_are_named(monkeypatch):
     monkeypatch.setattr(machine.os, "geteuid", lambda: 0)
     monkeypatch.setattr(machine.shutil, "which", lambda program, **_: None)
     reason = machine.why_not() or ""
@@ -28,7 +26,7 @@ def test_tools_without_apt_to_install_them_are_named(monkeypatch: pytest.MonkeyP
     assert "no apt-get" in reason
 
 
-def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch):
     monkeypatch.setattr(machine, "why_not", lambda: None)
     monkeypatch.setattr(machine, "missing", lambda _more: ["mmdebstrap", "rpm"])
 
@@ -52,7 +50,7 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch: pyt
         ("", 0),
     ],
 )
-def test_the_mirror_is_the_one_that_apt_has(configured: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mirror_is_the_one_that_apt_has(configured, lines, monkeypatch):
     mirror._sites.cache_clear()
     monkeypatch.setattr(mirror, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, configured, ""))
     sources = mirror.sources("bookworm")

@@ -1,31 +1,24 @@
 """The stand-in repositories: what apt and dnf take from them, what they must refuse, and faults on demand."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.host import Host
 from tests.lab.repository import build
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 MODULES = "modinfo -k $(ls /lib/modules) -F"
 
 
 @pytest.fixture(scope="module")
-def ubuntu(lab_hosts_module: Callable[..., list[Host]], lab_repositories: Repositories) -> Host:
+def ubuntu(lab_hosts_module, lab_repositories):
     (host,) = lab_hosts_module(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
     return host
 
 
 @pytest.fixture(scope="module")
-def rocky(lab_hosts_module: Callable[..., list[Host]], lab_repositories: Repositories) -> Host:
+def rocky(lab_hosts_module, lab_repositories):
     (host,) = lab_hosts_module(flavour="rocky9-like", machine="v100")
     return host
 
@@ -46,7 +39,7 @@ def install(host: Host, *words: str, check: bool = True) -> str:
     return shell(host, f"DEBIAN_FRONTEND=noninteractive apt-get install -y {' '.join(words)}", check=check)
 
 
-def test_driver_is_built_by_dkms_and_speaks_after_the_reboot(ubuntu: Host, lab_repositories: Repositories) -> None:
+def test_driver_is_built_by_dkms_and_speaks_after_the_reboot(ubuntu, lab_repositories):
     use(ubuntu, lab_repositories)
     shell(ubuntu, "apt-get update")
     version = "=580.159.04-0ubuntu1"
@@ -69,7 +62,7 @@ def test_driver_is_built_by_dkms_and_speaks_after_the_reboot(ubuntu: Host, lab_r
     shell(ubuntu, "systemctl start nvidia-fabricmanager; sleep 0.3; systemctl is-active nvidia-fabricmanager")
 
 
-def test_user_space_that_moved_under_the_module_is_a_mismatch(ubuntu: Host) -> None:
+def test_user_space_that_moved_under_the_module_is_a_mismatch(ubuntu):
     install(ubuntu, "--allow-change-held-packages", "nvidia-utils-580=580.178.04-0ubuntu1", "libnvidia-compute-580=580.178.04-0ubuntu1",
             "nvidia-driver-580-open=580.178.04-0ubuntu1", "nvidia-dkms-580-open=580.178.04-0ubuntu1", "libnvidia-gl-580=580.178.04-0ubuntu1",
             "nvidia-compute-utils-580=580.178.04-0ubuntu1", "nvidia-kernel-common-580=580.178.04-0ubuntu1")  # fmt: skip
@@ -84,9 +77,7 @@ def test_user_space_that_moved_under_the_module_is_a_mismatch(ubuntu: Host) -> N
     assert "failed" in started, "Fabric Manager stayed at 580.159.04"
 
 
-def test_the_archives_570_is_a_stub_that_gives_580(
-    lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories
-) -> None:
+def test_the_archives_570_is_a_stub_that_gives_580(lab_hosts, lab_repositories):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     use(host, lab_repositories)
     shell(host, "apt-get update")
@@ -97,9 +88,7 @@ def test_the_archives_570_is_a_stub_that_gives_580(
     assert "580" not in simulated
 
 
-def test_a_pinning_package_chooses_the_branch(
-    lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories
-) -> None:
+def test_a_pinning_package_chooses_the_branch(lab_hosts, lab_repositories):
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     use(host, lab_repositories, "debian12")
     shell(host, "apt-get update")
@@ -119,9 +108,7 @@ def test_a_pinning_package_chooses_the_branch(
         ("truncated", "index", "closed|unexpected|size|error"),
     ],
 )
-def test_apt_does_not_take_a_bad_index(
-    what: str, where: str, says: str, ubuntu: Host, lab_repositories: Repositories
-) -> None:
+def test_apt_does_not_take_a_bad_index(what, where, says, ubuntu, lab_repositories):
     import re
 
     use(ubuntu, lab_repositories.with_fault(f"index{what.replace('-', '')}", what, where))
@@ -139,7 +126,7 @@ def test_apt_does_not_take_a_bad_index(
     ("what", "says"),
     [("corrupt", "Hash Sum mismatch|doesn't match"), ("truncated", "closed|unexpected|size"), ("404", "404")],
 )
-def test_apt_does_not_take_a_bad_package(what: str, says: str, ubuntu: Host, lab_repositories: Repositories) -> None:
+def test_apt_does_not_take_a_bad_package(what, says, ubuntu, lab_repositories):
     import re
 
     use(ubuntu, lab_repositories.with_fault(f"package{what}", what, "packages"))
@@ -154,7 +141,7 @@ def test_apt_does_not_take_a_bad_package(what: str, says: str, ubuntu: Host, lab
     shell(ubuntu, "dpkg --purge cuda-compat-13-3")
 
 
-def test_packages_fail_or_take_long_when_told(ubuntu: Host, lab_repositories: Repositories) -> None:
+def test_packages_fail_or_take_long_when_told(ubuntu, lab_repositories):
     use(ubuntu, lab_repositories)
     shell(ubuntu, "apt-get update")
     ubuntu.break_packages("libnvsdm", "fail")
@@ -167,7 +154,7 @@ def test_packages_fail_or_take_long_when_told(ubuntu: Host, lab_repositories: Re
     assert time.monotonic() - started > 2
 
 
-def test_a_dkms_build_can_be_told_to_fail(ubuntu: Host) -> None:
+def test_a_dkms_build_can_be_told_to_fail(ubuntu):
     ubuntu.break_packages("dkms-build", "fail")
     told = shell(
         ubuntu,
@@ -179,7 +166,7 @@ def test_a_dkms_build_can_be_told_to_fail(ubuntu: Host) -> None:
     assert "rror" in told
 
 
-def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Repositories) -> None:
+def test_dnf_streams_choose_flavour_and_branch(rocky, lab_repositories):
     key = f"{lab_repositories.base}/lab-key.asc"
     for name, url in (("cuda", lab_repositories.url("rhel9")), ("epel", f"{lab_repositories.rocky}/epel")):
         rocky.path(f"/etc/yum.repos.d/{name}.repo").write_text(
@@ -203,7 +190,7 @@ def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Re
 
 
 @pytest.mark.parametrize(("what", "where"), [("wrong-key", "index"), ("corrupt", "packages"), ("404", "index")])
-def test_dnf_does_not_take_what_is_wrong(what: str, where: str, rocky: Host, lab_repositories: Repositories) -> None:
+def test_dnf_does_not_take_what_is_wrong(what, where, rocky, lab_repositories):
     base = lab_repositories.with_fault(f"dnf{what.replace('-', '')}", what, where)
     rocky.path("/etc/yum.repos.d/bad.repo").write_text(
         f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={lab_repositories.base}/lab-key.asc\n"

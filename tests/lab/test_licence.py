@@ -1,21 +1,14 @@
 """A vGPU's licence: the token, the daemon's settings and what becomes of them. nvidia-gridd and the licence are stand-ins;
 systemd, files and SSH are real."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 GRIDD = """#!/bin/sh
 # Grants a licence for a token that says `good`, as long as it runs.
@@ -55,7 +48,7 @@ def with_gridd(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab: Lab) -> None:
+def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     token = lab.folder / "site.tok"
     token.write_text("good 0f1e2d3c\n")

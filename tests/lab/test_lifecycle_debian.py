@@ -3,21 +3,14 @@
 Newest of the security archive, down to that of backports, down to the older series under its own names, back, away.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import Answer, apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import CONFIGURATION, lock
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
 
 LIBRARY = {"": "libcuda1", "470": "libnvidia-tesla-470-cuda1"}
 HOUR = 3600.0
@@ -67,9 +60,7 @@ def settled(host: Host, folder: Path, inventory: Path, version: str, step: Answe
 
 
 @pytest.mark.slow
-def test_newest_backports_old_series_back_and_away(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_newest_backports_old_series_back_and_away(lab_hosts, lab_inventory, tmp_path):
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
     enable_backports(host)
     inventory = lab_inventory([host], {"gpusetup_source": "distro", "gpusetup_components": '["driver"]'})

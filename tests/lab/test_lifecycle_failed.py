@@ -1,9 +1,6 @@
 """An upgrade that fails: the host is back at what worked, or says exactly where it stands and what to type. Stand-in packages."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +9,9 @@ from tests.lab.harm import BUILD_ERROR, break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
-if TYPE_CHECKING:
-    from tests.lab.lifecycle import Lab
-
 
 @pytest.mark.slow
-def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab: Lab) -> None:
+def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
     inventory = lab.inventory([host], stand_ins(lab.repositories))
     old, new = lock(lab.folder, "570"), lock(lab.folder, "580")
@@ -50,7 +44,7 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(lab: Lab) -> None:
+def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab.inventory([host], stand_ins(lab.repositories))
     old, new = lock(lab.folder, "570", "t4"), lock(lab.folder, "580", "t4")

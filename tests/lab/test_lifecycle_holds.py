@@ -1,20 +1,14 @@
 """Holds that hold: what moves packages by itself, run for real, moves nothing of the stack; switches of source and branch do."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
 DNF = ("/etc/dnf", "/etc/yum.repos.d", "/etc/pki/rpm-gpg")
@@ -27,7 +21,7 @@ def of_the_stack(host: Host) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab: Lab) -> None:
+def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
     inventory = lab.inventory([host], wish)
@@ -57,7 +51,7 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab: Lab) 
 
 
 @pytest.mark.slow
-def test_dnf_automatic_leaves_the_stack_alone(lab: Lab) -> None:
+def test_dnf_automatic_leaves_the_stack_alone(lab):
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {
         "name": "epel", "urls": [f"{lab.repositories.rocky}/epel"], "fingerprints": [lab.repositories.fingerprint],
@@ -93,7 +87,7 @@ def pins(host: Host) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab: Lab) -> None:
+def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
     """Ubuntu's own archive ↔ NVIDIA's repository, names with the branch ↔ a pinning package, open ↔ proprietary, and away."""
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab.inventory([host], stand_ins(lab.repositories))

@@ -1,24 +1,17 @@
 """The life of a host through the command line: applied, drifted, mended, up, down, back, removed. Stand-in packages."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
-
 
 @pytest.mark.slow
-def test_one_hosts_whole_life(lab: Lab) -> None:
+def test_one_hosts_whole_life(lab):
     """Apply, apply again, drift, mending, holds, up, down, back, removal; with Fabric Manager, which moves with the driver."""
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
     inventory = lab.inventory([host], stand_ins(lab.repositories))

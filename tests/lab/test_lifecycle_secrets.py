@@ -1,23 +1,16 @@
 """Planted secrets: a vault, its password, a sudo password and a proxy's password are nowhere but where they were put."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.applying import Answer, gpusetup
 from tests.lab.lifecycle import lock, stand_ins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.lab.lifecycle import Lab
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
 ON_THE_HOST = (
@@ -68,7 +61,7 @@ def holding(secret: str, *places: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab: Lab) -> None:
+def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab.inventory(
         [host],

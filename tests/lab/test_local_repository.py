@@ -1,10 +1,8 @@
 """A local repository's package as the source: its life on hosts with apt and dnf; the package is a stand-in (README.md)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +10,6 @@ from tests.lab import local_repository as local
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, rpms
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.lifecycle import Lab
 
 VERSION = "580.142"
 PLACES = (
@@ -26,7 +19,7 @@ PLACES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", ["debian12", "rocky9-like"])
-def test_its_whole_life(flavour: str, lab: Lab) -> None:
+def test_its_whole_life(flavour, lab):
     (host,) = lab.hosts(flavour=flavour, machine="t4", network="mirror" if flavour == "debian12" else "none")
     installed, make = (packages, local.debian) if flavour == "debian12" else (rpms, local.red_hat)
     before = installed(host), files_below(host, *PLACES)

@@ -1,21 +1,14 @@
 """A MIG layout's whole life on a host: nvidia-smi and the boards are stand-ins, systemd, SSH and the reboots are real."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/usr/local/lib")
 
@@ -32,7 +25,7 @@ def instances(host: Host) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(lab: Lab) -> None:
+def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(lab):
     (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = files_below(host, *PLACES)
 

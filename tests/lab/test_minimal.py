@@ -1,18 +1,11 @@
 """Images that lack what one expects everywhere."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import host_of, stand_ins
 from tests.lab.plays import packages
 
-if TYPE_CHECKING:
-    from tests.lab.lifecycle import Lab
 
-
-def test_without_sudo_lspci_curl_and_venv(lab: Lab) -> None:
+def test_without_sudo_lspci_curl_and_venv(lab):
     """Root by key is enough; the GPU is found without lspci, keys are fetched without curl; kernel headers are not offered here."""
     (host,) = lab.hosts(flavour="debian12-minimal", machine="t4")
     for program in ("sudo", "lspci", "curl", "gpg", "gcc"):

@@ -3,21 +3,16 @@
 The exporters are stand-ins: texts in the form of dcgm-exporter (both generations) and nvidia_gpu_exporter, after their documentation.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from pathlib import Path
 from subprocess import run as start
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from gpusetup.monitoring.files import files
 from tests.lab.prometheus import NEXT, Exporter, program, running, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD = """
 DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aa",modelName="NVIDIA H100 80GB HBM3",Hostname="n1"} 97
@@ -57,7 +52,7 @@ BROKEN = OLD.replace(
 
 
 @pytest.fixture(scope="module")
-def written(lab_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(lab_machine, tmp_path_factory):
     """The files, in a folder."""
     folder = tmp_path_factory.mktemp("monitoring")
     for name, text in files().items():
@@ -67,7 +62,7 @@ def written(lab_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(params=["", pytest.param(NEXT, marks=pytest.mark.slow)], ids=["stable", "next"])
-def suite(request: pytest.FixtureRequest) -> str:
+def suite(request):
     """The release of Debian whose Prometheus is asked: this one's, and the next one's, which is of another major."""
     return str(request.param)
 

@@ -1,30 +1,22 @@
 """From a bundle to a proven stack on a host that asks nobody else: real Debian packages, dkms and pip, stand-in drivers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab import machine
 from tests.lab.applying import apply, gpusetup
 from tests.lab.harm import break_build
+from tests.lab.host import Host
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 BUILD = 3600
 """Seconds that a test waits for a compiled driver."""
@@ -91,7 +83,7 @@ def carry(host: Host, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab: Lab) -> None:
+def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
     (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
     without_sources(host)
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
@@ -144,9 +136,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab: Lab) -
 
 
 @pytest.mark.slow
-def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(lab_hosts, lab_inventory, tmp_path):
     """Debian's real packages, compiled by DKMS; only the GPU is simulated."""
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
     without_sources(host)
@@ -169,7 +159,7 @@ def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(
 
 
 @pytest.mark.slow
-def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab: Lab) -> None:
+def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     """The same inventory for both: components, versions and a named environment are said there alone."""
     (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
     without_sources(host)
@@ -224,7 +214,7 @@ def archive(path: Path, repositories: Repositories, flavour: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", RPM_SYSTEMS)
-def test_a_host_with_rpm_lives_on_bundles_alone(flavour: str, lab: Lab) -> None:
+def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
     """Both signatures are checked: that of the list by the bundle's key, those of the packages by their vendors'."""
     machine.prepare({"dnf": "dnf", "zypper": "zypper", "rpmkeys": "rpm"})
     system, definitions, older, newer = RPM_SYSTEMS[flavour]

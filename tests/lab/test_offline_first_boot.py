@@ -1,10 +1,7 @@
 """A new machine without any package source: real cloud-init, a bundle over TLS, stand-in drivers, real CuPy wheels."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,16 +10,9 @@ from tests.lab.places import REPOSITORIES
 from tests.lab.private_site import NAME, private_site
 from tests.lab.test_offline import NEWER, bundle, without_sources
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
-
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+def place(tmp_path):
     """Where the lab's server serves from; it is gone afterwards."""
     folder = REPOSITORIES / f"whole-bundle-{tmp_path.name}"
     yield folder
@@ -30,9 +20,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_new_machine_comes_up_from_a_bundle_alone(
-    lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories, tmp_path: Path, place: Path
-) -> None:
+def test_a_new_machine_comes_up_from_a_bundle_alone(lab_hosts, lab_repositories, tmp_path, place):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", network="none")
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     said = bundle(place, lab_repositories, NEWER, kernel, tmp_path, "cupy")

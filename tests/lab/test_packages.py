@@ -1,8 +1,6 @@
 """The packages of `./dev release`: what is in them, and where people install them: Debian's own apt, rpm (a stand-in of
 Enterprise Linux), a machine that has nothing but Python, a container."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

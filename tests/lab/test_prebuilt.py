@@ -1,23 +1,15 @@
 """Prebuilt kernel modules on hosts of three families, and the way to DKMS and back; packages are stand-ins (README.md)."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
-    from tests.lab.repository.build import Repositories
+from tests.lab.repository.build import Repositories
 
 VERSION = "580.142"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/etc/yum.repos.d", "/etc/zypp/repos.d", "/etc/dnf/modules.d")
@@ -45,7 +37,7 @@ def epel(repositories: Repositories) -> str:
 
 
 @pytest.mark.slow
-def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab: Lab) -> None:
+def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     (host,) = lab.hosts(flavour="rhel9-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
@@ -88,7 +80,7 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab: Lab) -> Non
 
 
 @pytest.mark.slow
-def test_suses_signed_modules(lab: Lab) -> None:
+def test_suses_signed_modules(lab):
     (host,) = lab.hosts(flavour="leap15-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
@@ -116,9 +108,7 @@ def test_suses_signed_modules(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(lab_hosts, lab_inventory, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
 

@@ -1,21 +1,14 @@
 """A newer Python than the host's own comes with the stack: chosen by plan, installed by the roles, used, taken away."""
 
-from __future__ import annotations
-
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import play
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.lifecycle import Lab
 
 TINY = "gpusetup_lab_tiny"
 
@@ -34,7 +27,7 @@ def tiny_wheel(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(lab: Lab) -> None:
+def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(lab):
     """The package is called python3.12; what it brings is Debian's own Python under that name."""
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = {

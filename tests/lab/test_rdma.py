@@ -1,9 +1,7 @@
 """RDMA's whole life on a host: Debian's real rdma-core and perftest, PAM's real limits; the driver is a stand-in, and no
 adapter is there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,18 +9,13 @@ from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.lifecycle import Lab
-
 PLACES = ("/etc/security", "/etc/modules-load.d", "/etc/systemd/system.conf.d", "/etc/modprobe.d")
 LIMITS = "/etc/security/limits.d/gpusetup-rdma.conf"
 MODULES = "/etc/modules-load.d/gpusetup-rdma.conf"
 
 
 @pytest.mark.slow
-def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab: Lab) -> None:
+def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = packages(host), files_below(host, *PLACES)
 

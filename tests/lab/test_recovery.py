@@ -1,18 +1,12 @@
 """`doctor --apply` on real hosts: SSH, the host's lock, the reboot and the record are real; nvidia-smi is a stand-in."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.lab.applying import gpusetup
-
-if TYPE_CHECKING:
-    from tests.lab.applying import Answer
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
+from tests.lab.applying import Answer, gpusetup
+from tests.lab.host import Host
 
 FIGURES = "/var/lib/gpusetup-lab/simulated/lab/figures.json"
 VOLATILE = "/run/gpusetup-lab-mig.json"
@@ -48,7 +42,7 @@ def record(host: Host) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab: Lab) -> None:
+def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x2")
     host.path("/usr/share/keyrings/cuda.asc").write_text(lab.repositories.armored)
     host.path("/etc/apt/sources.list.d/cuda.list").write_text(

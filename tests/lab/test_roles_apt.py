@@ -1,26 +1,18 @@
 """The roles with plain ansible-playbook on Debian hosts, with stand-ins for NVIDIA's packages and a simulated T4."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.lab.harm import packages_locked
+from tests.lab.host import Host
 from tests.lab.moments import installing, until
 from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 CONFIGURATION = (
     "/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/profile.d", "/etc/ld.so.conf.d",
@@ -33,7 +25,7 @@ def state(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_from_nothing_up_down_and_back(lab: Lab) -> None:
+def test_from_nothing_up_down_and_back(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     cuda = {
@@ -97,7 +89,7 @@ def test_from_nothing_up_down_and_back(lab: Lab) -> None:
     assert play("remove", inventory, {"gpu_package_manager": "apt"}).changed == {host.name: 0}
 
 
-def test_a_first_apply_needs_few_operations(lab: Lab) -> None:
+def test_a_first_apply_needs_few_operations(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
@@ -112,7 +104,7 @@ def test_a_first_apply_needs_few_operations(lab: Lab) -> None:
     assert play("apply", inventory, wanted).changed == {host.name: 0}
 
 
-def test_what_is_wrong_is_refused_before_anything_changes(lab: Lab) -> None:
+def test_what_is_wrong_is_refused_before_anything_changes(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
@@ -139,9 +131,7 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab: Lab) -> None:
     refused("GS-472", gpu_preflight_space_mb={"/boot": 100_000_000})
 
 
-def test_a_transitional_package_is_caught(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path]
-) -> None:
+def test_a_transitional_package_is_caught(lab_hosts, lab_inventory):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
     done = play(
@@ -159,7 +149,7 @@ def test_a_transitional_package_is_caught(
     assert packages(host) == before
 
 
-def test_a_build_that_fails_leaves_the_host_as_it_was(lab: Lab) -> None:
+def test_a_build_that_fails_leaves_the_host_as_it_was(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
@@ -175,7 +165,7 @@ def test_a_build_that_fails_leaves_the_host_as_it_was(lab: Lab) -> None:
     )
 
 
-def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab: Lab) -> None:
+def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
@@ -203,7 +193,7 @@ play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
 
 
-def test_a_lock_is_waited_for_and_its_holder_named(lab: Lab) -> None:
+def test_a_lock_is_waited_for_and_its_holder_named(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     with packages_locked(host):

@@ -1,24 +1,18 @@
 """The roles on EL-like hosts: the code path for dnf 4 and 5, streams and version locks, on Debian's dnf (see README.md)."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.lifecycle import rpms
 from tests.lab.plays import nvidia_on_el, play
 
-if TYPE_CHECKING:
-    from tests.lab.lifecycle import Lab
-
 
 @pytest.mark.parametrize(
     ("flavour", "holds_itself"),
     [("rocky9-like", False), pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long)],
 )
-def test_apply_upgrade_downgrade_remove(flavour: str, holds_itself: bool, lab: Lab) -> None:
+def test_apply_upgrade_downgrade_remove(flavour, holds_itself, lab):
     (host,) = lab.hosts(flavour=flavour, machine="t4")
     inventory = lab.inventory([host])
     before = rpms(host)
@@ -42,7 +36,7 @@ def test_apply_upgrade_downgrade_remove(flavour: str, holds_itself: bool, lab: L
     assert "modprobe.blacklist=nouveau" not in host.ssh("grubby", "--info=ALL").stdout
 
 
-def test_a_wrong_key_is_refused(lab: Lab) -> None:
+def test_a_wrong_key_is_refused(lab):
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     inventory = lab.inventory([host])
     before = rpms(host)

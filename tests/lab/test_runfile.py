@@ -1,22 +1,15 @@
 """A driver from NVIDIA's `.run` installer, its whole life: the file is a stand-in (README.md), DKMS and kernel headers are real."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 OLDER, NEWER = "580.142", "580.159.04"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/usr/src", "/usr/bin", "/etc/systemd/system")
@@ -27,7 +20,7 @@ def loaded(host: Host) -> str:
 
 
 @pytest.mark.slow
-def test_from_a_file_to_another_to_packages_and_away(lab: Lab) -> None:
+def test_from_a_file_to_another_to_packages_and_away(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     before = packages(host), {path for path in files_below(host, *PLACES) if "nvidia" in path}
     older, newer = (runfile.write(host.path("/root"), version) for version in (OLDER, NEWER))

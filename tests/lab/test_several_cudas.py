@@ -1,20 +1,13 @@
 """Two toolkits side by side: NVIDIA's packages are stand-ins, alternatives, apt and Lmod are Debian's own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 PLACES = ("/etc/lmod", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
 
@@ -26,7 +19,7 @@ def nvcc(host: Host, before: str = "true") -> str:
 
 
 @pytest.mark.slow
-def test_two_toolkits_one_less_and_none(lab: Lab) -> None:
+def test_two_toolkits_one_less_and_none(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     host.ssh("sh", "-c", "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y lmod")
     untouched = packages(host), files_below(host, *PLACES)

@@ -1,23 +1,11 @@
 """Real SSH servers whose host key a CA signed, and keys that were gathered beforehand: reached by that alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.lab.applying import gpusetup
 from tests.lab.places import SSH_KEY
 from tests.lab.process import run
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from tests.lab.host import Host
-
-
-def test_a_host_is_reached_by_its_gathered_key_and_by_its_ca_and_by_nothing_else(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_host_is_reached_by_its_gathered_key_and_by_its_ca_and_by_nothing_else(lab_hosts, lab_inventory, tmp_path):
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     alone = f"-o IdentitiesOnly=yes -o BatchMode=yes -o UserKnownHostsFile={tmp_path}/none"
     inventory = lab_inventory([host], {"ansible_ssh_common_args": alone, "ansible_ssh_private_key_file": str(SSH_KEY)})

@@ -1,17 +1,9 @@
 """A SUSE-like host through the command line: real zypper, libzypp and rpm, stand-in packages (see README.md)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from tests.lab.applying import apply, gpusetup
+from tests.lab.applying import Answer, apply, gpusetup
+from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below
-
-if TYPE_CHECKING:
-    from tests.lab.applying import Answer
-    from tests.lab.host import Host
-    from tests.lab.lifecycle import Lab
 
 OLDER, NEWER = "580.142", "595.91.07"
 CONFIGURATION = ("/etc/zypp", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
@@ -43,7 +35,7 @@ def stands(host: Host, version: str) -> None:
     assert version in host.ssh("nvidia-smi").stdout
 
 
-def test_one_hosts_whole_life(lab: Lab) -> None:
+def test_one_hosts_whole_life(lab):
     """Looked at, applied, again, up, down where a script fails, rolled back, mended, updated by others, removed."""
     (host,) = lab.hosts(flavour="leap15-like", machine="t4")
     inventory = lab.inventory([host], stand_ins(lab.repositories))
@@ -109,7 +101,7 @@ def test_one_hosts_whole_life(lab: Lab) -> None:
     assert not host.path("/var/lib/gpusetup").exists()
 
 
-def test_what_somebody_else_locked_is_not_moved(lab: Lab) -> None:
+def test_what_somebody_else_locked_is_not_moved(lab):
     (host,) = lab.hosts(flavour="leap15-like", machine="t4")
     inventory = lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver=f"=={OLDER}"))
     url = lab.repositories.url("opensuse15")

@@ -1,14 +1,9 @@
 """Tests of modules run the files that Ansible would run on a host, imported the way Ansible imports them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Exit(Exception):  # noqa: N818 - it is how a module ends
@@ -21,19 +16,19 @@ class Exit(Exception):  # noqa: N818 - it is how a module ends
 
 
 @pytest.fixture(autouse=True)
-def _looks_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _looks_of_our_own(monkeypatch, tmp_path_factory):
     """Keep the folders of looks, which are swept, out of this machine's /var/tmp."""
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path_factory.mktemp("looks")))
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shelf(tmp_path_factory):
     """Where packages lie that tests made for the real package managers."""
     return tmp_path_factory.mktemp("packages")
 
 
 @pytest.fixture
-def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_module(monkeypatch):
     """Call a module's main() with parameters, as Ansible does; returns (failed, result)."""
     import json
 

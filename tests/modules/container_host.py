@@ -1,7 +1,5 @@
 """A host below a folder, with stand-ins for nvidia-ctk, systemctl and the container runtimes."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -123,12 +121,12 @@ class Host:
 
 
 @pytest.fixture(name="host")
-def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def made_host(tmp_path, monkeypatch):
     return Host(tmp_path, monkeypatch)
 
 
 @pytest.fixture(name="call")
-def made_call(run_module: Any, host: Host) -> Any:
+def made_call(run_module, host):
     def told(*runtimes: str, check: bool = False, fails: bool = False, **more: Any) -> dict[str, Any]:
         options = {"cdi": False, "restart": "never", **more}
         given = {"state_dir": str(host.root / "state")}

@@ -5,18 +5,18 @@ kept in it, and survive a cut as they would on a real one. What the process does
 write of it is refused, as that of a process that is dead.
 """
 
-from __future__ import annotations
-
 import copy
 import errno
 import json
 import os
 import shutil
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     alternatives,
     apt,
@@ -38,11 +38,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.modules.deb_host import DebHost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pytest
 
 GPU = "0000:06:00.0"
 WAYS = ("before", "after", "full", "read-only", "fails")
@@ -346,7 +341,7 @@ class Host:
         }  # fmt: skip
         transaction.Transaction(self.job(), {**plain, **params}).run()
 
-    def job(self) -> _Job:
+    def job(self) -> "_Job":
         """Return a job with its folder."""
         folder = self.root / "var/job"
         folder.mkdir(parents=True, exist_ok=True)

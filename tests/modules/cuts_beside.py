@@ -2,12 +2,11 @@
 `.run` file under systemd-boot.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_arguments,
     boot_image,
@@ -28,9 +27,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex, gpu_lic
 from tests.modules.cuts import Host
 from tests.modules.rpm_host import RpmHost
 from tests.modules.zypper_host import ZypperHost
-
-if TYPE_CHECKING:
-    import pytest
 
 KERNELS = ("6.1", "6.2")
 UNINSTALLER = "/usr/bin/nvidia-uninstall"

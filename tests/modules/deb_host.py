@@ -1,18 +1,13 @@
 """A host in memory that answers the command lines of dpkg and apt; test_stand_in_deb.py compares it with the real ones."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    import pytest
 
 NOTHING = (0, "", "")
 _BESIDE = "-"  # no version: what cannot be beside a package

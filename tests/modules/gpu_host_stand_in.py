@@ -1,21 +1,17 @@
 """A host below a folder: boards, a stand-in nvidia-smi that keeps state in captured words, units that are files."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process, systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
 from tests.lab.captures import H200, mig_profiles
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    import pytest
 
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
 SYSTEMCTL = stored("gpu_host_stand_in_systemctl.txt")

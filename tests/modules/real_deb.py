@@ -1,22 +1,17 @@
 """The real dpkg and apt over folders of their own: a root that holds nothing but an empty database, and a repository of
 packages without files. Nothing of this machine's packages is read or changed, and nobody needs to be root."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
 import subprocess
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, process
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.modules.deb_host import Deb, DebHost
+from tests.modules.deb_host import Deb, DebHost
 
 TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "dpkg-deb": "dpkg"}
 _LACKING = sorted({package for program, package in TOOLS.items() if shutil.which(program) is None})

@@ -1,22 +1,15 @@
 """The real rpm, dnf and zypper over folders of their own: a root with nothing but an empty database, and a repository of
 packages without files."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import package_manager
 
+from tests.modules.rpm_host import RpmHost
 from tests.unit.supply import rpms
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.modules.rpm_host import RpmHost
 
 NEEDED = rpms.NEEDED
 

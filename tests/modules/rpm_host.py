@@ -1,20 +1,15 @@
 """A host in memory that answers the command lines of rpm, dnf 4 and dnf 5."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
 
 from tests.unit.supply.rpms import Rpm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import pytest
 
 NOTHING = (0, "", "")
 

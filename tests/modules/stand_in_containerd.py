@@ -4,8 +4,6 @@
 file's. 2: everything is laid over what was there.
 """
 
-from __future__ import annotations
-
 import copy
 import glob
 import json

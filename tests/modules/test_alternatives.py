@@ -1,17 +1,12 @@
 """An alternative that somebody had chosen before comes back, in the words of dpkg and of Red Hat."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD, NEW, BEST = "/usr/local/cuda-11.8", "/usr/local/cuda-12.8", "/usr/local/cuda-13.0"
 
@@ -35,15 +30,13 @@ class Alternatives:
 
 
 @pytest.fixture(params=[("auto mode", "manual mode"), ("status is auto.", "status is manual.")], ids=["dpkg", "EL"])
-def words(request: pytest.FixtureRequest) -> tuple[str, str]:
+def words(request):
     found: tuple[str, str] = request.param
     return found
 
 
 @pytest.mark.parametrize("before", ["auto", OLD])
-def test_what_was_chosen_before_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], before: str
-) -> None:
+def test_what_was_chosen_before_comes_back(tmp_path, monkeypatch, words, before):
     host, ledger = Alternatives(before, words), Ledger(str(tmp_path))
     monkeypatch.setattr(process, "output", host.output)
     assert ledger.change(Alternative("cuda", {}), NEW)
@@ -53,9 +46,7 @@ def test_what_was_chosen_before_comes_back(
     assert (host.chosen, ledger.state["alternatives"], ledger.state["open"]) == (before, {}, {})
 
 
-def test_a_choice_that_is_gone_is_left_to_the_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
-) -> None:
+def test_a_choice_that_is_gone_is_left_to_the_system(tmp_path, monkeypatch, words):
     host, ledger = Alternatives(OLD, words), Ledger(str(tmp_path))
     monkeypatch.setattr(process, "output", host.output)
     ledger.change(Alternative("cuda", {}), NEW)
@@ -64,9 +55,7 @@ def test_a_choice_that_is_gone_is_left_to_the_system(
     assert host.chosen == "auto"
 
 
-def test_what_cannot_be_set_is_a_failure_and_nothing_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
-) -> None:
+def test_what_cannot_be_set_is_a_failure_and_nothing_on_record(tmp_path, monkeypatch, words):
     host, ledger = Alternatives("auto", words), Ledger(str(tmp_path))
     monkeypatch.setattr(process, "output", host.output)
     with pytest.raises(HostFailure, match="could not be set") as caught:

@@ -1,17 +1,13 @@
 """gpu_nouveau on SUSE: the kernel's argument by pbl, which keeps one value for a key and does nothing without a boot loader."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OURS = "modprobe.blacklist=nouveau,nova_core"
 
@@ -56,7 +52,7 @@ class Pbl:
 
 
 @pytest.fixture
-def pbl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def pbl(tmp_path, monkeypatch):
     def make(*words: str, loader: bool = True) -> Pbl:
         made = Pbl(tmp_path, *words, loader=loader)
         monkeypatch.setattr(process, "output", made.output)
@@ -67,7 +63,7 @@ def pbl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_it_comes_once_and_goes(pbl: Any) -> None:
+def test_it_comes_once_and_goes(pbl):
     host = pbl("quiet", "rd.driver.blacklist=nouveau")
     assert host.ask(check=True) == {"changed": True, "warnings": []}
     assert host.calls == 0
@@ -79,7 +75,7 @@ def test_it_comes_once_and_goes(pbl: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["floppy", "nouveau", "nouveau,floppy", "nouveau,nova_core"])
-def test_what_somebody_else_keeps_off_stays_off(pbl: Any, value: str) -> None:
+def test_what_somebody_else_keeps_off_stays_off(pbl, value):
     before = f"modprobe.blacklist={value}"
     host = pbl(before, "quiet")
     host.ask()
@@ -90,7 +86,7 @@ def test_what_somebody_else_keeps_off_stays_off(pbl: Any, value: str) -> None:
     assert host.recorded == []
 
 
-def test_what_was_taken_out_by_hand_is_put_back_and_still_all_ours(pbl: Any) -> None:
+def test_what_was_taken_out_by_hand_is_put_back_and_still_all_ours(pbl):
     host = pbl("quiet")
     host.ask()
     host.words = ["quiet", "modprobe.blacklist=nouveau"]
@@ -99,7 +95,7 @@ def test_what_was_taken_out_by_hand_is_put_back_and_still_all_ours(pbl: Any) -> 
     assert host.words == ["quiet"]
 
 
-def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl: Any) -> None:
+def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl):
     host = pbl("quiet", loader=False)
     answer = host.ask()
     assert answer["changed"] is False
@@ -108,9 +104,7 @@ def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl: Any) -> None:
     assert host.recorded == []
 
 
-def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, monkeypatch):
     entries = {"6.1": "quiet", "6.2": "quiet " + OURS}
 
     def grubby(argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, Any, str]:

@@ -1,9 +1,8 @@
 """Kernels that kernel-install brings to the boot loader: their initramfs is made anew by it, nouveau's argument comes and goes."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, boot_image
@@ -13,9 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import ke
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 R, ID = "6.1.0-9-amd64", "0123456789abcdef0123456789abcdef"
 OURS = gpu_nouveau.ARGUMENT
@@ -79,12 +75,12 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path, monkeypatch):
     return Host(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("before", [None, "root=UUID=1 ro\n", "root=UUID=1 nouveau.modeset=0"])
-def test_the_argument_comes_once_and_goes(host: Host, before: str | None) -> None:
+def test_the_argument_comes_once_and_goes(host, before):
     if before is not None:
         host.cmdline.write_text(before)
     assert host.ask(check=True) == (True, [])
@@ -102,7 +98,7 @@ def test_the_argument_comes_once_and_goes(host: Host, before: str | None) -> Non
     assert (host.cmdline.read_text() if host.cmdline.exists() else None) == before
 
 
-def test_an_entry_that_was_not_made_anew_is_made_by_the_next_call(host: Host) -> None:
+def test_an_entry_that_was_not_made_anew_is_made_by_the_next_call(host):
     (host.root / "fails").touch()
     with pytest.raises(HostFailure, match="kernel-install failed"):
         host.ask()
@@ -118,7 +114,7 @@ def test_an_entry_that_was_not_made_anew_is_made_by_the_next_call(host: Host) ->
     assert OURS not in host.options
 
 
-def test_what_was_changed_by_hand_since_stays(host: Host) -> None:
+def test_what_was_changed_by_hand_since_stays(host):
     host.cmdline.write_text("root=UUID=1\n")
     host.ask()
     host.cmdline.write_text(f"root=UUID=2 {OURS} debug\n")
@@ -129,20 +125,20 @@ def test_what_was_changed_by_hand_since_stays(host: Host) -> None:
     assert str(host.cmdline) not in ledger.state["files"]
 
 
-def test_somebody_elses_argument_stays(host: Host) -> None:
+def test_somebody_elses_argument_stays(host):
     host.cmdline.write_text(f"root=UUID=1 {OURS}\n")
     host.write_entry(f"root=UUID=1 {OURS}")
     assert host.ask(wanted=False) == (False, [])
     assert host.did == []
 
 
-def test_an_entry_that_nobody_can_change_is_told(host: Host) -> None:
+def test_an_entry_that_nobody_can_change_is_told(host):
     (host.root / "stubborn").touch()
     _changed, warnings = host.ask()
     assert str(host.entry) in warnings[0]
 
 
-def test_the_initramfs_of_an_entry_is_made_by_kernel_install(host: Host) -> None:
+def test_the_initramfs_of_an_entry_is_made_by_kernel_install(host):
     path = boot_image.path_of(R)
     assert path == f"{host.root}/efi/{ID}/{R}/initrd"
     boot_image.rebuild(R, path, host.env)
@@ -150,7 +146,7 @@ def test_the_initramfs_of_an_entry_is_made_by_kernel_install(host: Host) -> None
 
 
 @pytest.mark.parametrize("hook", [True, False])
-def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host: Host, hook: bool) -> None:
+def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host, hook):
     host.tool("update-initramfs", UPDATE_INITRAMFS)
     (host.root / f"boot/initrd.img-{R}").write_text("old")
     if hook:
@@ -163,14 +159,14 @@ def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host: Host, hoo
     assert host.image != "old"
 
 
-def test_without_a_tool_that_could_make_it_nothing_is_done(host: Host) -> None:
+def test_without_a_tool_that_could_make_it_nothing_is_done(host):
     (host.root / "bin/kernel-install").unlink()
     with pytest.raises(HostFailure, match="no tool to rebuild"):
         boot_image.rebuild(R, f"{host.root}/efi/{ID}/{R}/initrd", {**host.env, "PATH": f"{host.root}/bin"})
     assert host.image == "old"
 
 
-def test_an_initramfs_that_is_nowhere_is_told(host: Host) -> None:
+def test_an_initramfs_that_is_nowhere_is_told(host):
     def images(**params: Any) -> tuple[Any, list[str]]:
         params = {
             "state": "present",
@@ -193,7 +189,7 @@ def test_an_initramfs_that_is_nowhere_is_told(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("told", "runs"), [("systemd-boot 252.39", True), ("GRUB 2.12", False), ("", False)])
-def test_which_boot_loader_runs(host: Host, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool) -> None:
+def test_which_boot_loader_runs(host, monkeypatch, told, runs):
     path = host.root / "LoaderInfo"
     path.write_bytes(b"\6\0\0\0" + told.encode("utf-16-le"))
     monkeypatch.setattr(boot_arguments, "_LOADER_INFO", str(path))

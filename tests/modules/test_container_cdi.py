@@ -1,22 +1,16 @@
 """Container runtimes are told of the GPUs (CDI): by the unit that is there, of the driver that is loaded. nvidia-ctk is a stand-in."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
-from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from tests.modules.container_host import Host
+from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
 
 
-def test_podman_needs_the_specification_alone(call: Any, host: Host) -> None:
+def test_podman_needs_the_specification_alone(call, host):
     host.load("580.178.04")
     host.units()
     assert call("podman", check=True)["changed"]
@@ -28,14 +22,14 @@ def test_podman_needs_the_specification_alone(call: Any, host: Host) -> None:
     assert not host.tree()  # the toolkit's own units do it: nothing of ours is left behind
 
 
-def test_before_the_driver_is_loaded_the_next_boot_describes_it(call: Any, host: Host) -> None:
+def test_before_the_driver_is_loaded_the_next_boot_describes_it(call, host):
     host.units()
     assert call(cdi=True)["changed"]
     assert not call(cdi=True)["changed"]
     assert "restart nvidia-cdi-refresh" not in host.did
 
 
-def test_another_driver_is_described_anew(call: Any, host: Host) -> None:
+def test_another_driver_is_described_anew(call, host):
     """The unit stays active once it has run: to start it does nothing."""
     host.load("580.178.04")
     host.units()
@@ -47,7 +41,7 @@ def test_another_driver_is_described_anew(call: Any, host: Host) -> None:
     assert not call(cdi=True)["changed"]
 
 
-def test_a_unit_that_will_not_is_not_waited_for(call: Any, host: Host) -> None:
+def test_a_unit_that_will_not_is_not_waited_for(call, host):
     """Its conditions look for packages' modules: a driver from a .run file has none there."""
     host.load("580.178.04")
     host.units()
@@ -56,7 +50,7 @@ def test_a_unit_that_will_not_is_not_waited_for(call: Any, host: Host) -> None:
     assert host.file("run/cdi/nvidia.yaml").exists()
 
 
-def test_a_toolkit_that_cannot_describe_says_so(call: Any, host: Host) -> None:
+def test_a_toolkit_that_cannot_describe_says_so(call, host):
     host.units()
     host.load("580.178.04")
     host.program("nvidia-ctk", "#!/bin/sh\necho 'failed to initialize NVML' >&2\nexit 1\n")
@@ -65,7 +59,7 @@ def test_a_toolkit_that_cannot_describe_says_so(call: Any, host: Host) -> None:
     assert "failed to initialize NVML" in told["msg"]
 
 
-def test_an_older_toolkit_gets_a_unit_that_goes_again(call: Any, host: Host) -> None:
+def test_an_older_toolkit_gets_a_unit_that_goes_again(call, host):
     host.toolkit("1.17.8")
     host.load("580.178.04")
     assert call(cdi=True)["changed"]
@@ -79,7 +73,7 @@ def test_an_older_toolkit_gets_a_unit_that_goes_again(call: Any, host: Host) -> 
     assert not host.tree()
 
 
-def test_a_persons_own_description_stays(call: Any, host: Host) -> None:
+def test_a_persons_own_description_stays(call, host):
     host.units()
     host.load("580.178.04")
     host.file("etc/cdi/nvidia.yaml", "libcuda.so.580.178.04")
@@ -88,7 +82,7 @@ def test_a_persons_own_description_stays(call: Any, host: Host) -> None:
     assert host.file("etc/cdi/nvidia.yaml").read_text() == "libcuda.so.580.178.04"
 
 
-def test_without_its_toolkit_a_description_goes(host: Host) -> None:
+def test_without_its_toolkit_a_description_goes(host):
     place = host.file("run/cdi/nvidia.yaml", "{}")
     assert cdi.forget(False, {"PATH": f"{host.root}/bin"}) == []
     (host.root / "bin/nvidia-ctk").unlink()
@@ -98,7 +92,7 @@ def test_without_its_toolkit_a_description_goes(host: Host) -> None:
     assert not place.exists()
 
 
-def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(call: Any, host: Host) -> None:
+def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(call, host):
     host.toolkit("1.20.0")
     host.load("580.178.04")
     call(cdi=True)

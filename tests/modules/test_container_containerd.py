@@ -1,21 +1,15 @@
 """containerd keeps what it read before, told by what it says itself; nvidia-ctk and containerd are stand-ins."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import container_runtimes
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from tests.modules.container_host import Host
+from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
 
 
-def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call: Any, host: Host) -> None:
+def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call, host):
     host.monkeypatch.setenv("STAND_IN_CONTAINERD", "2")
     host.file("etc/containerd/config.toml", '# ours\nimports = ["/srv/more/*.toml"]\nversion = 2\n')
     call("containerd")
@@ -26,7 +20,7 @@ def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call: Any, h
     assert host.file("etc/containerd/config.toml").read_text().count("conf.d") == 1
 
 
-def test_an_import_that_was_there_is_not_doubled(call: Any, host: Host) -> None:
+def test_an_import_that_was_there_is_not_doubled(call, host):
     host.monkeypatch.setenv("STAND_IN_CONTAINERD", "2")
     text = f'imports = ["{host.root}/etc/containerd/conf.d/*.toml"]\nversion = 2\n'
     host.file("etc/containerd/config.toml", text)
@@ -45,7 +39,7 @@ version = 2
 
 
 @pytest.mark.parametrize("version", ["1.17.8", "1.20.0"])
-def test_containerd_1_loses_nothing_by_nvidias_runtime(call: Any, host: Host, version: str) -> None:
+def test_containerd_1_loses_nothing_by_nvidias_runtime(call, host, version):
     """A drop-in of one runtime would take away Debian's folder of network plugins, and runc itself."""
     host.toolkit(version)
     settings = host.file("etc/containerd/config.toml", _DEBIANS)
@@ -63,7 +57,7 @@ def test_containerd_1_loses_nothing_by_nvidias_runtime(call: Any, host: Host, ve
     assert settings.read_text() == text
 
 
-def test_a_drop_in_that_took_settings_away_is_taken_back(call: Any, host: Host) -> None:
+def test_a_drop_in_that_took_settings_away_is_taken_back(call, host):
     """An older gpusetup left it there."""
     settings = host.file(
         "etc/containerd/config.toml", f'imports = ["{host.root}/etc/containerd/conf.d/*.toml"]\n{_DEBIANS}'
@@ -76,7 +70,7 @@ def test_a_drop_in_that_took_settings_away_is_taken_back(call: Any, host: Host) 
 
 
 @pytest.mark.parametrize("major", ["1", "2"])
-def test_what_a_persons_drop_in_says_counts_too(call: Any, host: Host, major: str) -> None:
+def test_what_a_persons_drop_in_says_counts_too(call, host, major):
     """containerd 1 would forget it, wherever NVIDIA's runtime is named: that is said, and nothing is written."""
     host.monkeypatch.setenv("STAND_IN_CONTAINERD", major)
     plugin = "io.containerd.grpc.v1.cri" if major == "1" else "io.containerd.cri.v1.runtime"
@@ -94,14 +88,14 @@ def test_what_a_persons_drop_in_says_counts_too(call: Any, host: Host, major: st
     assert container_runtimes.knows_nvidia(read)
 
 
-def test_what_a_file_says_of_cdi_stays(call: Any, host: Host) -> None:
+def test_what_a_file_says_of_cdi_stays(call, host):
     text = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n'
     host.file("etc/containerd/config.toml", text)
     call("containerd")
     assert host.file("etc/containerd/config.toml").read_text().count("enable_cdi") == 1
 
 
-def test_settings_that_containerd_cannot_read_stay_as_they_are(call: Any, host: Host) -> None:
+def test_settings_that_containerd_cannot_read_stay_as_they_are(call, host):
     host.file("etc/containerd/config.toml", "version = [oh")
     assert "containerd cannot read its settings" in call("containerd", fails=True)["msg"]
     assert host.file("etc/containerd/config.toml").read_text() == "version = [oh"

@@ -1,21 +1,15 @@
 """gpu_container_runtime: what nvidia-ctk would write is written through the record, and by nobody else."""
 
-from __future__ import annotations
-
 import json
 import stat
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
-from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from tests.modules.container_host import Host
+from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
 
 _FOUND = {
     "containerd": ("etc/containerd/config.toml", '# ours\nimports = ["/srv/more/*.toml"]\nversion = 2\n'),
@@ -27,9 +21,7 @@ _FOUND = {
 @pytest.mark.parametrize("version", ["1.17.8", "1.20.0"])
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("runtime", sorted(_FOUND))
-def test_a_runtime_is_told_once_and_forgets_it_on_removal(
-    call: Any, host: Host, runtime: str, there: bool, version: str
-) -> None:
+def test_a_runtime_is_told_once_and_forgets_it_on_removal(call, host, runtime, there, version):
     host.toolkit(version)
     (host.root / "etc").mkdir()
     path, text = _FOUND[runtime]
@@ -52,9 +44,7 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(
     assert host.folders() == folders
 
 
-def test_settings_that_somebody_changed_since_are_named_with_their_place_when_a_runtime_is_given_up(
-    call: Any, host: Host
-) -> None:
+def test_settings_that_somebody_changed_since_are_named_with_their_place_when_a_runtime_is_given_up(call, host):
     path, text = _FOUND["docker"]
     host.file(path, text, 0o600)
     host.toolkit("1.17.8")
@@ -69,7 +59,7 @@ def test_settings_that_somebody_changed_since_are_named_with_their_place_when_a_
     assert (settings.read_text(), place.read_text()) == (text, edited)
 
 
-def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call: Any, host: Host) -> None:
+def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call, host):
     path, text = _FOUND["docker"]
     host.file(path, text, 0o600)
     host.toolkit("1.17.8")
@@ -90,12 +80,12 @@ def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call: Any, hos
     assert host.tree() == before
 
 
-def test_cri_o_gets_its_drop_in_where_it_reads_it(call: Any, host: Host) -> None:
+def test_cri_o_gets_its_drop_in_where_it_reads_it(call, host):
     call("crio")
     assert list(host.tree()) == ["etc/crio/crio.conf.d/99-nvidia.toml"]
 
 
-def test_a_link_stays_a_link(call: Any, host: Host) -> None:
+def test_a_link_stays_a_link(call, host):
     real = host.file("srv/daemon.json", "{}", 0o640)
     link = host.file("etc/docker/daemon.json")
     link.parent.mkdir(parents=True)
@@ -105,20 +95,20 @@ def test_a_link_stays_a_link(call: Any, host: Host) -> None:
     assert "nvidia" in real.read_text()
 
 
-def test_settings_that_are_no_json_stay_as_they_are(call: Any, host: Host) -> None:
+def test_settings_that_are_no_json_stay_as_they_are(call, host):
     host.file("etc/docker/daemon.json", "{oh")
     told = call("docker", fails=True)
     assert "GS-490: nvidia-ctk could not configure docker" in told["msg"]
     assert host.file("etc/docker/daemon.json").read_text() == "{oh"
 
 
-def test_what_only_root_may_read_is_not_shown(call: Any, host: Host) -> None:
+def test_what_only_root_may_read_is_not_shown(call, host):
     host.file("etc/docker/daemon.json", '{"http-proxy": "http://me:hunter2@proxy"}', 0o600)
     assert "hunter2" not in json.dumps(call("docker"))
     assert "hunter2" in host.file("etc/docker/daemon.json").read_text()
 
 
-def test_a_running_runtime_waits_for_its_restart_until_it_had_one(call: Any, host: Host) -> None:
+def test_a_running_runtime_waits_for_its_restart_until_it_had_one(call, host):
     host.running("docker", since=60)
     assert call("docker")["pending"] == ["docker"]
     told = call("docker")  # nothing is written any more, and it runs as it did
@@ -129,11 +119,11 @@ def test_a_running_runtime_waits_for_its_restart_until_it_had_one(call: Any, hos
     assert "restart" not in host.did
 
 
-def test_a_runtime_that_does_not_run_waits_for_nothing(call: Any) -> None:
+def test_a_runtime_that_does_not_run_waits_for_nothing(call):
     assert call("docker")["pending"] == []
 
 
-def test_a_restart_is_made_up_for_after_a_cut(call: Any, host: Host) -> None:
+def test_a_restart_is_made_up_for_after_a_cut(call, host):
     host.running("containerd", since=60)
     call("containerd")
     told = call("containerd", restart="always")
@@ -141,13 +131,13 @@ def test_a_restart_is_made_up_for_after_a_cut(call: Any, host: Host) -> None:
     assert "restart containerd" in host.did
 
 
-def test_nothing_is_restarted_in_a_check(call: Any, host: Host) -> None:
+def test_nothing_is_restarted_in_a_check(call, host):
     host.running("docker", since=60)
     assert call("docker", restart="always", check=True)["pending"] == ["docker"]
     assert "restart" not in host.did
 
 
-def test_a_runtime_that_does_not_come_back_is_said(call: Any, host: Host) -> None:
+def test_a_runtime_that_does_not_come_back_is_said(call, host):
     host.running("docker", since=60)
     host.file("broken", "")
     told = call("docker", restart="always", fails=True)
@@ -155,7 +145,7 @@ def test_a_runtime_that_does_not_come_back_is_said(call: Any, host: Host) -> Non
     assert "Job for docker failed" in told["msg"]
 
 
-def test_a_runtime_that_is_not_there_is_refused_before_anything_is_written(call: Any, host: Host) -> None:
+def test_a_runtime_that_is_not_there_is_refused_before_anything_is_written(call, host):
     (host.root / "bin/crio").unlink()
     told = call("docker", "crio", fails=True)
     assert "crio is not installed here" in told["msg"]
@@ -163,13 +153,13 @@ def test_a_runtime_that_is_not_there_is_refused_before_anything_is_written(call:
     assert call("crio", check=True, fails=True)
 
 
-def test_of_two_runtimes_none_is_written_when_one_cannot_be(call: Any, host: Host) -> None:
+def test_of_two_runtimes_none_is_written_when_one_cannot_be(call, host):
     host.file("etc/docker/daemon.json", "{oh")
     call("containerd", "docker", fails=True)
     assert list(host.tree()) == ["etc/docker/daemon.json"]
 
 
-def test_an_idle_runtime_is_restarted_and_a_busy_one_is_not(call: Any, host: Host) -> None:
+def test_an_idle_runtime_is_restarted_and_a_busy_one_is_not(call, host):
     host.running("docker", since=60)
     host.file("containers", "4f2a\n")
     assert call("docker", restart="idle")["pending"] == ["docker"]
@@ -179,13 +169,13 @@ def test_an_idle_runtime_is_restarted_and_a_busy_one_is_not(call: Any, host: Hos
     assert "restart docker" in host.did
 
 
-def test_a_runtime_that_does_not_say_is_taken_for_busy(call: Any, host: Host) -> None:
+def test_a_runtime_that_does_not_say_is_taken_for_busy(call, host):
     host.running("docker", since=60)
     host.file("deaf", "")
     assert call("docker", restart="idle")["pending"] == ["docker"]
 
 
-def test_containerd_is_idle_when_no_namespace_has_a_task(call: Any, host: Host) -> None:
+def test_containerd_is_idle_when_no_namespace_has_a_task(call, host):
     host.running("containerd", since=60)
     host.file("containers", "4f2a\n")
     assert call("containerd", restart="idle")["pending"] == ["containerd"]
@@ -193,7 +183,7 @@ def test_containerd_is_idle_when_no_namespace_has_a_task(call: Any, host: Host) 
     assert call("containerd", restart="idle")["pending"] == []
 
 
-def test_a_docker_that_reads_another_file_is_found_out(call: Any, host: Host) -> None:
+def test_a_docker_that_reads_another_file_is_found_out(call, host):
     host.running("docker", since=60)
     host.file("knows", "runc io.containerd.runc.v2 ")
     told = call("docker", restart="always", fails=True)
@@ -201,20 +191,20 @@ def test_a_docker_that_reads_another_file_is_found_out(call: Any, host: Host) ->
 
 
 @pytest.mark.parametrize(("version", "cdi"), [("20.10.24", False), ("26.1.5", True)])
-def test_docker_is_told_of_cdi_when_it_knows_the_word(call: Any, host: Host, version: str, cdi: bool) -> None:
+def test_docker_is_told_of_cdi_when_it_knows_the_word(call, host, version, cdi):
     host.file("docker-version", version)
     call("docker")
     assert ("features" in json.loads(host.file("etc/docker/daemon.json").read_text())) == cdi
 
 
-def test_docker_judges_its_settings_before_they_are_written(call: Any, host: Host) -> None:
+def test_docker_judges_its_settings_before_they_are_written(call, host):
     host.file("docker-version", "26.1.5")
     host.file("etc/docker/daemon.json", '{"log-driver": "refused"}')
     assert "docker does not take its settings" in call("docker", fails=True)["msg"]
     assert host.file("etc/docker/daemon.json").read_text() == '{"log-driver": "refused"}'
 
 
-def test_a_check_before_the_toolkit_is_there_tells_of_a_change(call: Any, host: Host) -> None:
+def test_a_check_before_the_toolkit_is_there_tells_of_a_change(call, host):
     (host.root / "bin/nvidia-ctk").unlink()
     host.monkeypatch.setenv("PATH", f"{host.root}/bin:/usr/bin:/bin")
     assert call("docker", check=True)["changed"]

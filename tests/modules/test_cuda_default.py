@@ -1,22 +1,18 @@
 """gpu_cuda_default: module files for Lmod, one for each toolkit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_cuda_default
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Call = Callable[..., dict[str, Any]]
+Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def call(run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(run_module, tmp_path, monkeypatch):
     for name, place in (
         ("LINK", "usr/local/cuda"),
         ("PROFILE", "etc/profile.d/c.sh"),
@@ -44,7 +40,7 @@ def modules(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.lua"))
 
 
-def test_each_of_several_toolkits_has_a_module_file(call: Call, tmp_path: Path) -> None:
+def test_each_of_several_toolkits_has_a_module_file(call, tmp_path):
     (tmp_path / "etc/lmod").mkdir(parents=True)
     assert call("12.8", "13.0", check=True)["changed"]
     assert modules(tmp_path) == []
@@ -56,7 +52,7 @@ def test_each_of_several_toolkits_has_a_module_file(call: Call, tmp_path: Path) 
     assert not call("12.8", "13.0")["changed"]
 
 
-def test_one_more_or_one_less_touches_no_other(call: Call, tmp_path: Path) -> None:
+def test_one_more_or_one_less_touches_no_other(call, tmp_path):
     (tmp_path / "etc/lmod").mkdir(parents=True)
     call("12.8", "13.0")
     kept = tmp_path / "lmod/cuda/12.8.lua"
@@ -70,26 +66,26 @@ def test_one_more_or_one_less_touches_no_other(call: Call, tmp_path: Path) -> No
     assert (kept.stat().st_mtime_ns, kept.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
-def test_it_is_where_this_lmod_looks(call: Call, tmp_path: Path) -> None:
+def test_it_is_where_this_lmod_looks(call, tmp_path):
     (tmp_path / "etc/lmod").mkdir(parents=True)
     (tmp_path / "el").mkdir()
     call("12.8", "13.0")
     assert modules(tmp_path) == ["el/cuda/12.8.lua", "el/cuda/13.0.lua"]
 
 
-def test_without_lmod_there_is_no_module_file(call: Call, tmp_path: Path) -> None:
+def test_without_lmod_there_is_no_module_file(call, tmp_path):
     call("12.8", "13.0")
     assert modules(tmp_path) == []
 
 
-def test_without_a_toolkit_there_is_none(call: Call, tmp_path: Path) -> None:
+def test_without_a_toolkit_there_is_none(call, tmp_path):
     (tmp_path / "etc/lmod").mkdir(parents=True)
     call("12.8")
     call()
     assert modules(tmp_path) == []
 
 
-def test_a_removal_takes_them_away(call: Call, tmp_path: Path) -> None:
+def test_a_removal_takes_them_away(call, tmp_path):
     (tmp_path / "etc/lmod").mkdir(parents=True)
     call("12.8", "13.0")
     ledger = Ledger(str(tmp_path / "state"))

@@ -1,7 +1,5 @@
 """Wherever a command is cut, the same command again does it all, and removal brings the host back."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
@@ -17,11 +15,11 @@ SAMPLE, SEED = 4, 20251125
 
 
 @pytest.fixture(params=WORLDS, ids=lambda world: world.__name__)
-def points(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Points:
+def points(request, tmp_path, monkeypatch):
     return Points(tmp_path, monkeypatch, request.param)
 
 
-def test_every_command_has_points_and_removal_leaves_nothing(points: Points) -> None:
+def test_every_command_has_points_and_removal_leaves_nothing(points):
     for command in COMMANDS:
         assert sum(point.command == command for point in points.all) > 20
     older = list(differences(points.ends["apply"], points.ends["rollback"], ""))
@@ -30,14 +28,14 @@ def test_every_command_has_points_and_removal_leaves_nothing(points: Points) -> 
     assert points.ends["remove"] == points.untouched
 
 
-def test_a_sample_of_all_points(points: Points) -> None:
+def test_a_sample_of_all_points(points):
     chosen = random.Random(SEED).sample(points.all, SAMPLE * len(COMMANDS))
     wrong = {point: found for point in chosen if (found := list(points.try_one(point)))}
     print(f"{len(points.all)} points, {len(chosen)} tried")
     assert wrong == {}
 
 
-def test_all_points_are_tried_by_a_program_of_their_own() -> None:
+def test_all_points_are_tried_by_a_program_of_their_own():
     load = [sys.executable, "-c", "import tests.lab.faults.__main__"]
     done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,24 +1,20 @@
 """Desktops of a host; systemctl and the VNC servers are stand-ins."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd
 import socket
 import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports, systemd
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_desktops
 
 from tests.modules.gpu_host_stand_in import SYSTEMCTL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 UNIT, PAGE = desktops.unit_of(ME), desktops.page_of(ME)
@@ -46,7 +42,7 @@ def serving(greeting: bytes) -> Iterator[int]:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     for folder in ("bin", "units"):
         (tmp_path / folder).mkdir()
     (tmp_path / "did").write_text("")
@@ -71,14 +67,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Any:
+def port(monkeypatch):
     with serving(b"RFB 003.008\n") as number:
         monkeypatch.setattr(desktops, "_VNC_PORT", number)
         yield number
 
 
 @pytest.fixture
-def configure(root: Path, run_module: Any) -> Any:
+def configure(root, run_module):
     def call(backend: str = "egl", **more: Any) -> tuple[bool, dict[str, Any]]:
         arguments = {"users": [ME]} | more if backend != "none" else more
         answer: tuple[bool, dict[str, Any]] = run_module(
@@ -93,7 +89,7 @@ def did(root: Path) -> list[str]:
     return [line for line in (root / "did").read_text().splitlines() if not line.startswith("show")]
 
 
-def test_a_desktop_a_page_and_a_password_of_one_s_own(root: Path, port: int, configure: Any) -> None:
+def test_a_desktop_a_page_and_a_password_of_one_s_own(root, port, configure):
     failed, result = configure(port=port)
     assert (failed, result["changed"]) == (False, True), result
     unit = Path(desktops.SYSTEMD, UNIT).read_text()
@@ -114,7 +110,7 @@ def test_a_desktop_a_page_and_a_password_of_one_s_own(root: Path, port: int, con
     assert again["pending"] == []
 
 
-def test_everything_goes_again(root: Path, port: int, configure: Any) -> None:
+def test_everything_goes_again(root, port, configure):
     configure(port=port)
     assert configure("none")[1]["changed"] is True
     assert [str(path) for path in (root / "etc").rglob("*") if path.is_file()] == []
@@ -122,16 +118,14 @@ def test_everything_goes_again(root: Path, port: int, configure: Any) -> None:
     assert configure("none")[1]["changed"] is False
 
 
-def test_check_mode_touches_nothing(root: Path, configure: Any) -> None:
+def test_check_mode_touches_nothing(root, configure):
     failed, result = configure(check=True)
     assert (failed, result["changed"]) == (False, True), result
     assert not (root / "etc").exists()
     assert did(root) == []
 
 
-def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(
-    root: Path, port: int, configure: Any
-) -> None:
+def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(root, port, configure):
     for path in ("sys/class/drm/card0/device", "dev/dri/card0", "drivers/nvidia"):
         (root / path).mkdir(parents=True)
     (root / "sys/class/drm/card0/device/driver").symlink_to(root / "drivers/nvidia")
@@ -155,7 +149,7 @@ def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(
     assert not Path(desktops.SYSTEMD, desktops.X_UNIT).exists()
 
 
-def test_others_come_over_tls_alone(root: Path, port: int, configure: Any) -> None:
+def test_others_come_over_tls_alone(root, port, configure):
     certificate, key = root / "a.crt", root / "a.key"
     for path in (certificate, key):
         path.write_text("x")
@@ -180,7 +174,7 @@ def test_others_come_over_tls_alone(root: Path, port: int, configure: Any) -> No
         ({"backend": "x"}, "an X server needs a GPU"),
     ],
 )
-def test_what_is_in_the_way_is_refused_untouched(root: Path, configure: Any, asked: Any, said: str) -> None:
+def test_what_is_in_the_way_is_refused_untouched(root, configure, asked, said):
     failed, result = configure(**asked)
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-460"
@@ -189,7 +183,7 @@ def test_what_is_in_the_way_is_refused_untouched(root: Path, configure: Any, ask
     assert did(root) == []
 
 
-def test_a_port_in_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_told(monkeypatch):
     monkeypatch.setattr(
         ports, "listeners", lambda place: [ports.Listener(7, "nginx", "nginx.service")] if "6080" in place else []
     )
@@ -199,9 +193,7 @@ def test_a_port_in_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert desktops.in_the_way({"desktops": {"users": []}}) == []
 
 
-def test_a_desktop_that_does_not_come_up_fails_with_its_journal(
-    root: Path, monkeypatch: pytest.MonkeyPatch, configure: Any
-) -> None:
+def test_a_desktop_that_does_not_come_up_fails_with_its_journal(root, monkeypatch, configure):
     with serving(b"HTTP") as number:
         monkeypatch.setattr(desktops, "_VNC_PORT", number)
         failed, result = configure()

@@ -1,9 +1,9 @@
 """What DKMS built is signed with the key that was chosen; else it is built anew, and told when that did not help."""
 
-from __future__ import annotations
-
 import glob
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dkms
@@ -12,10 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import fi
 
 from tests.lab.repository.elf import module
 from tests.unit.facts.signing import Key, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 KERNEL = "6.1.0-9-amd64"
 PARAMS = {"driver_version": "580.95.05", "driver_module": "open", "kernels": [KERNEL]}
@@ -60,16 +56,16 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
+def keys(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("site"), "the site"), Key(tmp_path_factory.mktemp("own"), "DKMS own")
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path, monkeypatch):
     return Host(tmp_path, monkeypatch)
 
 
-def test_the_chosen_key_signed_it(host: Host, keys: tuple[Key, Key]) -> None:
+def test_the_chosen_key_signed_it(host, keys):
     site, _own = keys
     host.choose(site)
     for by_key in (False, True):
@@ -79,7 +75,7 @@ def test_the_chosen_key_signed_it(host: Host, keys: tuple[Key, Key]) -> None:
 
 
 @pytest.mark.parametrize("before", ["another", "nobody"])
-def test_what_another_key_signed_is_built_anew_once(host: Host, keys: tuple[Key, Key], before: str) -> None:
+def test_what_another_key_signed_is_built_anew_once(host, keys, before):
     site, own = keys
     host.choose(site)
     host.module = signed(own) if before == "another" else PLAIN
@@ -91,9 +87,7 @@ def test_what_another_key_signed_is_built_anew_once(host: Host, keys: tuple[Key,
 
 
 @pytest.mark.parametrize(("after", "says"), [("own", "signed by DKMS own"), ("none", "not signed")])
-def test_a_build_that_another_key_signs_again_is_a_failure(
-    host: Host, keys: tuple[Key, Key], after: str, says: str
-) -> None:
+def test_a_build_that_another_key_signs_again_is_a_failure(host, keys, after, says):
     site, own = keys
     host.choose(site)
     host.module = host.signs = signed(own) if after == "own" else PLAIN
@@ -104,7 +98,7 @@ def test_a_build_that_another_key_signs_again_is_a_failure(
     assert str(site.path) in caught.value.fields["message"]
 
 
-def test_without_a_chosen_key_only_secure_boot_asks_for_a_signature(host: Host, keys: tuple[Key, Key]) -> None:
+def test_without_a_chosen_key_only_secure_boot_asks_for_a_signature(host, keys):
     host.module = host.signs = PLAIN
     host.mend()
     host.on = True
@@ -114,7 +108,7 @@ def test_without_a_chosen_key_only_secure_boot_asks_for_a_signature(host: Host, 
     host.mend()
 
 
-def test_whoever_makes_prebuilt_modules_signs_them(host: Host, keys: tuple[Key, Key]) -> None:
+def test_whoever_makes_prebuilt_modules_signs_them(host, keys):
     (host.tree / "nvidia" / f"kernel-{KERNEL}-x86_64").rmdir()
     assert glob.glob(str(host.tree / "nvidia/*")) == []
     host.choose(keys[0])

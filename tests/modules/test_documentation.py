@@ -1,7 +1,5 @@
 """What a module documents is what it takes: option by option, with types, defaults and choices."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path
@@ -67,5 +65,5 @@ def compare(where: str, options: dict[str, Any], spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_option_is_documented_as_it_is_taken(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_is_documented_as_it_is_taken(module, monkeypatch):
     compare(module, documented(module), specification(module, monkeypatch))

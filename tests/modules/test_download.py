@@ -1,9 +1,6 @@
 """Signing keys come whole or not at all: what breaks off is asked for again, what is refused is not."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.download import fetch
@@ -11,20 +8,15 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 
 from tests.flaky import CONTENT, serving
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.flaky import Site
-
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site():
     with serving() as one:
         yield one
 
 
 @pytest.mark.parametrize("trouble", ["broken", "chunked, broken", "hangs up", "503", "429"])
-def test_what_passes_is_tried_again(site: Site, trouble: str) -> None:
+def test_what_passes_is_tried_again(site, trouble):
     digest = hashlib.sha256(CONTENT).hexdigest()
     assert fetch(site.says(trouble, trouble, "whole"), {}, digest, pause=0.01) == CONTENT
     assert site.asked == 3
@@ -40,14 +32,14 @@ def test_what_passes_is_tried_again(site: Site, trouble: str) -> None:
         (["other"], 1, "GS-443"),
     ],
 )
-def test_what_does_not_pass_is_told(site: Site, words: list[str], asked: int, reference: str) -> None:
+def test_what_does_not_pass_is_told(site, words, asked, reference):
     with pytest.raises(HostFailure) as caught:
         fetch(site.says(*words), {}, "0" * 64, pause=0.01)
     assert caught.value.fields["reference"] == reference
     assert site.asked == asked
 
 
-def test_a_server_that_stalls_costs_its_deadline_once(site: Site) -> None:
+def test_a_server_that_stalls_costs_its_deadline_once(site):
     with pytest.raises(HostFailure):
         fetch(site.says("stalls"), {}, "", seconds=0.3, pause=0.01)
     assert site.asked <= 2

@@ -1,17 +1,11 @@
 """What an administrator wrote into a file after us is never lost when ours goes."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ledger as ledger_module
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEFORE = '{\n "log-driver": "journald"\n}\n'
 OURS = '{\n "log-driver": "journald",\n "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}\n}\n'
@@ -21,7 +15,7 @@ THEIRS = '{\n "data-root": "/data"\n}\n'
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "etc/docker/daemon.json"
     path.parent.mkdir(parents=True)
     path.write_text(BEFORE)
@@ -30,12 +24,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path):
     return Ledger(str(tmp_path / "state"))
 
 
 @pytest.mark.parametrize("edited", [EDITED, SQUEEZED])
-def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger: Ledger, path: Path, edited: str) -> None:
+def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger, path, edited):
     ledger.write(str(path), OURS)
     path.write_text(edited)
     assert ledger.restore(str(path))
@@ -46,9 +40,7 @@ def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger: Ledger, p
 
 
 @pytest.mark.parametrize("after", ["put_aside", "_put_back"])
-def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
+def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(ledger, path, monkeypatch, after):
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     with monkeypatch.context() as patch:
@@ -59,7 +51,7 @@ def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(
     assert [found.read_text() for found in path.parent.glob("*saved*")] == [EDITED]
 
 
-def test_a_file_without_anything_of_ours_stays(ledger: Ledger, path: Path) -> None:
+def test_a_file_without_anything_of_ours_stays(ledger, path):
     ledger.write(str(path), OURS)
     path.write_text(THEIRS)
     assert not ledger.restore(str(path))
@@ -67,7 +59,7 @@ def test_a_file_without_anything_of_ours_stays(ledger: Ledger, path: Path) -> No
     assert (ledger.left, ledger.saved, ledger.state["files"]) == ([str(path)], {}, {})
 
 
-def test_an_edit_that_a_later_apply_took_over_is_kept_too(ledger: Ledger, path: Path) -> None:
+def test_an_edit_that_a_later_apply_took_over_is_kept_too(ledger, path):
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     assert not ledger.write(str(path), EDITED), "nvidia-ctk finds it as it should be"
@@ -76,7 +68,7 @@ def test_an_edit_that_a_later_apply_took_over_is_kept_too(ledger: Ledger, path: 
     assert path.read_text() == BEFORE
 
 
-def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(ledger, tmp_path):
     path = tmp_path / "etc/crio/crio.conf.d/99-nvidia.toml"
     ledger.write(str(path), "# Written by gpusetup\n[crio.runtime]\n")
     path.write_text("# Written by gpusetup\n[crio.runtime]\nlog = true\n")
@@ -85,7 +77,7 @@ def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(l
     assert (tmp_path / "etc/crio/99-nvidia.toml.gpusetup-saved").read_text().endswith("log = true\n")
 
 
-def test_a_file_that_somebody_deleted_is_not_brought_back(ledger: Ledger, path: Path) -> None:
+def test_a_file_that_somebody_deleted_is_not_brought_back(ledger, path):
     ledger.write(str(path), OURS)
     path.unlink()
     assert not ledger.restore(str(path))
@@ -93,7 +85,7 @@ def test_a_file_that_somebody_deleted_is_not_brought_back(ledger: Ledger, path: 
     assert ledger.left == [str(path)]
 
 
-def test_a_second_edit_gets_a_place_of_its_own(ledger: Ledger, path: Path) -> None:
+def test_a_second_edit_gets_a_place_of_its_own(ledger, path):
     for number in range(2):
         ledger.write(str(path), OURS)
         path.write_text(EDITED + "\n" * number)
@@ -102,7 +94,7 @@ def test_a_second_edit_gets_a_place_of_its_own(ledger: Ledger, path: Path) -> No
     assert saved == ["daemon.json", "daemon.json.gpusetup-saved", "daemon.json.gpusetup-saved-2"]
 
 
-def test_a_check_puts_nothing_aside(ledger: Ledger, path: Path) -> None:
+def test_a_check_puts_nothing_aside(ledger, path):
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     assert Ledger(ledger.folder, check=True).restore(str(path))
@@ -110,7 +102,7 @@ def test_a_check_puts_nothing_aside(ledger: Ledger, path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == ["daemon.json"]
 
 
-def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger: Ledger, path: Path) -> None:
+def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger, path):
     os.setxattr(path, "user.label", b"site")
     ledger.write(str(path), OURS)
     assert files.attributes(str(path)) == {"user.label": b"site"}
@@ -121,7 +113,7 @@ def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger: Le
     assert files.attributes(str(path)) == {"user.label": b"site"}
 
 
-def test_whoever_went_back_to_the_first_content_edited_nothing(ledger: Ledger, path: Path) -> None:
+def test_whoever_went_back_to_the_first_content_edited_nothing(ledger, path):
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     ledger.write(str(path), EDITED)

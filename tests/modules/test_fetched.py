@@ -1,7 +1,5 @@
 """The lists that one look fetched are taken over by what follows only if it asks the same repositories."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -10,13 +8,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SOURCE = "etc/apt/sources.list.d/gpusetup-cuda.sources"
 
@@ -30,7 +24,7 @@ def folder_with(text: str) -> Path:
 
 
 @pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def left(monkeypatch, tmp_path):
     """What a first preview left."""
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     monkeypatch.setattr(fetched, "_DELETE_AFTER", 0)
@@ -44,7 +38,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def second(left: Path) -> Iterator[Path]:
+def second(left):
     del left
     folder = folder_with("URIs: https://a.example")
     (folder / "etc/apt/preferences.d").mkdir()
@@ -53,7 +47,7 @@ def second(left: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_same_repositories_and_fewer_need_no_second_fetch(left: Path, second: Path) -> None:
+def test_the_same_repositories_and_fewer_need_no_second_fetch(left, second):
     assert fetched.take(str(left), str(second)) == ["W: old"]
     assert (left / "lists" / "a.example_Packages").exists()
     found = sorted(path.name for path in (left / "etc").rglob("*") if path.is_file())
@@ -63,7 +57,7 @@ def test_the_same_repositories_and_fewer_need_no_second_fetch(left: Path, second
     assert not second.exists()
 
 
-def test_another_address_or_one_more_is_fetched(left: Path, second: Path) -> None:
+def test_another_address_or_one_more_is_fetched(left, second):
     (second / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
     assert fetched.take(str(left), str(second)) is None
     (left / "etc/apt/sources.list").write_text("deb https://c.example x main\n")
@@ -73,7 +67,7 @@ def test_another_address_or_one_more_is_fetched(left: Path, second: Path) -> Non
     assert fetched.take(str(left), str(second)) == ["W: old"]
 
 
-def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left: Path, second: Path, tmp_path: Path) -> None:
+def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_path):
     link = tmp_path / "gpusetup-preview-link"
     link.symlink_to(left)
     for path in ("", "/etc", str(left / "lists"), str(tmp_path / "gpusetup-preview-..") + "/lists", str(link)):
@@ -89,7 +83,7 @@ def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left: Path, second: 
 
 
 @pytest.fixture
-def host(left: Path, tmp_path: Path) -> Path:
+def host(left, tmp_path):
     """A host with the sources that were looked at, and older lists."""
     (left / "messages.json").write_text("[]")
     (left / "lists" / "partial").mkdir()
@@ -108,7 +102,7 @@ def host(left: Path, tmp_path: Path) -> Path:
     return root
 
 
-def test_apt_is_given_the_lists_of_a_look(left: Path, host: Path) -> None:
+def test_apt_is_given_the_lists_of_a_look(left, host):
     assert fetched.hand_over(str(left), str(host))
     lists = host / "var/lib/apt/lists"
     assert sorted(path.name for path in lists.iterdir()) == [
@@ -119,7 +113,7 @@ def test_apt_is_given_the_lists_of_a_look(left: Path, host: Path) -> None:
     assert not fetched.hand_over(str(left), str(host))
 
 
-def test_lists_on_another_file_system_are_copied(left: Path, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
     rename = os.rename
 
     def within(origin: str, target: str) -> None:
@@ -160,15 +154,13 @@ def no_lists(left: Path, host: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [trouble, one_more, one_less, another_key, no_lists])
-def test_apt_fetches_itself_after_trouble_or_from_elsewhere(
-    left: Path, host: Path, change: Callable[[Path, Path], None]
-) -> None:
+def test_apt_fetches_itself_after_trouble_or_from_elsewhere(left, host, change):
     change(left, host)
     assert not fetched.hand_over(str(left), str(host))
     assert left.exists()
 
 
-def test_apt_fetches_itself_while_somebody_updates_the_lists(left: Path, host: Path) -> None:
+def test_apt_fetches_itself_while_somebody_updates_the_lists(left, host):
     lock = host / "var/lib/apt/lists/lock"
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -181,7 +173,7 @@ def test_apt_fetches_itself_while_somebody_updates_the_lists(left: Path, host: P
     assert fetched.hand_over(str(left), str(host))
 
 
-def test_what_nobody_takes_deletes_itself(left: Path) -> None:
+def test_what_nobody_takes_deletes_itself(left):
     fetched.leave(str(left), [])
     for _ in range(100):
         if not left.exists():
@@ -190,7 +182,7 @@ def test_what_nobody_takes_deletes_itself(left: Path) -> None:
     pytest.fail(f"{left} is still there")
 
 
-def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left: Path, tmp_path: Path) -> None:
+def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left, tmp_path):
     dead = tmp_path / "gpusetup-preview-dead"
     (dead / "lists").mkdir(parents=True)
     foreign = tmp_path / "gpusetup-preview-foreign"
@@ -220,9 +212,7 @@ def waits(process: str, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("stage", ["look", "wait"])
-def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(
-    tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(tmp_path, stage, monkeypatch):
     """A look in another process, and what waits to delete its folder: both are killed."""
     words = (
         "import sys, time; from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched; "

@@ -1,7 +1,5 @@
 """What must follow a file is due until the host shows that it came about: what failed once is tried again, in removal too."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -83,13 +81,13 @@ class Root:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+def host(tmp_path, monkeypatch):
     return Root(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("tool", ["update-grub", "update-initramfs"])
 @pytest.mark.parametrize("state", ["present", "absent"])
-def test_what_failed_once_is_tried_again_by_the_same_command(host: Root, tool: str, state: str) -> None:
+def test_what_failed_once_is_tried_again_by_the_same_command(host, tool, state):
     if state == "absent":
         host.nouveau()
     host.broken = {tool}
@@ -105,7 +103,7 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host: Root, tool: s
     assert (again["changed"], host.did) == (False, [])
 
 
-def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host: Root) -> None:
+def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host):
     host.modules = ["nvidia"]
     host.image()
     host.nouveau()
@@ -117,7 +115,7 @@ def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host: Ro
     assert not followers.BootImage(KERNEL, {}).due()
 
 
-def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host: Root) -> None:
+def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host):
     host.file("etc/default/grub.d/zz.cfg").write_text("GRUB_CMDLINE_LINUX=quiet\n")
     host.menu = lambda: host.file("boot/grub/grub.cfg").write_text("linux /vmlinuz quiet\n")  # type: ignore[assignment,return-value]
     host.nouveau()
@@ -126,7 +124,7 @@ def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host: R
     assert "another file in /etc/default/grub.d" in again["warnings"][0]
 
 
-def test_an_image_that_cannot_be_read_must_be_younger_than_the_settings(host: Root) -> None:
+def test_an_image_that_cannot_be_read_must_be_younger_than_the_settings(host):
     image, settings = host.file("boot/initrd.img"), Path(names.NOUVEAU_FILE)
     image.write_text("of a kind that nothing here unpacks")
     settings.write_text("blacklist nouveau\n")
@@ -137,7 +135,7 @@ def test_an_image_that_cannot_be_read_must_be_younger_than_the_settings(host: Ro
 
 
 @pytest.mark.parametrize("path", [(kernel_module, "OPTIONS"), (gpudirect, "OPTIONS")], ids=["nvidia", "p2pdma"])
-def test_options_reach_the_image_that_has_the_module_and_leave_it(host: Root, path: Any) -> None:
+def test_options_reach_the_image_that_has_the_module_and_leave_it(host, path):
     file = Path(getattr(*path))
     follower = followers.BootImage(KERNEL, process.environment())
     for text in ("options nvidia A=1\n", "options nvidia A=2\n", None):
@@ -185,7 +183,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(host: Root, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(host, monkeypatch):
     made = Kernel(host)
     monkeypatch.setattr(gpu_kernel_module, "Machine", lambda _root: made)
     monkeypatch.setattr(gpu_kernel_module.kernel_module, "Loader", lambda *_words: made)
@@ -198,7 +196,7 @@ def kernel(host: Root, monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 @pytest.fixture
-def configure(host: Root, kernel: Kernel, run_module: Any) -> Any:
+def configure(host, kernel, run_module):
     def call(check: bool = False, reload: bool = True, **options: Any) -> dict[str, Any]:
         failed, result = run_module(
             gpu_kernel_module, check=check, host={"state_dir": str(host.root / "state")}, version="580.95.05",
@@ -213,7 +211,7 @@ def configure(host: Root, kernel: Kernel, run_module: Any) -> Any:
 FREE = {"NVreg_RestrictProfilingToAdminUsers": 0}
 
 
-def test_a_changed_option_is_in_effect_or_told(configure: Any, kernel: Kernel) -> None:
+def test_a_changed_option_is_in_effect_or_told(configure, kernel):
     told = configure(**FREE)
     assert (told["changed"], told["options_waiting"], kernel.loads) == (True, [], 1)
     again = configure(**FREE)
@@ -223,9 +221,7 @@ def test_a_changed_option_is_in_effect_or_told(configure: Any, kernel: Kernel) -
 
 
 @pytest.mark.parametrize("way", ["in use", "not now", "check"])
-def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(
-    configure: Any, kernel: Kernel, way: str
-) -> None:
+def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(configure, kernel, way):
     kernel.obstacle = "in use by python (4711)" if way == "in use" else ""
     Path(kernel_module.OPTIONS).write_text(
         "# Written by gpusetup.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
@@ -244,7 +240,7 @@ def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(
         ]
 
 
-def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure: Any, host: Root) -> None:
+def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure, host):
     host.broken = {"update-initramfs"}
     with pytest.raises(AssertionError, match="update-initramfs failed"):
         configure(**FREE)
@@ -254,9 +250,7 @@ def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure: 
 
 
 @pytest.mark.parametrize("why", ["another file", "the driver"])
-def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(
-    configure: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, why: str
-) -> None:
+def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(configure, kernel, monkeypatch, why):
     configure(**FREE)
     kernel.show(RmProfilingAdminOnly=1)
     if why == "another file":
@@ -283,7 +277,7 @@ def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(
         ("0", "n"),
     ],
 )
-def test_values_are_compared_as_the_driver_keeps_them(kernel: Kernel, shown: str, wanted: Any) -> None:
+def test_values_are_compared_as_the_driver_keeps_them(kernel, shown, wanted):
     kernel.show(Some=shown)
     assert kernel_module.otherwise({"NVreg_Some": wanted, "NVreg_NobodyShowsIt": 1}, [], {}) == ([], [])
 
@@ -298,9 +292,7 @@ def test_values_are_compared_as_the_driver_keeps_them(kernel: Kernel, shown: str
         (False, "infinity", "unlimited", False), (False, "8388608", "8388608", False), (True, "", "8388608", False),
     ],
 )  # fmt: skip
-def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(
-    host: Root, monkeypatch: pytest.MonkeyPatch, file: bool, has: str, pid1: str, due: bool
-) -> None:
+def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(host, monkeypatch, file, has, pid1, due):
     if file:
         Path(gpudirect.MANAGER).parent.mkdir(parents=True)
         Path(gpudirect.MANAGER).write_text("[Manager]\nDefaultLimitMEMLOCK=infinity\n")
@@ -311,7 +303,7 @@ def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(
     assert followers.LockedMemory({}).due() is due
 
 
-def test_services_that_were_started_with_the_old_limit_are_named(host: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_that_were_started_with_the_old_limit_are_named(host, monkeypatch):
     rows = {"docker": (11, "infinity"), "slurmd": (12, "infinity"), "kubelet": (0, "infinity"), "crio": (13, "65536")}
     blocks = [
         f"Id={name}.service\nActiveState={'active' if pid else 'inactive'}\nMainPID={pid}\nLimitMEMLOCK={limit}\n"

@@ -1,24 +1,17 @@
 """Texts of others need not be UTF-8, and the host's locale need not know our letters."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, services, zypper
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 WORDS = ascii("für …")
 LATIN = "# für alle\n".encode("latin-1")
 
 
-def test_files_in_another_encoding_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_in_another_encoding_are_read(tmp_path, monkeypatch):
     file = tmp_path / "1/comm"
     (tmp_path / "1/fd").mkdir(parents=True)
     (tmp_path / "1/fd/3").symlink_to("/dev/nvidia0")
@@ -35,7 +28,7 @@ def test_files_in_another_encoding_are_read(tmp_path: Path, monkeypatch: pytest.
     pins.close()
 
 
-def test_a_log_takes_every_letter_in_a_locale_without_them(tmp_path: Path) -> None:
+def test_a_log_takes_every_letter_in_a_locale_without_them(tmp_path):
     words = f"import {jobs.__name__} as jobs; jobs.Job({str(tmp_path)!r}, 'x', {{}})"
     code = (
         f"{words}.start_or_join(lambda job: (job.log({WORDS}), print({WORDS}), {{}})[2], 30)['state'] == 'done' or 1/0"

@@ -1,16 +1,9 @@
 """A vGPU's licence on the host: the daemon's settings, and the way back when none is granted."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_licence
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
         ("# ServerAddress=a.example\nFeatureType=4\n", "# ServerAddress=a.example\nFeatureType=4\n"),
     ],
 )
-def test_settings(before: str, after: str) -> None:
+def test_settings(before, after):
     assert gpu_licence.settings(before, 4) == after
     assert gpu_licence.settings(after, 4) == after, "a second time changes nothing"
 
@@ -45,12 +38,12 @@ def test_settings(before: str, after: str) -> None:
         (["N/A"], False),
     ],
 )
-def test_granted_is_every_gpu(states: list[str], *, granted: bool) -> None:
+def test_granted_is_every_gpu(states, *, granted):
     assert gpu_licence.granted(states) is granted
 
 
 @pytest.fixture
-def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]:
+def places(monkeypatch, tmp_path):
     token, conf = tmp_path / "etc/ClientConfigToken/ours.tok", tmp_path / "etc/gridd.conf"
     monkeypatch.setattr(gpu_licence, "TOKEN", str(token))
     monkeypatch.setattr(gpu_licence, "SETTINGS", str(conf))
@@ -59,9 +52,7 @@ def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]
     return token, conf
 
 
-def test_what_was_there_is_back_when_no_licence_is_granted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: tuple[Path, Path]
-) -> None:
+def test_what_was_there_is_back_when_no_licence_is_granted(monkeypatch, tmp_path, places):
     token, conf = places
     restarts: list[str] = []
     monkeypatch.setattr(gpu_licence, "restart", lambda _env: restarts.append(conf.read_text()))
@@ -81,7 +72,7 @@ def test_what_was_there_is_back_when_no_licence_is_granted(
     assert "secret" not in str(ledger.diffs)
 
 
-def test_the_same_again_changes_nothing(tmp_path: Path, places: tuple[Path, Path]) -> None:
+def test_the_same_again_changes_nothing(tmp_path, places):
     ledger = Ledger(str(tmp_path / "state"))
     assert gpu_licence.write(ledger, "token", 1)
     assert not gpu_licence.write(ledger, "token", 1)
@@ -89,9 +80,7 @@ def test_the_same_again_changes_nothing(tmp_path: Path, places: tuple[Path, Path
     assert places[0].read_text() == "another"
 
 
-def test_a_licence_that_is_given_up_leaves_what_was_there_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: tuple[Path, Path]
-) -> None:
+def test_a_licence_that_is_given_up_leaves_what_was_there_before(monkeypatch, tmp_path, places):
     token, conf = places
     restarts: list[str] = []
     monkeypatch.setattr(gpu_licence, "restart", lambda _env: restarts.append(conf.read_text()))

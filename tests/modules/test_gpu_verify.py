@@ -3,8 +3,6 @@
 A stand-in nvidia-smi on PATH replays what a real one printed; nothing else is pretended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

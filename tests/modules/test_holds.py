@@ -1,23 +1,16 @@
 """Holds are on record before they are made, and go when nobody asks for them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.deb_host import DebHost
-from tests.modules.test_transaction import _Site, site
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.modules.test_transaction import site
 
 __all__ = ["site"]
 
 
-def test_holds_of_a_call_that_was_cut_are_ours(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holds_of_a_call_that_was_cut_are_ours(site, monkeypatch):
     host = DebHost({}, {"driver": ["1", "2"]})
     host.stand_in(monkeypatch)
     real = Ledger.save
@@ -42,9 +35,7 @@ def test_holds_of_a_call_that_was_cut_are_ours(site: _Site, monkeypatch: pytest.
     assert (host.held, site.state["holds"]) == (set(), [])
 
 
-def test_the_list_for_automatic_upgrades_goes_when_nobody_asks_for_it(
-    site: _Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_list_for_automatic_upgrades_goes_when_nobody_asks_for_it(site, monkeypatch, tmp_path):
     host = DebHost({}, {"driver": ["1"]})
     host.stand_in(monkeypatch)
     path = tmp_path / "52gpusetup"

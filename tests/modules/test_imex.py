@@ -1,7 +1,5 @@
 """The IMEX domain of a host; systemctl is a stand-in."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
@@ -18,7 +16,7 @@ UNIT = "gpusetup-imex-channels.service"
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     for folder in ("bin", "units"):
         (tmp_path / folder).mkdir()
     (tmp_path / "did").write_text("")
@@ -40,7 +38,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def configure(root: Path, run_module: Any) -> Any:
+def configure(root, run_module):
     def call(*nodes: str, **more: Any) -> tuple[bool, dict[str, Any]]:
         answer: tuple[bool, dict[str, Any]] = run_module(
             gpu_imex, host={"state_dir": str(root / "state")}, nodes=list(nodes), **more
@@ -54,7 +52,7 @@ def did(root: Path) -> list[str]:
     return [line for line in (root / "did").read_text().splitlines() if not line.startswith("show")]
 
 
-def test_the_list_the_channels_and_the_service(root: Path, configure: Any) -> None:
+def test_the_list_the_channels_and_the_service(root, configure):
     failed, result = configure("127.0.0.1", "10.9.8.7", channels=4)
     assert (failed, result["changed"], result["pending"]) == (False, True, []), result
     assert Path(names.IMEX_NODES).read_text() == "127.0.0.1\n10.9.8.7\n"
@@ -62,7 +60,7 @@ def test_the_list_the_channels_and_the_service(root: Path, configure: Any) -> No
     assert {f"enable --now {UNIT}", "enable --now nvidia-imex.service", "daemon-reload"} <= set(did(root))
 
 
-def test_channels_that_were_written_and_never_made_are_made_by_the_next_call(root: Path, configure: Any) -> None:
+def test_channels_that_were_written_and_never_made_are_made_by_the_next_call(root, configure):
     configure("127.0.0.1", channels=4)
     os.utime(root / "units" / UNIT, (1, 1))  # it ran before its file was written
     (root / "did").write_text("")
@@ -70,7 +68,7 @@ def test_channels_that_were_written_and_never_made_are_made_by_the_next_call(roo
     assert did(root) == [f"restart {UNIT}"]
 
 
-def test_what_was_there_before_comes_back(root: Path, configure: Any) -> None:
+def test_what_was_there_before_comes_back(root, configure):
     path = Path(names.IMEX_NODES)
     path.parent.mkdir(parents=True)
     path.write_text("# NVIDIA's own\n")
@@ -81,7 +79,7 @@ def test_what_was_there_before_comes_back(root: Path, configure: Any) -> None:
     assert configure()[1]["changed"] is False
 
 
-def test_a_list_without_this_host_is_refused_untouched(root: Path, configure: Any) -> None:
+def test_a_list_without_this_host_is_refused_untouched(root, configure):
     failed, result = configure("192.0.2.1", "192.0.2.2")
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-439"
@@ -89,7 +87,7 @@ def test_a_list_without_this_host_is_refused_untouched(root: Path, configure: An
     assert did(root) == []
 
 
-def test_before_the_driver_runs_it_waits_for_the_boot(root: Path, configure: Any) -> None:
+def test_before_the_driver_runs_it_waits_for_the_boot(root, configure):
     (root / "devices").write_text("Character devices:\n195 nvidia\n")
     failed, result = configure("127.0.0.1")
     assert (failed, result["pending"]) == (False, ["IMEX starts with the driver, at the next boot"])
@@ -97,7 +95,7 @@ def test_before_the_driver_runs_it_waits_for_the_boot(root: Path, configure: Any
     assert not [line for line in did(root) if "--now" in line]
 
 
-def test_the_shell_of_the_unit_makes_the_device_files(tmp_path: Path) -> None:
+def test_the_shell_of_the_unit_makes_the_device_files(tmp_path):
     """The unit's own line, with folders of ours and a mknod that makes plain files."""
     line = next(item for item in names.imex_unit(3).split("ExecStart=")[1:])
     text = line.partition("\n\n")[0].replace("\\\n", "").partition("-c '")[2].rpartition("'")[0].replace("$$", "$")
@@ -111,7 +109,7 @@ def test_the_shell_of_the_unit_makes_the_device_files(tmp_path: Path) -> None:
     assert made[2].read_text().split()[:2] + made[2].read_text().split()[3:] == ["-m", "0666", "c", "242", "2"]
 
 
-def test_a_list_that_changed_restarts_the_service_until_it_has_it(root: Path, configure: Any) -> None:
+def test_a_list_that_changed_restarts_the_service_until_it_has_it(root, configure):
     configure("127.0.0.1")
     os.utime(root / "units/nvidia-imex.service", (time.time() - 9, time.time() - 9))  # it has run for a while
     (root / "refused").write_text("start nvidia-imex.service\n")

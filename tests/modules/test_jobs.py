@@ -1,7 +1,5 @@
 """Detached jobs: started once, joined by the same request, refused beside another, survivors of their caller."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -29,7 +27,7 @@ def slow(running: jobs.Job) -> dict[str, Any]:
     return {"changed": True, "pid": os.getpid()}
 
 
-def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path: Path) -> None:
+def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path):
     first = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(slow, 0.1)
     assert first["state"] == "running"
     status = until_over(jobs.Job(str(tmp_path), "packages", {"a": 1}), lambda _job: pytest.fail("started twice"))
@@ -38,7 +36,7 @@ def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path: 
     assert os.getsid(0) != status["result"]["pid"]
 
 
-def test_another_request_is_refused_while_one_runs(tmp_path: Path) -> None:
+def test_another_request_is_refused_while_one_runs(tmp_path):
     running = jobs.Job(str(tmp_path), "packages", {"a": 1})
     running.start_or_join(slow, 0.1)
     with pytest.raises(HostFailure, match="already changing this host") as caught:
@@ -47,7 +45,7 @@ def test_another_request_is_refused_while_one_runs(tmp_path: Path) -> None:
     until_over(running, slow)
 
 
-def test_an_answer_nobody_fetched_is_given_once(tmp_path: Path) -> None:
+def test_an_answer_nobody_fetched_is_given_once(tmp_path):
     jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: (time.sleep(0.3), {"number": 1})[1], 0)
     told = jobs.Job(str(tmp_path), "x", {}).status_path
     until = time.monotonic() + 20
@@ -58,7 +56,7 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path: Path) -> None:
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
 
 
-def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path: Path) -> None:
+def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path):
     def refuse(_job: jobs.Job) -> dict[str, Any]:
         raise HostFailure("GS-453", "locked", hint="wait")
 
@@ -76,7 +74,7 @@ def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("number", "reference"), [(errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498")]
 )
-def test_what_the_system_refuses_is_no_bug(tmp_path: Path, number: int, reference: str) -> None:
+def test_what_the_system_refuses_is_no_bug(tmp_path, number, reference):
     def refused(_job: jobs.Job) -> dict[str, Any]:
         raise OSError(number, os.strerror(number), "/etc/x")
 
@@ -90,13 +88,13 @@ def refuse(*_words: Any, **_named: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs.files, "write_json", refuse)
     with pytest.raises(OSError, match="No space left"):
         jobs.Job(str(tmp_path), "x", {}).start_or_join(slow, 0.1)
 
 
-def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, monkeypatch):
     def fills_up(job: jobs.Job) -> dict[str, Any]:
         monkeypatch.setattr(jobs.files, "write_json", refuse)  # in the job's process alone
         job.log_path = "/dev/full"
@@ -108,7 +106,7 @@ def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path: P
     assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
 
 
-def test_a_killed_job_is_started_again(tmp_path: Path) -> None:
+def test_a_killed_job_is_started_again(tmp_path):
     job = jobs.Job(str(tmp_path), "x", {})
     job.start_or_join(lambda _job: time.sleep(60), 0.5)
     os.kill(files.read_json(job.status_path)["pid"], 9)
@@ -117,7 +115,7 @@ def test_a_killed_job_is_started_again(tmp_path: Path) -> None:
     assert (status["state"], status["result"]) == ("done", {"again": True})
 
 
-def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path: Path) -> None:
+def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path):
     job = jobs.Job(str(tmp_path), "x", {})
     os.makedirs(job.folder)
     files.write_json(

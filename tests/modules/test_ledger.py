@@ -1,7 +1,5 @@
 """The record of one host: first contents are kept, everything can be undone, nothing is half written."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 from pathlib import Path
@@ -13,11 +11,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path):
     return Ledger(str(tmp_path / "state"))
 
 
-def test_a_new_file_goes_away_again(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_new_file_goes_away_again(ledger, tmp_path):
     path = tmp_path / "etc/new.conf"
     assert ledger.write(str(path), "one\n")
     assert not ledger.write(str(path), "one\n")
@@ -27,7 +25,7 @@ def test_a_new_file_goes_away_again(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.state["files"] == {}
 
 
-def test_a_folder_that_somebody_else_uses_too_stays(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_folder_that_somebody_else_uses_too_stays(ledger, tmp_path):
     path, own = tmp_path / "etc/new.conf", tmp_path / "own/new.conf"
     own.parent.mkdir()
     ledger.write(str(path), "one\n")
@@ -39,7 +37,7 @@ def test_a_folder_that_somebody_else_uses_too_stays(ledger: Ledger, tmp_path: Pa
     assert own.parent.exists()
 
 
-def test_every_folder_that_was_made_goes_when_the_last_file_in_it_does(ledger: Ledger, tmp_path: Path) -> None:
+def test_every_folder_that_was_made_goes_when_the_last_file_in_it_does(ledger, tmp_path):
     deep, beside = tmp_path / "etc/crio/conf.d/99.toml", tmp_path / "etc/crio/crio.conf"
     (tmp_path / "etc").mkdir()
     ledger.write(str(deep), "a")
@@ -50,7 +48,7 @@ def test_every_folder_that_was_made_goes_when_the_last_file_in_it_does(ledger: L
     assert list((tmp_path / "etc").iterdir()) == []
 
 
-def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger, tmp_path):
     ours, also = tmp_path / "lib" / "gpu" / "look.py", tmp_path / "lib" / "gpu" / "smi.py"
     for path in (ours, also):
         ledger.write(str(path), "x = 1\n", 0o644)
@@ -66,7 +64,7 @@ def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger:
     assert not (tmp_path / "lib").exists()
 
 
-def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger, tmp_path):
     path = tmp_path / "daemon.json"
     path.write_text("{}\n")
     path.chmod(0o600)
@@ -79,7 +77,7 @@ def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: L
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_deleted_file_comes_back(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_deleted_file_comes_back(ledger, tmp_path):
     path = tmp_path / "old.list"
     path.write_bytes(b"deb \xff\n")
     assert ledger.delete(str(path))
@@ -89,7 +87,7 @@ def test_a_deleted_file_comes_back(ledger: Ledger, tmp_path: Path) -> None:
     assert path.read_bytes() == b"deb \xff\n"
 
 
-def test_a_failed_apply_undoes_only_its_own_changes(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_failed_apply_undoes_only_its_own_changes(ledger, tmp_path):
     kept, changed, new = tmp_path / "kept", tmp_path / "changed", tmp_path / "new"
     ledger.state["apply"] = {"id": "first"}
     ledger.write(str(kept), "kept\n")
@@ -105,7 +103,7 @@ def test_a_failed_apply_undoes_only_its_own_changes(ledger: Ledger, tmp_path: Pa
     assert not changed.exists()
 
 
-def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(tmp_path: Path) -> None:
+def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(tmp_path):
     ledger, path = Ledger(str(tmp_path / "state")), tmp_path / "mirror.list"
     path.write_text("before gpusetup\n")
     for number in ("one", "two", "three"):
@@ -122,7 +120,7 @@ def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(tmp_pa
     assert path.with_name("mirror.list.gpusetup-saved").read_text() == "password three\nmine\n"
 
 
-def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(tmp_path: Path) -> None:
+def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(tmp_path):
     ledger, path = Ledger(str(tmp_path / "state")), tmp_path / "mirror.list"
     path.write_text("before gpusetup\n")
     with pytest.MonkeyPatch.context() as cut:
@@ -137,21 +135,21 @@ def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(tmp_pat
     assert path.read_text() == "before gpusetup\n"
 
 
-def test_a_finished_apply_is_never_reverted(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_finished_apply_is_never_reverted(ledger, tmp_path):
     ledger.state["apply"] = {"id": "first"}
     ledger.write(str(tmp_path / "a"), "a\n")
     ledger.state["apply"]["finished"] = "now"
     assert ledger.revert_apply() == []
 
 
-def test_check_mode_tells_and_writes_nothing(tmp_path: Path) -> None:
+def test_check_mode_tells_and_writes_nothing(tmp_path):
     ledger = Ledger(str(tmp_path / "state"), check=True)
     assert ledger.write(str(tmp_path / "x"), "x\n")
     assert ledger.diffs[0]["after"] == "x\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger, tmp_path):
     link, folder = tmp_path / "cuda", tmp_path / "folder"
     folder.mkdir()
     link.symlink_to("cuda-11")
@@ -169,7 +167,7 @@ def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_pa
         ledger.link(str(folder), "x")
 
 
-def test_packages_add_up_over_applies(ledger: Ledger) -> None:
+def test_packages_add_up_over_applies(ledger):
     ledger.record_packages({"installed": {"driver": "1"}, "moved": {"libc": ["1", "2"]}, "removed": {"old": "5"}})
     ledger.record_packages({"installed": {}, "moved": {"driver": ["1", "2"], "libc": ["2", "3"]}, "removed": {}})
     assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == (
@@ -186,9 +184,7 @@ KERNELS = {"headers-1": "1", "headers-2": "2"}
 
 
 @pytest.mark.parametrize(("there", "brought"), [({}, {"headers": "1"}), ({"headers": "1"}, {})])
-def test_a_second_version_beside_the_first_takes_nothing_away(
-    ledger: Ledger, there: dict[str, str], brought: dict[str, str]
-) -> None:
+def test_a_second_version_beside_the_first_takes_nothing_away(ledger, there, brought):
     ledger.record_packages(packages.difference(there, {"headers": "1"}))
     ledger.record_packages(packages.difference({"headers": "1"}, KERNELS))
     assert ledger.state["brought"] == {**brought, "headers-2": "2"}
@@ -196,19 +192,19 @@ def test_a_second_version_beside_the_first_takes_nothing_away(
     assert (ledger.state["brought"], ledger.state["taken"]) == ({}, {})
 
 
-def test_versions_that_followed_what_we_brought_go_with_it_and_are_not_missed(ledger: Ledger) -> None:
+def test_versions_that_followed_what_we_brought_go_with_it_and_are_not_missed(ledger):
     ledger.record_packages(packages.difference({}, {"headers": "1"}))
     ledger.record_packages(packages.difference(KERNELS, {}))
     assert (ledger.state["brought"], ledger.state["taken"]) == ({}, {})
 
 
-def test_history_keeps_the_newest(ledger: Ledger) -> None:
+def test_history_keeps_the_newest(ledger):
     for number in range(5):
         ledger.write_history({"id": f"2026010{number}"}, keep=3)
     assert [record["id"] for record in ledger.history()] == ["20260102", "20260103", "20260104"]
 
 
-def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(ledger, tmp_path):
     for name in ("", "history", "originals"):  # as an earlier version may have left them
         (Path(ledger.folder) / name).mkdir(mode=0o755, parents=True, exist_ok=True)
     changed = tmp_path / "changed"
@@ -223,7 +219,7 @@ def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(led
 
 
 @pytest.mark.parametrize("text", ['{"schema": "gpusetup/st', "[]", '{"files": []}', "\udcff"])
-def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(HostFailure, match="cannot be read") as caught:
@@ -232,7 +228,7 @@ def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path: Path, text: str) 
     assert path.read_text(errors="surrogateescape") == text
 
 
-def test_what_cannot_be_read_was_not_missing(tmp_path: Path, ledger: Ledger) -> None:
+def test_what_cannot_be_read_was_not_missing(tmp_path, ledger):
     (tmp_path / "folder.conf").mkdir()
     with pytest.raises(IsADirectoryError):
         ledger.write(str(tmp_path / "folder.conf"), "x\n")
@@ -241,9 +237,7 @@ def test_what_cannot_be_read_was_not_missing(tmp_path: Path, ledger: Ledger) -> 
         Ledger(str(tmp_path))
 
 
-def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(tmp_path, monkeypatch):
     upgrades = tmp_path / "52gpusetup"
     upgrades.write_text('Unattended-Upgrade::Package-Blacklist {\n  "^libc\\.x$";\n  "^nvidia-utils$";\n};\n')
     monkeypatch.setattr(lost, "UNATTENDED_FILE", str(upgrades))
@@ -260,7 +254,7 @@ def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(
     assert Ledger(str(folder)).state["lost"]["why"].startswith("it is not valid JSON")
 
 
-def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger, tmp_path):
     real, link = tmp_path / "site/daemon.json", tmp_path / "daemon.json"
     real.parent.mkdir()
     real.write_text("{}\n")
@@ -276,7 +270,7 @@ def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger: Ledger, tmp_pat
     assert real.read_text() == "{}\n"
 
 
-def test_a_file_that_was_taken_away_comes_back_as_it_was(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_file_that_was_taken_away_comes_back_as_it_was(ledger, tmp_path):
     path = tmp_path / "secret.repo"
     path.write_text("password=x\n")
     path.chmod(0o600)
@@ -287,9 +281,7 @@ def test_a_file_that_was_taken_away_comes_back_as_it_was(ledger: Ledger, tmp_pat
     assert (seen.st_mode & 0o777, seen.st_uid, seen.st_gid) == (0o600, 12345, 12346)
 
 
-def test_what_gets_a_secret_is_shut_before_it_gets_it(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_gets_a_secret_is_shut_before_it_gets_it(ledger, tmp_path, monkeypatch):
     path = tmp_path / "site.repo"
     path.write_text("[site]\n")
     path.chmod(0o644)
@@ -305,7 +297,7 @@ def test_what_gets_a_secret_is_shut_before_it_gets_it(
     assert set(modes) == {0o600}
 
 
-def test_the_history_counts_its_applies_whatever_the_clock_said(ledger: Ledger) -> None:
+def test_the_history_counts_its_applies_whatever_the_clock_said(ledger):
     for name in ("20990101", "20990102", "20990103", "20260101"):
         ledger.write_history({"id": name}, keep=3)
     assert [record["id"] for record in ledger.history()] == ["20990102", "20990103", "20260101"]
@@ -313,7 +305,7 @@ def test_the_history_counts_its_applies_whatever_the_clock_said(ledger: Ledger) 
     assert [record["id"] for record in ledger.history()] == ["20990102", "20990103", "20260101"]
 
 
-def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger: Ledger) -> None:
+def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger):
     good = {"id": "1-good", "digest": "a", "started": "1", "finished": "2", "last": None}
     ledger.state["apply"] = {"id": "2-bad", "digest": "b", "started": "3", "finished": None, "last": good}
     ledger.forget_apply()

@@ -1,7 +1,5 @@
 """A repository that goes back in time: what the real package managers fetched says when its lists were made."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import http.server
@@ -9,14 +7,10 @@ import os
 import shutil
 import subprocess
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import list_dates, preview
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD, NEW = "2026-01-02T03:04:05Z", "2026-11-26T10:00:00Z"
 
@@ -24,9 +18,7 @@ OLD, NEW = "2026-01-02T03:04:05Z", "2026-11-26T10:00:00Z"
 @pytest.mark.parametrize("place", ["a_b/x86_64", "plain"])
 @pytest.mark.parametrize("scheme", ["file", "http"])
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
-def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(
-    scheme: str, place: str, tmp_path: Path
-) -> None:
+def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(scheme, place, tmp_path):
     site, there, folder = tmp_path / "site", tmp_path / "site" / place, tmp_path / "look"
     parts = ("lists/partial", "cache/archives/partial", "etc", "state")
     for needed in (there, *(folder / name for name in parts)):
@@ -57,7 +49,7 @@ def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(
 
 
 @pytest.mark.parametrize("place", ["cache/cuda-0123456789abcdef", "cache/raw/cuda"])
-def test_of_the_index_that_dnf_and_zypper_keep(place: str, tmp_path: Path) -> None:
+def test_of_the_index_that_dnf_and_zypper_keep(place, tmp_path):
     for name, revision in ((place, 1767323045), (f"{place}-other", 1)):
         index = tmp_path / name / "repodata/repomd.xml"
         index.parent.mkdir(parents=True)
@@ -65,7 +57,7 @@ def test_of_the_index_that_dnf_and_zypper_keep(place: str, tmp_path: Path) -> No
     assert list_dates.of([("cuda", "https://m.example/c")], str(tmp_path)) == {"https://m.example/c": OLD}
 
 
-def test_who_goes_back_is_refused_unless_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_goes_back_is_refused_unless_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(list_dates, "of", lambda _sources, _folder="": {"file:///srv/bundle": OLD})
     source = {"name": "cuda", "uris": ["file:///srv/bundle"]}
     for before, older, levels in (({}, False, []), ({"file:///srv/bundle": OLD}, False, []),

@@ -1,21 +1,17 @@
 """A local repository's package on a host: what is proven, what is unpacked, and what goes when it is no longer wanted."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
 import shutil
 import subprocess
 import tarfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "nvidia-driver-local-repo-debian12-580.142"
 _BODY = b"\x04" + bytes(9)
@@ -64,7 +60,7 @@ def below(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
-def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path: Path) -> None:
+def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path):
     file = package(tmp_path)
     place = tmp_path / "there"
     looked = local_repository.usable(source(file), str(place), True)
@@ -82,19 +78,19 @@ def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path: Path) -> Non
     assert local_repository.sweep(str(tmp_path), []) == []
 
 
-def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path, monkeypatch):
     done: list[bool] = []
     monkeypatch.setattr(local_repository.os, "sync", lambda: done.append(bool(list(tmp_path.rglob(".unpacked.json")))))
     local_repository.usable(source(package(tmp_path)), str(tmp_path / "there"), False)
     assert done == [False]
 
 
-def test_other_sources_stay_as_they_are(tmp_path: Path) -> None:
+def test_other_sources_stay_as_they_are(tmp_path):
     plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
     assert local_repository.usable(plain, str(tmp_path), False) is plain
 
 
-def test_what_is_wrong_is_said_before_anything_is_used(tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_before_anything_is_used(tmp_path):
     file = package(tmp_path)
     assert "not the expected file" in refused(tmp_path, source(file, sha256="0" * 64))
     assert "is for debian12, this host needs ubuntu2404" in refused(tmp_path, source(file, directory="ubuntu2404"))
@@ -107,7 +103,7 @@ def test_what_is_wrong_is_said_before_anything_is_used(tmp_path: Path) -> None:
     assert "key cannot be read" in refused(tmp_path, source(no_key))
 
 
-def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path: Path) -> None:
+def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path):
     whole, item = io.BytesIO(), tarfile.TarInfo(f"./var/{NAME}/Packages")
     item.size = 5000
     with tarfile.open(fileobj=whole, mode="w") as archive:
@@ -118,12 +114,12 @@ def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path: Path) -
         local_repository._write(str(tmp_path / "Packages"), stream, length)
 
 
-def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path: Path) -> None:
+def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path):
     found = local_repository.usable(source(package(tmp_path), fingerprints=["A" * 40]), str(tmp_path / "there"), True)
     assert found["key"]["fingerprints"] == ["A" * 40]
 
 
-def test_what_nobody_wants_any_more_goes(tmp_path: Path) -> None:
+def test_what_nobody_wants_any_more_goes(tmp_path):
     file = package(tmp_path)
     assert local_repository.size(source(file), str(tmp_path)) == file.stat().st_size
     (address,) = local_repository.usable(source(file), str(tmp_path / "sources"), False)["uris"]
@@ -144,7 +140,7 @@ def cpio(*members: tuple[str, bytes]) -> bytes:
     return out
 
 
-def test_what_rpm2cpio_writes_is_read() -> None:
+def test_what_rpm2cpio_writes_is_read():
     folder = "./var/nvidia-driver-local-repo-rhel9-580.142"
     raw = cpio(
         (folder, b""),
@@ -163,6 +159,6 @@ def test_what_rpm2cpio_writes_is_read() -> None:
 @pytest.mark.parametrize(
     "name", ["./var/cuda-repo-rhel9-12/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
 )
-def test_a_file_outside_of_its_folder_is_refused(name: str) -> None:
+def test_a_file_outside_of_its_folder_is_refused(name):
     with pytest.raises(HostFailure, match="outside"):
         local_repository._inside(name, "x")

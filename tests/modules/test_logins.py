@@ -1,13 +1,11 @@
 """Passwords of mirrors stand in no file that others than root may read, and the package managers find them there."""
 
-from __future__ import annotations
-
 import base64
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, sources
@@ -15,9 +13,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECRET, SPELLED = "s3cr%t:x/y", "s3cr%25t%3Ax%2Fy"
 
@@ -31,7 +26,7 @@ def written(kind: str, *uris: str, root: str = "/") -> sources.Written:
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])
-def test_what_others_may_read_has_no_password(kind: str) -> None:
+def test_what_others_may_read_has_no_password(kind):
     files = written(kind, f"https://anna:{SPELLED}@mirror.example.org/cuda/")
     text = {path: content if isinstance(content, str) else "" for path, (content, _mode) in files.items()}
     secret = {path for path, content in text.items() if SECRET in content}
@@ -42,7 +37,7 @@ def test_what_others_may_read_has_no_password(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])
-def test_without_a_login_nothing_is_secret(kind: str) -> None:
+def test_without_a_login_nothing_is_secret(kind):
     assert {mode for _content, mode in written(kind, "https://mirror.example.org/cuda/").values()} == {0o644}
 
 
@@ -56,13 +51,13 @@ def test_without_a_login_nothing_is_secret(kind: str) -> None:
         ("apt", ("https://a:b%0Amachine@one/",)),
     ],
 )
-def test_a_login_that_cannot_be_written_is_refused(kind: str, uris: tuple[str, ...]) -> None:
+def test_a_login_that_cannot_be_written_is_refused(kind, uris):
     with pytest.raises(HostFailure) as caught:
         written(kind, *uris)
     assert caught.value.fields["reference"] == "GS-444"
 
 
-def test_each_of_apts_addresses_has_its_own_login() -> None:
+def test_each_of_apts_addresses_has_its_own_login():
     content, _mode = written("apt", "https://a:b@one/x/", "http://two/", "https://c:d@three/")[
         "/etc/apt/auth.conf.d/site.conf"
     ]
@@ -72,7 +67,7 @@ def test_each_of_apts_addresses_has_its_own_login() -> None:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[tuple[str, Path, list[int]]]:
+def mirror(tmp_path):
     """A server that wants a login: its address without one, its folder, and what it answered."""
     folder, answered = tmp_path / "mirror", list[int]()
     folder.mkdir()
@@ -110,9 +105,7 @@ def lay(files: sources.Written) -> None:
 
 
 @real_deb.NEEDED
-def test_apt_finds_its_login(
-    mirror: tuple[str, Path, list[int]], tmp_path: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apt_finds_its_login(mirror, tmp_path, shelf, monkeypatch):
     address, folder, answered = mirror
     host = real_deb.RealDeb(tmp_path / "host", DebHost({}, {"tool": ["5"]}), shelf)
     host.use(monkeypatch)

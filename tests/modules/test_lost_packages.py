@@ -1,17 +1,12 @@
 """A recorded package that somebody took away is asked for again: in check mode, in the transaction, before an apply begins."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import planning
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECORD = {
     "packages": {"nvidia-driver": "535.1-1"},
@@ -22,7 +17,7 @@ PARAMS: dict[str, Any] = {"optional": False, "remove": []}
 WISHES = [{"name": "nvidia-driver", "version": "535.1-1", "arch": ""}]
 
 
-def test_the_wish_names_the_version_that_was_there() -> None:
+def test_the_wish_names_the_version_that_was_there():
     assert planning.lost(PARAMS, {"nvidia-driver": "535.1-1"}, RECORD, WISHES) == [
         {"name": "nvidia-smi", "arch": "", "version": "535.1-1"}
     ]
@@ -30,9 +25,7 @@ def test_the_wish_names_the_version_that_was_there() -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_rehearsal_tells_that_it_comes_back(
-    run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
+def test_a_rehearsal_tells_that_it_comes_back(run_module, tmp_path, monkeypatch, there):
     (tmp_path / "state.json").write_text(json.dumps(RECORD))
     installed = {"nvidia-driver": "535.1-1", **({"nvidia-smi": "535.1-1"} if there else {})}
     host = SimpleNamespace(installed=lambda: installed, held=list, architecture=lambda: "amd64")

@@ -1,16 +1,12 @@
 """A record that was lost: what it knew of is neither forgotten nor called removed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
 
@@ -29,7 +25,7 @@ class Host:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+def host(monkeypatch, tmp_path):
     found = Host()
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: found)
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
@@ -41,9 +37,7 @@ def opened(folder: Path, **more: Any) -> lifecycle.Lifecycle:
     return lifecycle.Lifecycle(request)
 
 
-def test_removal_does_not_call_done_what_a_lost_record_knew_of(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removal_does_not_call_done_what_a_lost_record_knew_of(host, tmp_path, monkeypatch):
     folder, mark = tmp_path / "state", tmp_path / "gpusetup-nouveau.conf"
     mark.write_text("# Written by gpusetup: no step of the next apply touches it.\n")
     monkeypatch.setattr(record, "MARKS", (str(mark), str(tmp_path / "absent")))
@@ -61,7 +55,7 @@ def test_removal_does_not_call_done_what_a_lost_record_knew_of(
 
 
 @pytest.mark.parametrize("text", ["# Written by gpusetup.\nold\n", "# Written by gpusetup.\nnew\n"])
-def test_a_file_that_says_it_is_ours_goes_although_its_record_is_lost(tmp_path: Path, text: str) -> None:
+def test_a_file_that_says_it_is_ours_goes_although_its_record_is_lost(tmp_path, text):
     path, theirs = tmp_path / "gpusetup-nouveau.conf", tmp_path / "theirs.conf"
     path.write_text(text)
     theirs.write_text("theirs\n")

@@ -1,7 +1,5 @@
 """GPUs cut into MIG instances by the module and at boot; nvidia-smi is a stand-in that keeps state, in captured words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -21,12 +19,12 @@ PROGRAM = host_code("programs").packed("gpu_mig")
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path, monkeypatch):
     return Host(tmp_path, monkeypatch)
 
 
 @pytest.fixture
-def lay(host: Host, run_module: Any) -> Any:
+def lay(host, run_module):
     """Run the module; layouts by address as {profile: how many or its compute instances}, None for off."""
 
     def call(check: bool = False, **layouts: Any) -> tuple[bool, dict[str, Any]]:
@@ -46,7 +44,7 @@ def lay(host: Host, run_module: Any) -> Any:
     return call
 
 
-def test_a_real_h100_s_tables_are_read() -> None:
+def test_a_real_h100_s_tables_are_read():
     captured = Path(__file__).with_name("captures")
     told = {"-lgip": "h100-mig-lgip.txt", "-lgipp": "h100-mig-lgipp.txt"}
     run = lambda arguments: {"rc": 0, "out": (captured / told[arguments[-1]]).read_text(), "err": ""}  # noqa: E731
@@ -63,7 +61,7 @@ def test_a_real_h100_s_tables_are_read() -> None:
     ]
 
 
-def test_gpus_are_cut_once_and_a_second_time_nothing_changes(host: Host, lay: Any) -> None:
+def test_gpus_are_cut_once_and_a_second_time_nothing_changes(host, lay):
     failed, result = lay(**{FIRST: {"1g.18gb": 0}, SECOND: {"3g.71gb": 1, "2g.35gb": 1, "1g.18gb": 2}})
     assert not failed, result
     assert result["changed"]
@@ -73,13 +71,13 @@ def test_gpus_are_cut_once_and_a_second_time_nothing_changes(host: Host, lay: An
     assert "enable gpusetup-mig.service" in host.did()
 
 
-def test_compute_instances_share_a_gpu_instance(host: Host, lay: Any) -> None:
+def test_compute_instances_share_a_gpu_instance(host, lay):
     failed, result = lay(**{FIRST: {"3g.71gb": ["1c.3g.71gb", "2c.3g.71gb"]}})
     assert not failed, result
     assert host.layouts[FIRST] == "1 x 3g.71gb (1c.3g.71gb + 2c.3g.71gb)"
 
 
-def test_a_check_changes_nothing(host: Host, lay: Any) -> None:
+def test_a_check_changes_nothing(host, lay):
     failed, result = lay(check=True, **{FIRST: {"1g.18gb": 7}})
     assert (failed, result["changed"], host.layouts[FIRST]) == (False, True, "off")
     assert not (host.root / "etc").exists()
@@ -93,9 +91,7 @@ def test_a_check_changes_nothing(host: Host, lay: Any) -> None:
         ({"3g.71gb": 2, "1g.18gb": 1}, "2 x 3g.71gb, 1 x 1g.18gb do not fit", "what fits: 2 x 3g.71gb"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_would(
-    host: Host, lay: Any, wish: dict[str, int], message: str, hint: str
-) -> None:
+def test_what_does_not_fit_is_refused_with_what_would(host, lay, wish, message, hint):
     failed, result = lay(**{SECOND: {"7g.141gb": 1}, FIRST: wish})
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-436"
@@ -105,7 +101,7 @@ def test_what_does_not_fit_is_refused_with_what_would(
     assert host.did() == []
 
 
-def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> None:
+def test_a_failure_gives_every_gpu_back_what_it_had(host, lay):
     assert not lay(**{FIRST: {"3g.71gb": 2}, SECOND: {"1g.18gb": 2}})[0]
     before = host.layouts
     host.state(fails_after=2)
@@ -117,7 +113,7 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
     assert host.layouts == before
 
 
-def test_a_profile_that_this_driver_does_not_have_is_said_and_nothing_is_lost(host: Host, lay: Any) -> None:
+def test_a_profile_that_this_driver_does_not_have_is_said_and_nothing_is_lost(host, lay):
     assert not lay(**{FIRST: {"3g.71gb": 2}})[0]
     before = host.layouts
     kept = {"enabled": True, "instances": [{"profile": "9g.1gb", "start": 0, "compute": ["9g.1gb"]}]}
@@ -126,7 +122,7 @@ def test_a_profile_that_this_driver_does_not_have_is_said_and_nothing_is_lost(ho
     assert host.layouts == before
 
 
-def test_what_a_gpu_had_before_a_cut_apply_comes_back(host: Host, lay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_gpu_had_before_a_cut_apply_comes_back(host, lay, monkeypatch):
     def cut(*_words: Any, **_named: Any) -> bool:
         raise mig.HostFailure("GS-487", "the unit cannot be enabled")
 
@@ -139,7 +135,7 @@ def test_what_a_gpu_had_before_a_cut_apply_comes_back(host: Host, lay: Any, monk
     assert host.layouts[FIRST] == "off"
 
 
-def test_programs_on_a_gpu_are_named_and_nothing_is_touched(host: Host, lay: Any) -> None:
+def test_programs_on_a_gpu_are_named_and_nothing_is_touched(host, lay):
     host.state(apps=[{"gpu": 0, "pid": 4242, "name": "/usr/bin/python3"}])
     failed, result = lay(**{FIRST: {"1g.18gb": 7}})
     assert failed
@@ -148,7 +144,7 @@ def test_programs_on_a_gpu_are_named_and_nothing_is_touched(host: Host, lay: Any
     assert not lay(**{SECOND: {"1g.18gb": 7}})[0], "the program is on the other one"
 
 
-def test_services_that_watch_are_stopped_for_it_and_started_again(host: Host, lay: Any) -> None:
+def test_services_that_watch_are_stopped_for_it_and_started_again(host, lay):
     host.unit("nvidia-dcgm.service")
     host.unit("nvidia-persistenced.service")
     assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
@@ -156,7 +152,7 @@ def test_services_that_watch_are_stopped_for_it_and_started_again(host: Host, la
     assert kept == ["stop nvidia-dcgm.service", "start nvidia-dcgm.service"]
 
 
-def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host: Host, lay: Any) -> None:
+def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host, lay):
     host.boards(A100, A100)
     host.unit("nvidia-persistenced.service")
     failed, result = lay(**{FIRST: {"1g.10gb": 7}})
@@ -173,7 +169,7 @@ def boot(host: Host) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_work(host: Host, lay: Any) -> None:
+def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_work(host, lay):
     host.boards(A100)
     host.state(no_reset=True)
     failed, result = lay(**{FIRST: {"3g.40gb": 2}})
@@ -187,7 +183,7 @@ def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_wo
     assert not lay(**{FIRST: {"3g.40gb": 2}})[1]["changed"]
 
 
-def test_the_unit_brings_the_layout_back_after_a_reboot(host: Host, lay: Any) -> None:
+def test_the_unit_brings_the_layout_back_after_a_reboot(host, lay):
     assert not lay(**{FIRST: {"1g.18gb": 7}, SECOND: {"4g.71gb": 1, "3g.71gb": ["1c.3g.71gb"]}})[0]
     before = host.layouts
     done = boot(host)
@@ -196,7 +192,7 @@ def test_the_unit_brings_the_layout_back_after_a_reboot(host: Host, lay: Any) ->
     assert mig_kept.FOLDER in Path(mig_kept.UNIT).read_text()
 
 
-def test_files_of_other_parts_of_gpusetup_stay(host: Host, lay: Any) -> None:
+def test_files_of_other_parts_of_gpusetup_stay(host, lay):
     ledger = Ledger(str(host.root / "state"))
     of_textfile = Path(mig_kept.FOLDER).parent / "gpu/gpu_textfile/look.py"
     ledger.write(str(of_textfile), "the textfile's")
@@ -206,7 +202,7 @@ def test_files_of_other_parts_of_gpusetup_stay(host: Host, lay: Any) -> None:
     assert of_textfile.read_text() == "the textfile's"
 
 
-def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host: Host, lay: Any) -> None:
+def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host, lay):
     (host.root / "version").unlink()
     failed, result = lay(**{FIRST: {"1g.18gb": 0}})
     assert (failed, result["changed"]) == (False, True)
@@ -217,7 +213,7 @@ def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host: Host, lay:
     assert host.ledger.state["mig"]["wanted"][FIRST]["instances"][0]["start"] == 0
 
 
-def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host: Host, lay: Any) -> None:
+def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):
     env = process.environment()
     mig.lay({SECOND: {"enabled": True, "instances": [{"profile": "2g.35gb", "count": 1, "compute": []}]}}, env)
     assert not lay(**{FIRST: {"1g.18gb": 7}, SECOND: {"7g.141gb": 1}})[0]
@@ -232,7 +228,7 @@ def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host: Host, lay: An
     assert lay()[1]["changed"] is False
 
 
-def test_removal_brings_back_what_was_there_before_the_first_apply(host: Host, lay: Any) -> None:
+def test_removal_brings_back_what_was_there_before_the_first_apply(host, lay):
     env = process.environment()
     mig.lay({FIRST: {"enabled": True, "instances": [{"profile": "3g.71gb", "count": 2, "compute": []}]}}, env)
     assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
@@ -243,7 +239,7 @@ def test_removal_brings_back_what_was_there_before_the_first_apply(host: Host, l
     assert ledger.state["mig"] == {}
 
 
-def test_who_comes_second_waits(host: Host, lay: Any) -> None:
+def test_who_comes_second_waits(host, lay):
     import fcntl
     import threading
 
@@ -259,7 +255,7 @@ def test_who_comes_second_waits(host: Host, lay: Any) -> None:
     assert host.layouts[FIRST] == "1 x 7g.141gb"
 
 
-def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host: Host, lay: Any) -> None:
+def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host, lay):
     host.unit("nvidia-mig-manager.service", "inactive")
     assert not lay(**{SECOND: {"1g.18gb": 7}, FIRST: None})[0]
     assert "enable nvidia-mig-manager.service" in host.did()
@@ -274,7 +270,7 @@ def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host: Host, lay:
     assert f"MIG_PARTED_CONFIG_FILE={mig_kept.MANAGER_CONFIG}" in (drop_ins / "zz-gpusetup.conf").read_text()
 
 
-def test_a_gpu_that_is_gone_is_said(lay: Any) -> None:
+def test_a_gpu_that_is_gone_is_said(lay):
     failed, result = lay(**{"0000:00:20.0": {"1g.18gb": 7}})
     assert failed
     assert result["gpu_failure"]["message"] == "no GPU answers at 0000:00:20.0"

@@ -1,7 +1,5 @@
 """Exchanging the loaded module: what does not come out stops it, and what came out already goes back in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ def loaded(machine: Any) -> str | None:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def said(monkeypatch):
     """Every command, while nvidia_uvm does not come out."""
     commands: list[list[str]] = []
 
@@ -54,7 +52,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_what_came_out_goes_back_when_the_next_one_stays(said: list[list[str]]) -> None:
+def test_what_came_out_goes_back_when_the_next_one_stays(said):
     told = loaded(Machine())
     assert told == "rmmod: ERROR: Module nvidia_uvm is in use"
     taken = [argv[1] for argv in said if argv[0] == "rmmod"]
@@ -67,7 +65,7 @@ def test_what_came_out_goes_back_when_the_next_one_stays(said: list[list[str]]) 
 
 
 @pytest.fixture
-def willing(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def willing(monkeypatch):
     """Every command, while everything does as it is told; all of the driver's services run."""
     commands: list[list[str]] = []
 
@@ -80,7 +78,7 @@ def willing(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None:
+def test_the_order_in_which_all_goes_and_comes(willing):
     assert loaded(Kernel()) is None
     words = [" ".join(argv) for argv in willing if "is-active" not in argv]
     order = [
@@ -103,9 +101,7 @@ def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None
         ({"nvidia": {"references": 3, "holders": ["nvidia_uvm", "nvidia_modeset", "gdrdrv"]}}, "the module gdrdrv"),
     ],
 )
-def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unloaded(
-    willing: list[list[str]], counts: dict[str, Any], told: str
-) -> None:
+def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unloaded(willing, counts, told):
     trouble = loaded(Kernel(**counts))
     assert trouble is not None
     assert told in trouble
@@ -114,7 +110,7 @@ def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unl
     assert started[-1] == "gpusetup-gpu-textfile.timer", "what was stopped for it runs again"
 
 
-def test_a_service_that_does_not_start_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_start_again_is_told(monkeypatch):
     def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
         broken = argv[1:] == ["start", "nvidia-fabricmanager.service"]
         return (1, "", "Job failed") if broken else (0, "", "")

@@ -1,14 +1,13 @@
 """gpu_monitoring: the files and units of each exporter, what stands in its way, and what is left when it goes."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports, process
@@ -21,17 +20,13 @@ from gpusetup.monitoring.rules import metrics
 from tests.stored import stored
 from tools import counters
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 PROGRAM = host_code("programs").packed("gpu_monitoring", "gpu_textfile/look.py")
 HASH = "$2y$05$" + "a" * 53
 SYSTEMCTL = stored("monitoring_systemctl.txt")
 
 
 @pytest.fixture(name="answering")
-def made_answering() -> Iterator[str]:
+def made_answering():
     """An exporter that answers somewhere on this machine."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -49,7 +44,7 @@ def made_answering() -> Iterator[str]:
 
 
 @pytest.fixture(name="host")
-def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def made_host(tmp_path, monkeypatch):
     """A host below a folder."""
     for name in ("bin", "units", "etc/systemd/system", "textfiles"):
         (tmp_path / name).mkdir(parents=True)
@@ -69,7 +64,7 @@ def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="call")
-def made_call(run_module: Any, host: Path) -> Any:
+def made_call(run_module, host):
     def told(exporter: str, check: bool = False, fails: bool = False, **more: Any) -> dict[str, Any]:
         given = {"state_dir": str(host / "state")}
         if exporter == "textfile":
@@ -95,14 +90,12 @@ def left(host: Path) -> list[str]:
     return sorted(str(path.relative_to(host)) for top in ("etc", "usr") for path in (host / top).rglob("*") if path.is_file())  # fmt: skip
 
 
-def test_the_counters_on_hosts_are_those_of_the_tables() -> None:
+def test_the_counters_on_hosts_are_those_of_the_tables():
     assert counters.FILE.read_text() == counters.written(), "run: python tools/counters.py"
 
 
 @pytest.mark.parametrize(("dcgm", "there", "other"), [("4.6.1", 0, 1), ("4.7.0", 1, 0)])
-def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(
-    call: Any, host: Path, answering: str, dcgm: str, there: int, other: int
-) -> None:
+def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, host, answering, dcgm, there, other):
     assert call("dcgm", listen=answering, dcgm=dcgm)["changed"]
     engine = drop_in(host, "nvidia-dcgm")
     assert (
@@ -127,7 +120,7 @@ def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(
     assert "restart" not in (host / "did").read_text()
 
 
-def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call: Any, host: Path, answering: str) -> None:
+def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call, host, answering):
     """Also when an apply was cut between the two."""
     (host / "units/nvidia_gpu_exporter.service").write_text("active")
     call("nvidia_gpu_exporter", listen=answering)
@@ -137,7 +130,7 @@ def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call: Any, h
     )
 
 
-def test_what_a_package_starts_by_itself_finds_its_address_already(call: Any, host: Path) -> None:
+def test_what_a_package_starts_by_itself_finds_its_address_already(call, host):
     (host / "units/prometheus-node-exporter.service").unlink()
     assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
     assert "--web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
@@ -145,7 +138,7 @@ def test_what_a_package_starts_by_itself_finds_its_address_already(call: Any, ho
     assert not call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
 
 
-def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call: Any, host: Path) -> None:
+def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call, host):
     call("textfile")
     assert "usr/local/lib/gpusetup/gpu/gpu_textfile/look.py" in left(host)
     assert "usr/local/lib/gpusetup/gpu/gpu_read/nvml.py" in left(host)
@@ -162,7 +155,7 @@ echo "$1" | sed 's/--query-gpu=//; s/index/0/; s/uuid/GPU-AA/; s/pci.bus_id/0000
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call: Any, host: Path, there: bool) -> None:
+def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call, host, there):
     """Without site-packages and without NVIDIA's library; nvidia-smi is the older one that knows fewer fields."""
     call("textfile")
     if there:
@@ -179,12 +172,12 @@ def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call: Any, host: Path
     assert "Traceback" not in done.stderr
 
 
-def test_a_collector_that_writes_nothing_is_said(call: Any, host: Path) -> None:
+def test_a_collector_that_writes_nothing_is_said(call, host):
     (host / "mute").write_text("")
     assert "GS-459" in call("textfile", fails=True)["msg"]
 
 
-def test_an_exporter_that_does_not_answer_is_said(call: Any) -> None:
+def test_an_exporter_that_does_not_answer_is_said(call):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
@@ -193,7 +186,7 @@ def test_an_exporter_that_does_not_answer_is_said(call: Any) -> None:
     assert "journalctl -u nvidia_gpu_exporter" in message
 
 
-def test_none_takes_away_all_of_it_and_another_takes_its_place(call: Any, host: Path, answering: str) -> None:
+def test_none_takes_away_all_of_it_and_another_takes_its_place(call, host, answering):
     call("textfile")
     assert (host / "textfiles/gpusetup-gpu.prom").exists()
     call("nvidia_gpu_exporter", listen=answering)
@@ -209,22 +202,20 @@ def test_none_takes_away_all_of_it_and_another_takes_its_place(call: Any, host: 
     assert not call("none")["changed"]
 
 
-def test_a_check_before_the_package_is_there_promises_a_change_and_makes_none(call: Any, host: Path) -> None:
+def test_a_check_before_the_package_is_there_promises_a_change_and_makes_none(call, host):
     assert call("dcgm", check=True, listen="127.0.0.1:9400", dcgm="4.6.0")["changed"]
     assert left(host) == []
 
 
 @pytest.fixture(name="secrets")
-def made_secrets(host: Path) -> dict[str, str]:
+def made_secrets(host):
     for name, text in (("tls.crt", "certificate"), ("tls.key", "key"), ("users", f"# ours\nprometheus:{HASH}\n")):
         (host / name).write_text(text)
         (host / name).chmod(0o644 if name == "tls.crt" else 0o600)
     return {"certificate": f"{host}/tls.crt", "key": f"{host}/tls.key", "passwords": f"{host}/users"}
 
 
-def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(
-    call: Any, host: Path, answering: str, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(call, host, answering, secrets, monkeypatch):
     monkeypatch.setattr(monitoring, "scrape", lambda *_: {"status": 401, "text": "", "error": ""})
     result = call("nvidia_gpu_exporter", listen=answering, **secrets)
     text = drop_in(host, "nvidia_gpu_exporter")
@@ -249,9 +240,7 @@ def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(
         ("systemd", lambda path: path.write_text("245"), "systemd 245 cannot hand a key"),
     ],
 )
-def test_secrets_that_are_none_are_refused_before_anything_is_written(
-    call: Any, host: Path, secrets: dict[str, str], name: str, change: Any, said: str
-) -> None:
+def test_secrets_that_are_none_are_refused_before_anything_is_written(call, host, secrets, name, change, said):
     change(host / name)
     message = call("dcgm", listen="0.0.0.0:9400", dcgm="4.6.0", fails=True, **secrets)["msg"]
     assert "GS-458" in message
@@ -262,7 +251,7 @@ def test_secrets_that_are_none_are_refused_before_anything_is_written(
 # --- ports -------------------------------------------------------------------------------------------------------
 
 
-def test_who_listens_is_found_by_port_and_address() -> None:
+def test_who_listens_is_found_by_port_and_address():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -275,7 +264,7 @@ def test_who_listens_is_found_by_port_and_address() -> None:
     assert not ports.listeners(f"127.0.0.1:{port}")
 
 
-def test_one_that_listens_everywhere_is_in_the_way_of_every_address() -> None:
+def test_one_that_listens_everywhere_is_in_the_way_of_every_address():
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("::", 0))
         listener.listen()
@@ -292,9 +281,7 @@ def test_one_that_listens_everywhere_is_in_the_way_of_every_address() -> None:
         (ports.Listener(7, "dcgm-exporter", "nvidia-dcgm-exporter.service"), False),
     ],
 )
-def test_only_the_unit_of_this_exporter_may_have_its_port(
-    monkeypatch: pytest.MonkeyPatch, found: ports.Listener, refused: bool
-) -> None:
+def test_only_the_unit_of_this_exporter_may_have_its_port(monkeypatch, found, refused):
     monkeypatch.setattr(ports, "listeners", lambda _listen: [found])
     wish = monitoring.asked({"exporter": "dcgm", "listen": "127.0.0.1:9400"})
     failures = list(monitoring.obstacles(wish, process.environment()))
@@ -304,12 +291,12 @@ def test_only_the_unit_of_this_exporter_may_have_its_port(
         assert "gpusetup_monitoring_listen=127.0.0.1:19400" in failures[0].fields["hint"]
 
 
-def test_a_look_before_an_apply_without_exporters_asks_nothing() -> None:
+def test_a_look_before_an_apply_without_exporters_asks_nothing():
     assert monitoring.in_the_way({"monitoring": {}}) == []
     assert monitoring.in_the_way({"monitoring": {"exporter": "none"}}) == []
 
 
-def test_a_daemon_that_was_stopped_is_drift() -> None:
+def test_a_daemon_that_was_stopped_is_drift():
     record = {
         "services": {
             "nvidia-dcgm-exporter.service": {"enabled": True},

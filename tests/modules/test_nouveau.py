@@ -1,7 +1,5 @@
 """gpu_nouveau: while the initramfs is rebuilt its files are right already, and the step is not over all the same."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,7 @@ class Slow:
         return {"changed": changed, "warnings": []}
 
 
-def test_a_rebuild_that_still_runs_is_waited_for(
-    run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
     host = {"state_dir": str(tmp_path)}
     _failed, first = run_module(gpu_nouveau, host=host, poll=1)
@@ -49,9 +45,7 @@ def test_a_rebuild_that_still_runs_is_waited_for(
     jobs.refuse_while_running(str(tmp_path))
 
 
-def test_a_look_that_fails_is_told_as_a_failure(
-    run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_look_that_fails_is_told_as_a_failure(run_module, monkeypatch, tmp_path):
     class Blind(Slow):
         def run(self) -> dict[str, Any]:
             raise HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")

@@ -1,7 +1,5 @@
 """One owner per host: the second one is told who it is, and whoever died does not stand in the way."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
 from pathlib import Path
@@ -19,7 +17,7 @@ BERT = {"controller": "lab", "user": "bert", "run": "run-9", "home": "bb", "aliv
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def clock(monkeypatch, tmp_path):
     """The host's uptime and boot, and sleeping as what lets time pass."""
     uptime, boot = tmp_path / "uptime", tmp_path / "boot_id"
 
@@ -48,11 +46,11 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> str:
+def folder(tmp_path):
     return str(tmp_path / "state")
 
 
-def test_who_comes_second_is_told_who_is_there_and_since_when(clock: Any, folder: str) -> None:
+def test_who_comes_second_is_told_who_is_there_and_since_when(clock, folder):
     token = owner.take(folder, ANNA, "580")
     clock.woken = lambda: owner.hold(folder, token)
     with pytest.raises(HostFailure, match="another gpusetup is changing this host") as caught:
@@ -63,27 +61,27 @@ def test_who_comes_second_is_told_who_is_there_and_since_when(clock: Any, folder
     assert fields["context"].endswith("run run-1")
 
 
-def test_a_run_of_the_same_controller_that_lives_is_not_waited_for(clock: Any, folder: str) -> None:
+def test_a_run_of_the_same_controller_that_lives_is_not_waited_for(clock, folder):
     owner.take(folder, ANNA, "580")
     with pytest.raises(HostFailure, match="another gpusetup"):
         owner.take(folder, {**ANNA, "run": "run-2", "alive": ["run-1", "run-2"]}, "580")
     assert clock.now == 1000.0
 
 
-def test_a_run_that_is_over_gives_way_to_its_own_controller_at_once(clock: Any, folder: str) -> None:
+def test_a_run_that_is_over_gives_way_to_its_own_controller_at_once(clock, folder):
     first = owner.take(folder, ANNA, "580")
     second = owner.take(folder, {**ANNA, "run": "run-2", "alive": ["run-2"]}, "590")
     assert (second != first, clock.now) == (True, 1000.0)
 
 
 @pytest.mark.parametrize("who", [BERT, {}])
-def test_an_owner_that_died_gives_way_to_others_after_a_while(clock: Any, folder: str, who: dict[str, Any]) -> None:
+def test_an_owner_that_died_gives_way_to_others_after_a_while(clock, folder, who):
     owner.take(folder, ANNA, "580")
     owner.take(folder, who, "590")
     assert owner.PATIENCE < clock.now - 1000.0 <= owner.PATIENCE + 2
 
 
-def test_an_owner_with_many_hosts_may_be_silent_for_longer_and_nobody_waits_that_long(clock: Any, folder: str) -> None:
+def test_an_owner_with_many_hosts_may_be_silent_for_longer_and_nobody_waits_that_long(clock, folder):
     owner.take(folder, {**ANNA, "turns": 200}, "580")
     with pytest.raises(HostFailure, match="another gpusetup") as caught:
         owner.take(folder, BERT, "590")
@@ -93,7 +91,7 @@ def test_an_owner_with_many_hosts_may_be_silent_for_longer_and_nobody_waits_that
     owner.take(folder, BERT, "590")
 
 
-def test_an_owner_whose_host_reboots_has_that_time_again(clock: Any, folder: str) -> None:
+def test_an_owner_whose_host_reboots_has_that_time_again(clock, folder):
     token = owner.take(folder, ANNA, "580")
     clock.boots()
     owner.hold(folder, token)
@@ -102,7 +100,7 @@ def test_an_owner_whose_host_reboots_has_that_time_again(clock: Any, folder: str
     assert clock.now == 5.0
 
 
-def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock: Any, folder: str) -> None:
+def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock, folder):
     late = owner.take(folder, ANNA, "580")
     token = owner.take(folder, BERT, "590")
     assert clock.now > 1000.0
@@ -114,7 +112,7 @@ def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock: 
     owner.hold(folder, "")
 
 
-def test_a_step_of_another_one_changes_nothing(run_module: Any, clock: Any, folder: str) -> None:
+def test_a_step_of_another_one_changes_nothing(run_module, clock, folder):
     owner.take(folder, ANNA, "580")
     failed, result = run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": "another"})
     assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-452")
@@ -122,9 +120,7 @@ def test_a_step_of_another_one_changes_nothing(run_module: Any, clock: Any, fold
 
 
 @pytest.mark.parametrize(("who", "stays"), [(ANNA, True), ({}, False)], ids=["gpusetup goes on", "the roles alone"])
-def test_a_step_that_fails_lets_go_when_nothing_follows(
-    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch, who: dict[str, Any], stays: bool
-) -> None:
+def test_a_step_that_fails_lets_go_when_nothing_follows(clock, folder, run_module, monkeypatch, who, stays):
     def fails(*_words: Any) -> None:
         raise HostFailure("GS-487", "no such unit")
 
@@ -138,7 +134,7 @@ def test_a_step_that_fails_lets_go_when_nothing_follows(
         assert clock.now == 1000.0, "nobody waits"
 
 
-def test_a_record_that_changed_meanwhile_is_not_overwritten(folder: str) -> None:
+def test_a_record_that_changed_meanwhile_is_not_overwritten(folder):
     mine, theirs = Ledger(folder), Ledger(folder)
     theirs.state["holds"] = ["theirs"]
     theirs.save()
@@ -156,7 +152,7 @@ def start(folder: str, number: int, gate: Any, answers: Any) -> None:
         answers.put(failure.fields["reference"])
 
 
-def test_a_removal_knows_what_the_owner_before_it_did_last(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_knows_what_the_owner_before_it_did_last(folder, monkeypatch):
     def wait_for_it(*_words: Any) -> str:
         Ledger(folder).record_packages({"installed": {"driver": "1"}, "moved": {}, "removed": {}})
         return "token"
@@ -170,7 +166,7 @@ def test_a_removal_knows_what_the_owner_before_it_did_last(folder: str, monkeypa
     assert state.removal()["remove"] == ["driver"]
 
 
-def test_of_jobs_that_come_at_once_one_starts(folder: str) -> None:
+def test_of_jobs_that_come_at_once_one_starts(folder):
     """Each is another request, in a process of its own, as from several controllers."""
     context = multiprocessing.get_context("fork")
     gate, answers = context.Barrier(4), context.Queue()
@@ -183,7 +179,7 @@ def test_of_jobs_that_come_at_once_one_starts(folder: str) -> None:
     assert told == ["GS-452", "GS-452", "GS-452", "running"]
 
 
-def test_the_proxys_password_is_hidden_by_every_module(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxys_password_is_hidden_by_every_module(run_module, monkeypatch):
     hidden: list[set[str]] = []
     real = gpu_service.params.plain
 
@@ -199,15 +195,13 @@ def test_the_proxys_password_is_hidden_by_every_module(run_module: Any, monkeypa
     assert len(hidden) == 2
 
 
-def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path):
     folder = tmp_path / "nobody"
     owner.hold(str(folder), "")
     assert not folder.exists()
 
 
-def test_a_step_that_lasts_shows_life_all_the_while(
-    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, monkeypatch):
     seen = []
 
     def lasts(*_words: Any) -> bool:
@@ -228,9 +222,7 @@ def test_a_step_that_lasts_shows_life_all_the_while(
     assert seen == [1060.0, 1120.0, 1180.0, 1240.0]
 
 
-def test_whoever_waits_for_programs_to_end_keeps_the_host(
-    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_waits_for_programs_to_end_keeps_the_host(clock, folder, run_module, monkeypatch):
     facts = {"simulated": False, "kernel": {"running": "6.1", "next": "6.1", "installed": []}, "processes": []}
     monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
     token = owner.take(folder, ANNA, "580")

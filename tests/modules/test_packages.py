@@ -1,8 +1,7 @@
 """Package wishes, apt's and dnf's answers, locks, build logs, the Python environment's pins."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -22,13 +21,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from tests.modules.rpm_host import wish
 from tests.stored import stored
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 class TestWishes:
-    def test_the_same_package_may_be_asked_for_twice_but_not_in_two_versions(self) -> None:
+    def test_the_same_package_may_be_asked_for_twice_but_not_in_two_versions(self):
         assert packages.merge([wish("a", "1"), wish("b"), wish("a")]) == [wish("a", "1"), wish("b")]
         with pytest.raises(HostFailure, match="two versions"):
             packages.merge([wish("a", "1"), wish("a", "2")])
@@ -43,18 +38,18 @@ class TestWishes:
             wish("a", "1", "x;y"),
         ],
     )
-    def test_what_is_no_name_or_version_never_reaches_a_command(self, bad: dict[str, str]) -> None:
+    def test_what_is_no_name_or_version_never_reaches_a_command(self, bad):
         with pytest.raises(HostFailure) as caught:
             packages.merge([bad])
         assert caught.value.fields["reference"] == "GS-461"
 
-    def test_a_star_inside_a_version_is_a_wish(self) -> None:
+    def test_a_star_inside_a_version_is_a_wish(self):
         wanted = wish("libnccl2", "2.32.3-*+cuda13.4*")
         assert packages.merge([wanted]) == [wanted]
         assert packages.unmet([wanted], {"libnccl2": "2.32.3-1+cuda13.4"}) == []
         assert packages.unmet([wanted], {"libnccl2": "2.32.3-1+cuda12.9"}) == [wanted]
 
-    def test_a_foreign_architecture_is_another_package(self) -> None:
+    def test_a_foreign_architecture_is_another_package(self):
         assert packages.unmet([wish("libc", "", "i386")], {"libc": "1"}) == [wish("libc", "", "i386")]
         assert packages.unmet([wish("libc", "", "i386")], {"libc:i386": "1"}) == []
 
@@ -68,19 +63,19 @@ class TestWishes:
             ("nvidia-modprobe", "3:590.44.01-1.el9", "580.65.06", True),
         ],
     )
-    def test_transitional_packages(self, name: str, version: str, driver: str, is_stub: bool) -> None:
+    def test_transitional_packages(self, name, version, driver, is_stub):
         assert (packages.stub(name, version, driver) is not None) is is_stub
 
-    def test_a_removal_must_be_allowed_or_asked_for(self) -> None:
+    def test_a_removal_must_be_allowed_or_asked_for(self):
         assert packages.forbidden(["xorg", "nvidia-old", "x"], ["nvidia-*"], ["x"]) == ["xorg"]
         assert packages.forbidden(["x:i386", "y"], [], ["x:i386", "y:i686"]) == []
 
-    def test_what_we_brought_for_something_that_goes_may_go_with_it(self) -> None:
+    def test_what_we_brought_for_something_that_goes_may_go_with_it(self):
         assert packages.forbidden(
             ["dkms", "gcc", "vim"], [], ["kmod-nvidia-open-dkms"], {"dkms": "3", "gcc": "11"}
         ) == ["vim"]
 
-    def test_what_is_not_offered_is_refused_with_the_nearest(self) -> None:
+    def test_what_is_not_offered_is_refused_with_the_nearest(self):
         class Host:
             def offered(self, _names: list[str]) -> dict[str, Any]:
                 return {
@@ -111,7 +106,7 @@ def apt_says(plan: str) -> Callable[..., tuple[int, str, str]]:
 
 
 class TestApt:
-    def test_the_plan_is_read_with_its_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_plan_is_read_with_its_sizes(self, monkeypatch):
         monkeypatch.setattr(
             "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output", apt_says(PLAN)
         )
@@ -127,7 +122,7 @@ class TestApt:
     @pytest.mark.parametrize(
         "left_out", ["   libcuda1:i386 (1:580.1-1)\n", "1 upgraded, 2 newly", "   other:i386* (2)\n", " (1:580.1-1)"]
     )
-    def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+    def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch, left_out):
         text = PLAN.replace(left_out, "")
         assert text != PLAN
         monkeypatch.setattr(
@@ -136,7 +131,7 @@ class TestApt:
         with pytest.raises(HostFailure, match="cannot read apt's plan"):
             Apt().simulate([wish("nvidia-smi")], [])
 
-    def test_backports_do_not_win_because_they_are_newer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_backports_do_not_win_because_they_are_newer(self, monkeypatch):
         listed = (
             "headers | 6.12.95-1~bpo12+1 | http://x bookworm-backports/main amd64 Packages\n"
             "headers |  6.1.192-2 | http://x bookworm-security/main amd64 Packages\n"
@@ -154,7 +149,7 @@ class TestApt:
         assert planning.resolve(Apt(), [wish("headers")]) == [wish("headers", "6.1.192-2")]
         assert planning.resolve(Apt(), [wish("headers", "6.12.*")]) == [wish("headers", "6.12.95-1~bpo12+1")]
 
-    def test_why_apt_will_not_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_why_apt_will_not_is_told(self, monkeypatch):
         said = "The following packages have unmet dependencies:\n nvidia : Depends: libcuda1 (= 1) but 2 is to be installed\nE: Unable to correct problems\n"
         monkeypatch.setattr(
             "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output",
@@ -164,12 +159,12 @@ class TestApt:
             Apt().simulate([wish("nvidia")], [])
         assert "Depends: libcuda1 (= 1)" in caught.value.fields["note"]
 
-    def test_a_sites_own_certificate_authority_reaches_apt_and_dnf(self) -> None:
+    def test_a_sites_own_certificate_authority_reaches_apt_and_dnf(self):
         network = {"proxy": "", "no_proxy": [], "ca_file": "/etc/site.pem"}
         assert "Acquire::https::CaInfo=/etc/site.pem" in Apt(network).options
         assert "--setopt=sslcacert=/etc/site.pem" in dnf.Dnf(network).plain
 
-    def test_unattended_upgrades_match_whole_names(self) -> None:
+    def test_unattended_upgrades_match_whole_names(self):
         ((path, text),) = Apt().automatic_upgrades(["libstdc++6", "nvidia-smi:i386"]).items()
         assert path == "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
         assert '  "^libstdc\\+\\+6$";\n  "^nvidia-smi$";\n' in text
@@ -186,7 +181,7 @@ SHOW = "Package: nvidia-driver\nVersion: 580.95.05-1\nSize: 10\nSection: main\nD
 
 
 @pytest.mark.parametrize("broken", ["", "pkgnames", "policy", "show"])
-def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch, broken):
     answers = {"pkgnames": "nvidia-driver\nbash\n", "policy": POLICY, "show": SHOW}
 
     def output(argv: list[str], *_more: object) -> tuple[int, str, str]:
@@ -208,7 +203,7 @@ def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch: pytest.M
     assert "could not be parsed" in caught.value.fields["context"]
 
 
-def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch):
     found = {"file": "/var/lib/dpkg/lock", "pid": 77, "command": "apt-get"}
     monkeypatch.setattr(package_manager, "lock_holder", lambda: found)
     with pytest.raises(HostFailure, match="holds the package manager's lock") as caught:
@@ -225,12 +220,12 @@ class TestBuilds:
         "make[3]: *** [scripts/Makefile.build:249: nvidia/nv-pci.o] Error 1\n"
     )
 
-    def test_the_compilers_first_error_is_found(self) -> None:
+    def test_the_compilers_first_error_is_found(self):
         assert "pci_resize_resource" in dkms.first_error(self.LOG)
         assert dkms.first_error("make: *** No rule to make target 'x'.  Stop.\n").startswith("make: ***")
         assert dkms.first_error("all is well\n") == ""
 
-    def test_only_a_fresh_log_counts(self, tmp_path: Path) -> None:
+    def test_only_a_fresh_log_counts(self, tmp_path):
         log = tmp_path / "var/lib/dkms/nvidia/550.163.01/build/make.log"
         log.parent.mkdir(parents=True)
         log.write_text(self.LOG)
@@ -241,12 +236,12 @@ class TestBuilds:
 
 
 @pytest.mark.parametrize("bad", [{"NVreg_X": "1\noptions evil"}, {"a b": 1}, {"x": "$(x)"}, {"x": "1\n"}])
-def test_module_options_stay_on_their_line(bad: dict[str, Any]) -> None:
+def test_module_options_stay_on_their_line(bad):
     with pytest.raises(HostFailure):
         kernel_module.configuration(bad, [])
 
 
-def test_unit_names_are_checked() -> None:
+def test_unit_names_are_checked():
     assert services.full_name("nvidia-persistenced") == "nvidia-persistenced.service"
     assert services.full_name("nvidia-cdi-refresh.path") == "nvidia-cdi-refresh.path"
     for wrong in ("--now", "a\n"):
@@ -255,16 +250,16 @@ def test_unit_names_are_checked() -> None:
 
 
 class TestLastWords:
-    def test_whole_lines_each_once_and_the_last_ones_where_there_is_no_room(self) -> None:
+    def test_whole_lines_each_once_and_the_last_ones_where_there_is_no_room(self):
         lines = ["Get:1 ok", "E: first", "E: first", *(f"E: {number} " + "x" * 350 for number in range(4))]
         told = transaction._last_words(lines)
         assert told.startswith("E: 2 ")
         assert [piece[:4] for piece in told.split(" | ")] == ["E: 2", "E: 3"]
 
-    def test_where_no_line_says_why_the_end_is_told(self) -> None:
+    def test_where_no_line_says_why_the_end_is_told(self):
         assert transaction._last_words(["one", "two"]) == "one | two"
 
-    def test_dnf_5s_table_and_its_progress_are_no_reason(self) -> None:
+    def test_dnf_5s_table_and_its_progress_are_no_reason(self):
         lines = [
             " nvidia-driver-cuda      x86_64 3:580.159.04-1.el9      nvidia-cuda     4.6 KiB",
             *(f" nvidia-{name}     x86_64 3:580.159.04-1.el9      nvidia-cuda     4.6 KiB" for name in range(5)),
@@ -276,6 +271,6 @@ class TestLastWords:
         unmet = " nvidia-driver : Depends: nvidia-kernel-580 but it is not installable"
         assert transaction._last_words([unmet, *lines]) == unmet
 
-    def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self) -> None:
+    def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self):
         line = "Get:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64 nvidia-smi"
         assert not any(word in line for word in transaction._BROKEN_OFF)

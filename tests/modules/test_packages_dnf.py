@@ -1,8 +1,6 @@
 """dnf as the roles drive it: what it says, in both its generations."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, packages
@@ -11,15 +9,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import ve
 from tests.modules.rpm_host import wish
 from tests.stored import stored
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DNF4 = stored("packages_dnf_dnf4.txt")
 DNF5 = stored("packages_dnf_dnf5.txt")
 
 
 class TestDnf:
-    def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
+    def test_the_table_of_dnf_4_is_read_with_wrapped_names(self):
         assert dnf.parse(DNF4, "x86_64") == {
             "install": {
                 "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
@@ -32,7 +27,7 @@ class TestDnf:
             "disk_bytes": 95 << 20,
         }
 
-    def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self) -> None:
+    def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self):
         assert dnf.parse(DNF5, "x86_64") == {
             "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
@@ -42,15 +37,13 @@ class TestDnf:
             "disk_bytes": -3 << 20,
         }
 
-    def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line(self) -> None:
+    def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line(self):
         text = (
             "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
         )
         assert dnf.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
 
-    def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(self, monkeypatch):
         rows = (
             "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
             "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
@@ -80,7 +73,7 @@ class TestDnf:
             "nvidia-driver-libs-3:580.1-1.el9.i686",
         ]  # fmt: skip
 
-    def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch):
         said: list[list[str]] = []
         monkeypatch.setattr(
             "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.stream",
@@ -107,7 +100,7 @@ class TestDnf:
             ),
         ],
     )
-    def test_how_far_dnf_is(self, line: str, told: tuple[str, str, int]) -> None:
+    def test_how_far_dnf_is(self, line, told):
         said: list[tuple[Any, ...]] = []
         dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
         assert said == [told]
@@ -123,8 +116,8 @@ class TestDnf:
         ],
     )  # fmt: skip
     def test_which_stream_is_enabled_by_the_files_of_both_generations(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, generation: int, text: str | None, stream: str | None
-    ) -> None:
+        self, monkeypatch, tmp_path, generation, text, stream
+    ):
         path = tmp_path / ("nv.module" if generation == 4 else "modules.toml")
         if text is not None:
             path.write_text(text)
@@ -133,7 +126,7 @@ class TestDnf:
         monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
         assert dnf.Dnf().enabled_streams(["nv"]) == [{"module": "nv", "stream": stream}]
 
-    def test_words_drop_only_an_empty_epoch(self) -> None:
+    def test_words_drop_only_an_empty_epoch(self):
         assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [
             "a-1-1",
             "b-3:2-1.x86_64",

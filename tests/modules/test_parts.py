@@ -1,17 +1,13 @@
 """What one run recorded of its parts: the next whole run does the rest, and nothing of an earlier one is wiped."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, record_form
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WANTED = {
     "packages": [{"name": "nvidia-driver"}], "driver": ["580.95.05", "open", []], "container": [["docker"], True],
@@ -49,7 +45,7 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path, monkeypatch):
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: HOST)
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path / "looks"))
     monkeypatch.setattr(lifecycle, "deviations", lambda *_more: [])
@@ -58,14 +54,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run(tmp_path / "state")
 
 
-def test_a_run_of_some_tags_leaves_the_rest_to_the_next_whole_run(run: Run) -> None:
+def test_a_run_of_some_tags_leaves_the_rest_to_the_next_whole_run(run):
     run("packages", "driver")
     assert not run.begin()["converged"], "nobody made the containers, the environment, the exporter"
     run()
     assert run.begin()["converged"]
 
 
-def test_parts_of_several_runs_make_a_whole(run: Run) -> None:
+def test_parts_of_several_runs_make_a_whole(run):
     run("packages", "driver")
     run("container", "python")
     assert not run.begin()["converged"]
@@ -79,7 +75,7 @@ def test_parts_of_several_runs_make_a_whole(run: Run) -> None:
     assert run.begin(wanted=other)["converged"]
 
 
-def test_nothing_that_another_run_recorded_is_wiped(run: Run, tmp_path: Path) -> None:
+def test_nothing_that_another_run_recorded_is_wiped(run, tmp_path):
     made = {"path": "/opt/gpusetup", "packages": {"torch": "2.9"}, "adopted": False}
     named = tmp_path / "serve"
     named.symlink_to(tmp_path)
@@ -97,7 +93,7 @@ def test_nothing_that_another_run_recorded_is_wiped(run: Run, tmp_path: Path) ->
             assert named.is_symlink()
 
 
-def test_an_environment_that_nobody_asks_for_any_more_is_still_removals_to_take(run: Run, tmp_path: Path) -> None:
+def test_an_environment_that_nobody_asks_for_any_more_is_still_removals_to_take(run, tmp_path):
     place = tmp_path / "venv"
     place.symlink_to(tmp_path)
     run(python={"path": str(place), "packages": {"torch": "2.9"}, "adopted": False})
@@ -111,7 +107,7 @@ def test_an_environment_that_nobody_asks_for_any_more_is_still_removals_to_take(
 
 
 @pytest.mark.parametrize("kind", ["waits", "pending"])
-def test_what_waits_is_told_and_looked_at_again(run: Run, kind: str) -> None:
+def test_what_waits_is_told_and_looked_at_again(run, kind):
     told = run(**{kind: {"container": ["docker runs with its old settings"], "imex": []}})
     assert told["waits" if kind == "waits" else "reboot"] in (
         ["docker runs with its old settings"], {"needed": True, "reasons": ["docker runs with its old settings"]},
@@ -129,7 +125,7 @@ def test_what_waits_is_told_and_looked_at_again(run: Run, kind: str) -> None:
     assert list(drift.waits(here, Ledger(run.folder).state)) == []
 
 
-def test_the_lock_of_a_part_is_not_the_hosts(run: Run) -> None:
+def test_the_lock_of_a_part_is_not_the_hosts(run):
     run(lock={"key": "whole"})
     wanted = {**WANTED, "driver": ["590", "open", []], "monitoring": {"exporter": "textfile"}}
     run("driver", lock={"key": "parts"}, wanted=wanted)
@@ -138,9 +134,7 @@ def test_the_lock_of_a_part_is_not_the_hosts(run: Run) -> None:
     assert Ledger(run.folder).state["lock"] == {"key": "parts"}, "both together are all of it"
 
 
-def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(run, monkeypatch):
     wanted = {**WANTED, "module_options": {"NVreg_A": 1}}
     answers = [(["A waits"], []), ([], ["A is refused"]), ([], [])]
     asked: list[Any] = []
@@ -155,9 +149,7 @@ def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(
 
 
 @pytest.mark.parametrize(("brought", "back"), [({}, "ours"), ({"nvidia-driver": "580"}, "of a cut apply")])
-def test_another_wish_after_a_cut_goes_back_to_what_the_cut_one_found(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brought: dict[str, str], back: str
-) -> None:
+def test_another_wish_after_a_cut_goes_back_to_what_the_cut_one_found(run, tmp_path, monkeypatch, brought, back):
     source = tmp_path / "cuda.list"
     source.write_text("ours")
     cut = run.begin()

@@ -1,9 +1,8 @@
 """A look at a host in memory: what it finds, and that it finds it before anything is touched."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, preview, runfile, space
@@ -12,14 +11,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _MB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _quiet(monkeypatch, tmp_path):
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     monkeypatch.setattr(preview, "_PAUSE", 0.0)
     monkeypatch.setattr(preview.Machine, "container", lambda _self: False)
@@ -51,9 +47,7 @@ def el(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RpmHost:
 
 
 @pytest.mark.parametrize("generation", [4, 5])
-def test_what_would_be_done_is_told_and_nothing_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generation: int
-) -> None:
+def test_what_would_be_done_is_told_and_nothing_is_done(tmp_path, monkeypatch, generation):
     host = el(monkeypatch, generation=generation)
     answer = look(tmp_path, "dnf", ("driver", "2-*"), hold=["driver"])
     assert not answer["refused"]
@@ -64,14 +58,14 @@ def test_what_would_be_done_is_told_and_nothing_is_done(
     assert host.locked == []
 
 
-def test_a_host_that_has_it_all_is_not_asked_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_has_it_all_is_not_asked_further(tmp_path, monkeypatch):
     host = el(monkeypatch)
     answer = look(tmp_path, "dnf", ("driver", "1-1"))
     assert answer["transaction"] is None
     assert not [words for words in host.said if "makecache" in words]
 
 
-def test_a_plan_that_leaves_something_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_leaves_something_out_is_refused(tmp_path, monkeypatch):
     offered = {"driver": ["0:1-1"], "cuda": ["0:12-1"]}
     el(monkeypatch, offered=offered, uninstallable={"cuda"})
     answer = look(tmp_path, "dnf", ("cuda", ""), remove=["driver"])
@@ -79,13 +73,13 @@ def test_a_plan_that_leaves_something_out_is_refused(tmp_path: Path, monkeypatch
     assert "cuda 0:12-1 is not there" in refusals(answer)["GS-463"]
 
 
-def test_what_would_be_replaced_unasked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_be_replaced_unasked_is_refused(tmp_path, monkeypatch):
     el(monkeypatch, offered={"cuda": ["0:12-1"], "driver": ["0:1-1"]}, obsoletes={"cuda": "driver"})
     assert "also remove driver" in refusals(look(tmp_path, "dnf", ("cuda", "")))["GS-467"]
     assert not refusals(look(tmp_path, "dnf", ("cuda", ""), may_remove=["driver"]))
 
 
-def test_without_what_holds_nothing_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_what_holds_nothing_can_be_held(tmp_path, monkeypatch):
     el(monkeypatch, plugin=False)
     assert "versionlock" in refusals(look(tmp_path, "dnf", ("driver", "2-1"), hold=["driver"]))["GS-464"]
     el(monkeypatch, plugin=False, offered={"driver": ["0:2-1"], "python3-dnf-plugin-versionlock": ["0:4-1"]})
@@ -93,7 +87,7 @@ def test_without_what_holds_nothing_can_be_held(tmp_path: Path, monkeypatch: pyt
     assert answer["transaction"]["install"] == {"python3-dnf-plugin-versionlock": "0:4-1"}
 
 
-def test_holds_of_others_and_a_run_driver_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holds_of_others_and_a_run_driver_are_refused(tmp_path, monkeypatch):
     el(monkeypatch, locked=["driver"])
     wanted = ("driver", "2-1")
     assert set(refusals(look(tmp_path, "dnf", wanted))) == {"GS-469"}
@@ -101,7 +95,7 @@ def test_holds_of_others_and_a_run_driver_are_refused(tmp_path: Path, monkeypatc
     assert set(refusals(look(tmp_path, "dnf", wanted, driver_packages=["driver"]))) == {"GS-474"}
 
 
-def test_a_host_with_tdnf_alone_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_tdnf_alone_is_told_what_to_do(tmp_path, monkeypatch):
     el(monkeypatch)
     there = {"tdnf": "/usr/bin/tdnf"}
     monkeypatch.setattr(preview.process, "which", lambda name, _env: there.get(name))
@@ -110,7 +104,7 @@ def test_a_host_with_tdnf_alone_is_told_what_to_do(tmp_path: Path, monkeypatch: 
     assert answer["findings"][0]["hint"] == "tdnf install -y dnf"
 
 
-def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path, monkeypatch):
     el(monkeypatch)
 
     def read_only(*_words: Any, **_more: Any) -> None:
@@ -120,9 +114,7 @@ def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path: Path, m
     assert "/etc/x" in refusals(look(tmp_path, "dnf", ("driver", "2-1")))["GS-472"]
 
 
-def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(tmp_path, monkeypatch):
     host, root, seen = DebHost({"bash": "5"}, {"driver": ["1"]}), tmp_path / "root", []
     host.stand_in(monkeypatch)
     monkeypatch.setattr(preview.sources.Layout.__init__, "__defaults__", (str(root),))
@@ -145,7 +137,7 @@ def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(
     assert seen == ["theirs"]
 
 
-def test_a_look_that_breaks_off_looks_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_breaks_off_looks_once_more(tmp_path, monkeypatch):
     host = DebHost({"bash": "5"}, {"driver": ["1"]})
     host.stand_in(monkeypatch)
     answers = [["E: Failed to fetch http://x  Error reading from server. Remote end closed connection"], []]
@@ -169,7 +161,7 @@ PLAN = {
 
 
 class TestSpace:
-    def test_each_need_is_where_it_arises(self) -> None:
+    def test_each_need_is_where_it_arises(self):
         assert space.needs("apt", PLAN, [60 * _MB, 80 * _MB], 1, builds=True) == {
             "/usr": 900 * _MB, "/var/cache/apt/archives": 300 * _MB, "/var/lib/apt/lists": 64 * _MB,
             "/boot": (80 + 10 + 80 + 16) * _MB, "/var/lib/dkms": 900 * _MB, "/lib/modules": 150 * _MB,
@@ -181,7 +173,7 @@ class TestSpace:
         plain = space.needs("dnf", {**PLAN, "disk_bytes": -5}, [], 0, builds=False)
         assert plain == {"/usr": 0, "/var/cache": 364 * _MB, "/boot": 0}
 
-    def test_folders_of_one_file_system_share_its_room(self, tmp_path: Path) -> None:
+    def test_folders_of_one_file_system_share_its_room(self, tmp_path):
         (row,) = space.rows({str(tmp_path): 5, str(tmp_path / "not/there/yet"): 7})
         assert row["needed"] == 12
         assert row["for"] == sorted([str(tmp_path), str(tmp_path / "not/there/yet")])
@@ -189,7 +181,7 @@ class TestSpace:
         other = space.rows({str(tmp_path): 5, "/proc": 1})
         assert {tuple(row["for"]) for row in other} == {(str(tmp_path),), ("/proc",)}
 
-    def test_a_small_boot_partition_is_refused_by_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_small_boot_partition_is_refused_by_name(self, tmp_path, monkeypatch):
         image = tmp_path / "initrd"
         with image.open("wb") as stream:
             stream.truncate(60 * _MB)
@@ -215,8 +207,8 @@ class TestSpace:
 
     @pytest.mark.parametrize("wanted", [(), (("driver", "1"),)])
     def test_an_environment_that_does_not_fit_is_refused_before_anything_is_touched(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: tuple[tuple[str, str], ...]
-    ) -> None:
+        self, tmp_path, monkeypatch, wanted
+    ):
         """Also where nothing but the environment is to be made, and the package manager has nothing to do."""
         host = DebHost({"bash": "5"}, {"driver": ["1"]})
         host.stand_in(monkeypatch)
@@ -234,9 +226,7 @@ class TestSpace:
 
 
 @pytest.mark.parametrize(("package", "refused"), [("python3.12", False), ("python312", False), ("python3.11", True)])
-def test_a_python_that_comes_in_the_same_transaction_need_not_be_there_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, refused: bool
-) -> None:
+def test_a_python_that_comes_in_the_same_transaction_need_not_be_there_yet(tmp_path, monkeypatch, package, refused):
     el(monkeypatch, offered={package: ["0:3-1"]})
     answer = look(tmp_path, "dnf", (package, ""), python=str(tmp_path / "python3.12"))
     assert ("GS-473" in refusals(answer)) is refused
@@ -246,7 +236,7 @@ class TestTheWayBack:
     CACHED = "driver_1_amd64.deb"
 
     @pytest.fixture
-    def host(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DebHost:
+    def host(self, tmp_path, monkeypatch):
         """Whose driver is offered in a newer version alone."""
         host = DebHost({"driver": "1", "bash": "5"}, {"driver": ["2"], "bash": ["6"]}, cached={"driver": "1"})
         host.stand_in(monkeypatch)
@@ -257,16 +247,12 @@ class TestTheWayBack:
         answer = look(tmp_path, "apt", ("driver", "2"), ("bash", "6"), driver_packages=["driver"], **params)
         return [(item["level"], item["text"]) for item in answer["findings"] if item["id"] == "way-back"]
 
-    def test_what_a_cache_has_can_be_had_and_what_is_not_of_the_stack_may_stay_newer(
-        self, host: DebHost, tmp_path: Path
-    ) -> None:
+    def test_what_a_cache_has_can_be_had_and_what_is_not_of_the_stack_may_stay_newer(self, host, tmp_path):
         assert self.seen(tmp_path) == [
             ("info", "after a failed transaction these would stay in their new versions: bash")
         ]
 
-    def test_what_nobody_has_is_refused_or_told_to_whoever_wants_no_way_back(
-        self, host: DebHost, tmp_path: Path
-    ) -> None:
+    def test_what_nobody_has_is_refused_or_told_to_whoever_wants_no_way_back(self, host, tmp_path):
         (tmp_path / "archives" / self.CACHED).unlink()
         (level, text), _other = self.seen(tmp_path)
         assert level == "refuse"
@@ -276,7 +262,7 @@ class TestTheWayBack:
         (level, text), _other = self.seen(tmp_path, no_way_back=True)
         assert (level, text) == ("warn", "a failed transaction could not be undone: driver 1")
 
-    def test_keeping_it_needs_room(self, host: DebHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_keeping_it_needs_room(self, host, tmp_path, monkeypatch):
         monkeypatch.setattr(preview.way_back, "kept_bytes", lambda _way, _folder: 1 << 60)
         found = refusals(look(tmp_path, "apt", ("driver", "2"), driver_packages=["driver"]))
         assert "MB are needed (for " in found["GS-472"]

@@ -1,7 +1,5 @@
 """Programs on the host: their lines, their end, and what they leave behind."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any
@@ -16,7 +14,7 @@ def run(script: str) -> tuple[int, list[str]]:
     return process.stream(["sh", "-c", script], ENV, lambda _line: None)
 
 
-def test_a_daemon_that_keeps_the_pipe_holds_nobody_up() -> None:
+def test_a_daemon_that_keeps_the_pipe_holds_nobody_up():
     began = time.monotonic()
     code, tail = run("echo started; sleep 100 & exit 3")
     assert (code, tail) == (3, ["started"])
@@ -24,26 +22,26 @@ def test_a_daemon_that_keeps_the_pipe_holds_nobody_up() -> None:
     assert time.monotonic() - began < 60
 
 
-def test_nor_does_one_that_never_stops_talking() -> None:
+def test_nor_does_one_that_never_stops_talking():
     began = time.monotonic()
     assert run("(while :; do echo noise; sleep 0.01; done) & exit 0")[0] == 0
     assert time.monotonic() - began < 60
 
 
-def test_all_that_was_said_before_the_end_is_heard() -> None:
+def test_all_that_was_said_before_the_end_is_heard():
     code, tail = run("for i in $(seq 300); do echo line $i; done; printf 'half\\rrest'")
     assert code == 0
     assert tail[-3:] == ["line 300", "half", "rest"]
     assert len(tail) == 302
 
 
-def test_a_program_that_closes_its_output_is_waited_for() -> None:
+def test_a_program_that_closes_its_output_is_waited_for():
     began = time.monotonic()
     assert run("exec >&- 2>&-; sleep 0.5; exit 4") == (4, [])
     assert time.monotonic() - began > 0.4
 
 
-def test_a_missing_program_is_told_as_such() -> None:
+def test_a_missing_program_is_told_as_such():
     told: list[str] = []
     code, tail = process.stream(["no-such-tool", "x"], ENV, lambda _line: None, log=told.append)
     assert code == process.MISSING
@@ -52,7 +50,7 @@ def test_a_missing_program_is_told_as_such() -> None:
     assert process.output(["no-such-tool"], ENV) == (process.MISSING, "", tail[0])
 
 
-def test_status_lines_come_through_their_own_descriptor() -> None:
+def test_status_lines_come_through_their_own_descriptor():
     lines: list[str] = []
     status: list[str] = []
     argv = ["sh", "-c", "echo out; echo status >/dev/fd/$0", "{fd}"]
@@ -64,20 +62,20 @@ def test_status_lines_come_through_their_own_descriptor() -> None:
 
 
 @pytest.mark.parametrize("script", ["sleep 100", "sleep 100 & wait", "exec >&- 2>&-; sleep 100"])
-def test_a_deadline_ends_a_program_and_its_children(script: str) -> None:
+def test_a_deadline_ends_a_program_and_its_children(script):
     began = time.monotonic()
     code, _out, error = process.output(["sh", "-c", script], ENV, 0.3)
     assert (code, error) == (process.TIMED_OUT, "sh gave no answer within 0.3 s")
     assert time.monotonic() - began < 60
 
 
-def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes() -> None:
+def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes():
     data = bytes(range(256)) * 4096
     assert process.raw(["cat"], ENV, 10, data) == (0, data, b"")
     assert process.output(["cat"], ENV, 10, "text") == (0, "text", "")
 
 
-def test_an_interrupted_read_leaves_no_program_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_read_leaves_no_program_behind(monkeypatch):
     seen: list[Any] = []
     monkeypatch.setattr(process.commands, "listen", lambda *given: seen.append(given[0]) or pytest.exit("interrupted"))
     with pytest.raises(pytest.exit.Exception):

@@ -1,7 +1,5 @@
 """RDMA and GPUDirect on a host; modprobe and the tool that makes the initramfs are stand-ins."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -28,7 +26,7 @@ NVIDIA_S = """{
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     for name in ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE", "MULTIPATH"):
         monkeypatch.setattr(gpudirect, name, f"{tmp_path}{getattr(gpudirect, name)}")
     for name in ("MODULES", "PARAMS"):
@@ -54,7 +52,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def configure(root: Path, run_module: Any) -> Any:
+def configure(root, run_module):
     def call(**more: Any) -> dict[str, Any]:
         failed, result = run_module(gpu_rdma, host={"state_dir": str(root / "state")}, **more)
         return {"failed": failed, **result}
@@ -66,7 +64,7 @@ def did(root: Path) -> list[str]:
     return (root / "did").read_text().splitlines()
 
 
-def test_limits_and_modules_now_and_at_every_boot(root: Path, configure: Any) -> None:
+def test_limits_and_modules_now_and_at_every_boot(root, configure):
     first = configure(stack="inbox", modules=["ib_ipoib", "gdrdrv"])
     assert (first["failed"], first["changed"], first["pending"], first["reboot"]) == (False, True, [], []), first
     assert Path(gpudirect.LOAD).read_text().splitlines()[1:] == ["ib_ipoib", "gdrdrv"]
@@ -77,13 +75,13 @@ def test_limits_and_modules_now_and_at_every_boot(root: Path, configure: Any) ->
     assert (again["changed"], len(did(root))) == (False, 2)
 
 
-def test_what_the_kernel_does_not_take_is_told_in_its_words(root: Path, configure: Any) -> None:
+def test_what_the_kernel_does_not_take_is_told_in_its_words(root, configure):
     result = configure(stack="doca", modules=["nvidia_peermem"])
     assert not result["failed"]
     assert result["pending"] == ["nvidia_peermem is not loaded: modprobe: ERROR: could not insert: Invalid argument"]
 
 
-def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root: Path, configure: Any) -> None:
+def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root, configure):
     Path(gpudirect.CUFILE).write_text(NVIDIA_S)
     Path(gpudirect.MULTIPATH).write_text("Y\n")
     (root / "PARAMS").write_text('RegistryDwords: ""\n')
@@ -113,7 +111,7 @@ def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root: Path, confi
     [None, "", "{}", '{"properties": {}}', '{"properties": {"a": 1}}', '{"logging": {}}', NVIDIA_S,
      '{\n  // "properties": {\n  "properties": { "use_pci_p2pdma" : false }\n}\n'],
 )  # fmt: skip
-def test_any_settings_of_cufile_stay_what_they_are_with_the_switch_on(text: str | None) -> None:
+def test_any_settings_of_cufile_stay_what_they_are_with_the_switch_on(text):
     def read(raw: str) -> Any:
         return json.loads(re.sub(r"^\s*//.*$", "", raw, flags=re.MULTILINE))
 
@@ -124,13 +122,13 @@ def test_any_settings_of_cufile_stay_what_they_are_with_the_switch_on(text: str 
     assert gpudirect.switched_on(after) == after
 
 
-def test_settings_that_are_no_json_are_refused(root: Path, configure: Any) -> None:
+def test_settings_that_are_no_json_are_refused(root, configure):
     Path(gpudirect.CUFILE).write_text("properties: yes\n")
     result = configure(p2pdma=True)
     assert (result["failed"], result["gpu_failure"]["reference"]) == (True, "GS-440")
 
 
-def test_a_name_that_is_no_module_is_refused(root: Path, configure: Any) -> None:
+def test_a_name_that_is_no_module_is_refused(root, configure):
     result = configure(stack="inbox", modules=["a b"])
     assert (result["failed"], result["gpu_failure"]["reference"]) == (True, "GS-483")
     assert not Path(gpudirect.LIMITS).exists()

@@ -1,7 +1,5 @@
 """Whether a reboot is needed, read from what is loaded and what is on disk; after one, that is a failure."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ FACTS: dict[str, Any] = {
 
 
 @pytest.fixture
-def ask(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def ask(run_module, monkeypatch):
     def call(
         loaded: dict[str, str] | None, host: dict[str, Any] | None = None, **more: Any
     ) -> tuple[bool, dict[str, Any]]:
@@ -39,19 +37,19 @@ def ask(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def test_the_wanted_driver_runs(ask: Any) -> None:
+def test_the_wanted_driver_runs(ask):
     failed, result = ask({"version": "580.95.05", "flavour": "open"}, after_reboot=True)
     assert (failed, result["needed"], result["reasons"]) == (False, False, [])
 
 
-def test_another_one_runs_or_none(ask: Any) -> None:
+def test_another_one_runs_or_none(ask):
     failed, result = ask({"version": "570.1", "flavour": "open"})
     assert (failed, result["needed"]) == (False, True)
     failed, result = ask(None)
     assert (failed, result["reasons"]) == (False, ["nvidia 580.95.05 is wanted, none is loaded"])
 
 
-def test_after_the_reboot_that_is_a_failure_with_its_reason(ask: Any) -> None:
+def test_after_the_reboot_that_is_a_failure_with_its_reason(ask):
     failed, result = ask(None, after_reboot=True)
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-496"
@@ -70,9 +68,7 @@ def test_after_the_reboot_that_is_a_failure_with_its_reason(ask: Any) -> None:
         (["starting"] * 500, 300, False),
     ],
 )
-def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(
-    run_module: Any, monkeypatch: pytest.MonkeyPatch, states: list[str], patience: int, runs: bool
-) -> None:
+def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(run_module, monkeypatch, states, patience, runs):
     left, spent = list(states), [0.0]
 
     def passes(seconds: float) -> None:
@@ -92,9 +88,7 @@ def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(
     assert runs or result["gpu_failure"]["reference"] == "GS-496"
 
 
-def test_no_boot_brings_what_nouveau_or_another_version_keeps_out(
-    run_module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_boot_brings_what_nouveau_or_another_version_keeps_out(run_module, monkeypatch):
     monkeypatch.setattr(gpu_reboot_need.time, "sleep", lambda _seconds: pytest.fail("waits for nothing"))
     for found in ({"nouveau": {"loaded": True}}, {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}}):
         facts = {**FACTS, "driver": {"loaded": None}, **found}
@@ -112,7 +106,7 @@ def with_secure_boot(module: dict[str, Any], *keys: dict[str, Any]) -> dict[str,
     return {"secure_boot": True, "kernel": kernel, "firmware": {"signing_keys": list(keys), "password": None}}
 
 
-def test_a_reboot_that_could_not_help_is_not_made(ask: Any) -> None:
+def test_a_reboot_that_could_not_help_is_not_made(ask):
     failed, result = ask(None, with_secure_boot({**SIGNED, "signed": False, "signer": None, "key": None}, OWN))
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-495"
@@ -120,16 +114,12 @@ def test_a_reboot_that_could_not_help_is_not_made(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(("keys", "console"), [((OWN,), True), (({**OWN, "serial": "3c"},), False), ((), False)])
-def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(
-    ask: Any, keys: tuple[dict[str, Any], ...], console: bool
-) -> None:
+def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(ask, keys, console):
     failed, result = ask(None, with_secure_boot(SIGNED, *keys))
     assert (failed, result["needed"], result["console"]) == (False, True, console)
 
 
-def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(
-    run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(run_module, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_reboot_stage, "stage", lambda ledger, _resume: (Path(ledger.folder) / "resume").touch())
     monkeypatch.setattr(gpu_reboot_stage.process, "output", lambda *_words: (1, "", "no"))
     failed, _result = run_module(gpu_reboot_stage, host={"state_dir": str(tmp_path)}, resume=["gpusetup", "apply"])
@@ -137,9 +127,7 @@ def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(
     assert not (tmp_path / "resume").exists()
 
 
-def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):
     unit, starts = tmp_path / "system/gpusetup-resume.service", tmp_path / "system/multi-user.target.wants/it.service"
     monkeypatch.setattr(gpu_reboot_stage, "UNIT", str(unit))
     monkeypatch.setattr(gpu_reboot_stage, "STARTS", str(starts))

@@ -1,9 +1,7 @@
 """GPUs reset after an error: what stands in the way, what is stopped for it, what is looked at and written down."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
@@ -16,14 +14,11 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
 
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 WHO = {"controller": "here", "user": "me", "run": "run-1", "home": "home-1", "alive": ["run-1"], "turns": 1}
 
 
 @pytest.fixture(name="host")
-def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def made_host(tmp_path, monkeypatch):
     made = Host(tmp_path, monkeypatch)
     monkeypatch.setattr(gpu_recover, "_fabric", lambda _env: (False, False))
     (tmp_path / "figures.json").write_text(json.dumps({"0": {"gpu_recovery_action": "Reset"}, "1": {"gpu_recovery_action": "None"}}))  # fmt: skip
@@ -31,7 +26,7 @@ def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.fixture(name="call")
-def made_call(host: Host, run_module: Any) -> Any:
+def made_call(host, run_module):
     def told(mode: str, *, check: bool = False, fails: bool = False, token: str = "", **more: Any) -> dict[str, Any]:
         given = {"state_dir": str(host.root / "state"), "owner": token}
         failed, result = run_module(gpu_recover, check=check, host=given, mode=mode, controller=WHO, **more)
@@ -46,7 +41,7 @@ def record(host: Host) -> list[dict[str, Any]]:
     return json.loads(path.read_text()) if path.exists() else []
 
 
-def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(host: Host, call: Any) -> None:
+def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(host, call):
     host.unit("nvidia-persistenced.service")
     host.unit("gpusetup-gpu-textfile.timer")
     token = call("begin")["owner"]
@@ -66,7 +61,7 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
     assert entry["uptime"] > 0
 
 
-def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host: Host, call: Any) -> None:
+def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host, call):
     host.unit("nvidia-persistenced.service")
     cut = Stopped(driver.FOR_RESET, process.environment(), Ledger(str(host.root / "state"))).__enter__()
     assert cut.record.unfinished() == ["restart of nvidia-persistenced.service"]
@@ -75,7 +70,7 @@ def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host: Host, call:
     assert Ledger(cut.record.folder).unfinished() == []
 
 
-def test_a_service_that_does_not_start_again_is_told_and_stays_open(host: Host, call: Any) -> None:
+def test_a_service_that_does_not_start_again_is_told_and_stays_open(host, call):
     host.unit("nvidia-persistenced.service")
     (host.root / "refused").write_text("start nvidia-persistenced.service\n")
     told = call("reset", gpus=[FIRST], fails=True)
@@ -84,7 +79,7 @@ def test_a_service_that_does_not_start_again_is_told_and_stays_open(host: Host, 
     assert Ledger(str(host.root / "state")).unfinished() == ["restart of nvidia-persistenced.service"]
 
 
-def test_a_check_tells_and_touches_nothing(host: Host, call: Any) -> None:
+def test_a_check_tells_and_touches_nothing(host, call):
     before = (host.root / "figures.json").read_text()
     assert call("begin", check=True)["owner"] == ""
     assert call("reset", check=True, gpus=[FIRST])["changed"]
@@ -94,7 +89,7 @@ def test_a_check_tells_and_touches_nothing(host: Host, call: Any) -> None:
     assert not (host.root / "state").exists()
 
 
-def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host: Host, call: Any) -> None:
+def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host, call):
     host.state(apps=[{"gpu": 1, "pid": 4711, "name": "/usr/bin/python3"}])
     call("reset", gpus=[FIRST])
     told = call("reset", gpus=[SECOND], fails=True)
@@ -112,9 +107,7 @@ def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host: Hos
          [FIRST], "GS-422", "MIG instances"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_reset_says_why(
-    host: Host, call: Any, changes: dict[str, Any], gpus: list[str], reference: str, words: str
-) -> None:
+def test_what_cannot_be_reset_says_why(host, call, changes, gpus, reference, words):
     host.state(**changes)
     told = call("reset", gpus=gpus, fails=True)
     assert told["gpu_failure"]["reference"] == reference
@@ -122,13 +115,13 @@ def test_what_cannot_be_reset_says_why(
     assert record(host) == []
 
 
-def test_a_reset_that_did_not_help_is_told_and_not_called_done(host: Host, call: Any) -> None:
+def test_a_reset_that_did_not_help_is_told_and_not_called_done(host, call):
     host.state(stubborn=True)
     assert call("reset", gpus=[FIRST])["left"] == {FIRST: "Reset"}
     assert record(host)[0]["outcome"] == f"{FIRST} still asks for Reset"
 
 
-def test_nobody_resets_under_somebody_else(host: Host, call: Any) -> None:
+def test_nobody_resets_under_somebody_else(host, call):
     folder = str(host.root / "state")
     owner.take(folder, dict(WHO, home="other", run="apply-9", user="she"), "x")
     told = call("reset", token="", gpus=[FIRST], fails=True)
@@ -137,7 +130,7 @@ def test_nobody_resets_under_somebody_else(host: Host, call: Any) -> None:
     assert record(host) == []
 
 
-def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host: Host) -> None:
+def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
     folder = host.root / "state"
     folder.mkdir()
     (folder / "recoveries.json").write_text("[{")
@@ -167,7 +160,7 @@ def gpu(address: str, capability: str | None = "9.0", links: int = 0, instances:
         ([gpu("a"), gpu("b", instances=[{"id": 1}])], ["a"], False, False, ""),
     ],
 )  # fmt: skip
-def test_the_rules_of_nvidia_smi_s_manual(gpus: Any, chosen: Any, nvswitch: bool, manager: bool, words: str) -> None:
+def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words):
     told = gpu_recover.refusal(gpus, chosen, nvswitch, manager)
     assert (told is None) == (words == "")
     assert told is None or words in told[0]
@@ -184,7 +177,7 @@ def test_the_rules_of_nvidia_smi_s_manual(gpus: Any, chosen: Any, nvswitch: bool
          {"action": None, "pending": None, "failed": None}),
     ],
 )  # fmt: skip
-def test_what_the_driver_asks_for_is_read(tmp_path: Path, recovery_answer: Any, rows_answer: Any, told: Any) -> None:
+def test_what_the_driver_asks_for_is_read(tmp_path, recovery_answer, rows_answer, told):
     host = FolderHost(str(tmp_path))
     host.observations = {
         "command:nvidia-smi-recovery": dict(recovery_answer, err=""),
@@ -193,7 +186,7 @@ def test_what_the_driver_asks_for_is_read(tmp_path: Path, recovery_answer: Any, 
     assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": told}
 
 
-def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path: Path) -> None:
+def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path):
     for path, text in {
         "proc/sys/kernel/random/boot_id": "now\n",
         "var/lib/gpusetup/recoveries.json": json.dumps([

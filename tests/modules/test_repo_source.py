@@ -1,21 +1,17 @@
 """gpu_repo_source and what it stands on: no key, no repository; one wrong key, nothing written."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, process, sources
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def keys(tmp_path_factory):
     """Two real keys, made with gpg when it is there."""
     home = tmp_path_factory.mktemp("gpg")
     home.chmod(0o700)
@@ -52,21 +48,21 @@ NETWORK = {"proxy": "", "no_proxy": [], "ca_file": ""}
 
 
 class TestFingerprints:
-    def test_agree_with_gpg_armored_and_binary(self, keys: dict[str, Any]) -> None:
+    def test_agree_with_gpg_armored_and_binary(self, keys):
         for key in keys.values():
             assert openpgp.fingerprints(key["armored"].encode()) == [key["fingerprint"]]
             assert openpgp.fingerprints(key["binary"]) == [key["fingerprint"]]
 
-    def test_armour_is_as_gpg_makes_it(self, keys: dict[str, Any]) -> None:
+    def test_armour_is_as_gpg_makes_it(self, keys):
         """With its checksum: rpm --import takes no key without one."""
         for key in keys.values():
             assert openpgp.armored(key["binary"]).split() == key["armored"].encode().split()
 
-    def test_every_primary_key_of_a_file_is_seen(self, keys: dict[str, Any]) -> None:
+    def test_every_primary_key_of_a_file_is_seen(self, keys):
         both = keys["good"]["binary"] + keys["other"]["binary"]
         assert openpgp.fingerprints(both) == [keys["good"]["fingerprint"], keys["other"]["fingerprint"]]
 
-    def test_armour_goes_both_ways(self, keys: dict[str, Any]) -> None:
+    def test_armour_goes_both_ways(self, keys):
         raw = keys["good"]["binary"]
         assert openpgp.binary(openpgp.armored(raw)) == raw
 
@@ -80,22 +76,22 @@ class TestFingerprints:
             b"\x98\x00",
         ],
     )
-    def test_what_is_no_key_is_refused(self, raw: bytes) -> None:
+    def test_what_is_no_key_is_refused(self, raw):
         with pytest.raises(openpgp.BadKey):
             openpgp.fingerprints(raw)
 
-    def test_a_truncated_key_is_refused(self, keys: dict[str, Any]) -> None:
+    def test_a_truncated_key_is_refused(self, keys):
         with pytest.raises(openpgp.BadKey):
             openpgp.fingerprints(keys["good"]["binary"][:100])
 
 
 class TestKeys:
-    def test_the_expected_key_is_taken_whatever_way_the_fingerprint_is_written(self, keys: dict[str, Any]) -> None:
+    def test_the_expected_key_is_taken_whatever_way_the_fingerprint_is_written(self, keys):
         spaced = " ".join(keys["good"]["fingerprint"][i : i + 4] for i in range(0, 40, 4)).lower()
         key = {"fingerprints": [spaced], "armored": keys["good"]["armored"]}
         assert sources.key_of(source(key=key), NETWORK) == keys["good"]["binary"]
 
-    def test_another_key_is_refused_with_both_fingerprints(self, keys: dict[str, Any]) -> None:
+    def test_another_key_is_refused_with_both_fingerprints(self, keys):
         key = {"fingerprints": [keys["good"]["fingerprint"]], "armored": keys["other"]["armored"]}
         with pytest.raises(HostFailure) as caught:
             sources.key_of(source(key=key), NETWORK)
@@ -103,7 +99,7 @@ class TestKeys:
         assert keys["good"]["fingerprint"] in caught.value.text()
         assert keys["other"]["fingerprint"] in caught.value.text()
 
-    def test_a_stranger_beside_the_expected_key_is_refused(self, keys: dict[str, Any]) -> None:
+    def test_a_stranger_beside_the_expected_key_is_refused(self, keys):
         both = openpgp.armored(keys["good"]["binary"] + keys["other"]["binary"]).decode()
         with pytest.raises(HostFailure, match="not the expected one"):
             sources.key_of(source(key={"fingerprints": [keys["good"]["fingerprint"]], "armored": both}), NETWORK)
@@ -118,15 +114,13 @@ class TestKeys:
             {"package": {"url": "https://example.org/k.deb", "sha256": "", "member": "x"}},
         ],
     )
-    def test_a_key_that_proves_nothing_is_refused(self, key: dict[str, Any]) -> None:
+    def test_a_key_that_proves_nothing_is_refused(self, key):
         with pytest.raises(HostFailure) as caught:
             sources.key_of(source(key=key), NETWORK)
         assert caught.value.fields["reference"] == "GS-444"
 
     @pytest.mark.parametrize("packing", ["xz", "gzip", "none", "zstd"])
-    def test_a_keyring_package_is_read_and_its_digest_compared(
-        self, keys: dict[str, Any], tmp_path: Path, packing: str
-    ) -> None:
+    def test_a_keyring_package_is_read_and_its_digest_compared(self, keys, tmp_path, packing):
         deb = keyring(tmp_path, keys["good"]["binary"], packing)
         package = {
             "url": deb.as_uri(),
@@ -140,9 +134,7 @@ class TestKeys:
         with pytest.raises(HostFailure, match="does not contain"):
             download.member_of_deb(deb.read_bytes(), "etc/passwd")
 
-    def test_zstandard_is_read_by_dpkg_where_zstd_is_missing_and_else_told(
-        self, keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_zstandard_is_read_by_dpkg_where_zstd_is_missing_and_else_told(self, keys, tmp_path, monkeypatch):
         deb = keyring(tmp_path, keys["good"]["binary"], "zstd").read_bytes()
         real, missing = process.raw, ["zstd"]
 
@@ -157,7 +149,7 @@ class TestKeys:
         assert "apt-get install zstd" in caught.value.fields["hint"]
 
     @pytest.mark.parametrize("damage", [b"!<arch>\n", b"!<arch>\n" + b"x" * 80, b"nothing"])
-    def test_a_damaged_package_is_told_as_one(self, keys: dict[str, Any], tmp_path: Path, damage: bytes) -> None:
+    def test_a_damaged_package_is_told_as_one(self, keys, tmp_path, damage):
         with pytest.raises(HostFailure, match="keyring package"):
             download.member_of_deb(damage, "k.gpg")
         whole = keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()
@@ -195,12 +187,12 @@ class TestDefinitions:
             {"kind": "dnf", "description": "x\n[evil]\nbaseurl=http://example.org"},
         ],
     )  # fmt: skip
-    def test_nothing_of_a_source_reaches_another_line(self, words: dict[str, Any]) -> None:
+    def test_nothing_of_a_source_reaches_another_line(self, words):
         with pytest.raises(HostFailure) as caught:
             sources.check(source(**words))
         assert caught.value.fields["reference"] == "GS-444"
 
-    def test_deb822_names_its_own_key(self) -> None:
+    def test_deb822_names_its_own_key(self):
         written = sources.render(source(architectures=["amd64"]), b"\x99key", sources.Layout("/"), [])
         assert written["/etc/apt/keyrings/cuda.gpg"] == (b"\x99key", 0o644)
         text, _mode = written["/etc/apt/sources.list.d/cuda.sources"]
@@ -212,7 +204,7 @@ class TestDefinitions:
             "Signed-By: /etc/apt/keyrings/cuda.gpg",
         ]
 
-    def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self) -> None:
+    def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self):
         known = [
             {"file": "/etc/apt/sources.list", "uri": "http://mirror/debian", "suites": ["bookworm"], "components": ["main"],
              "signed_by": "/k.gpg", "nvidia": False}
@@ -224,12 +216,12 @@ class TestDefinitions:
         with pytest.raises(HostFailure, match="no package source"):
             sources.render(source(uris=[], like_suite="trixie"), None, sources.Layout("/"), known)
 
-    def test_dnf_keeps_signatures_on(self) -> None:
+    def test_dnf_keeps_signatures_on(self):
         written = sources.render(source(kind="dnf", exclude=["a*"]), b"\x99key", sources.Layout("/"), [])
         text, _mode = written["/etc/yum.repos.d/cuda.repo"]
         assert "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda\n" in text
 
-    def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self) -> None:
+    def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self):
         entry = {
             "file": "/etc/apt/sources.list.d/old.list", "uri": "https://example.org/repo", "suites": ["/"], "components": [],
             "signed_by": None, "nvidia": True,
@@ -237,7 +229,7 @@ class TestDefinitions:
         assert sources.conflicts([source()], [entry], [], set()) == [entry]
         assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
 
-    def test_switching_off_leaves_the_other_entries_of_a_file(self) -> None:
+    def test_switching_off_leaves_the_other_entries_of_a_file(self):
         listed = (
             "# mine\ndeb [signed-by=/k] https://example.org/repo /\ndeb http://deb.debian.org/debian bookworm main\n"
         )

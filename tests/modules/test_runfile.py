@@ -1,29 +1,24 @@
 """NVIDIA's `.run` installer on a host: what is proven of the file, what it is run with, and what a failure leaves."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.flaky import serving
+from tests.flaky import Site, serving
 from tests.lab import runfile as stand_in
-
-if TYPE_CHECKING:
-    from tests.flaky import Site
 
 VERSION = "580.142"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the file must be root's")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return stand_in.write(tmp_path, VERSION)
 
 
@@ -34,12 +29,12 @@ def refused(file: Path, sha256: str = "", version: str = VERSION, machine: str =
     return caught.value.text()
 
 
-def test_the_right_file_passes(file: Path) -> None:
+def test_the_right_file_passes(file):
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     runfile.prove(str(file), digest.upper(), VERSION, "x86_64")
 
 
-def test_what_is_wrong_with_a_file_is_said(file: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_said(file, tmp_path):
     assert "not the expected file" in refused(file, "ab" * 32)
     assert f"holds {VERSION}, not 570.211.01" in refused(file, version="570.211.01")
     assert "this host is aarch64" in refused(file, machine="aarch64")
@@ -70,7 +65,7 @@ class Host:
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def ran(monkeypatch):
     return []
 
 
@@ -98,9 +93,7 @@ def installation(
     return made
 
 
-def test_it_is_run_with_what_it_lists_and_written_down(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
-) -> None:
+def test_it_is_run_with_what_it_lists_and_written_down(tmp_path, file, monkeypatch, ran):
     made = installation(tmp_path, file, Host(), monkeypatch, ran)
     assert not made.is_installed()
     assert made.run() == {"changed": True}
@@ -114,9 +107,7 @@ def test_it_is_run_with_what_it_lists_and_written_down(
     assert not list(tmp_path.glob("runfile-*"))
 
 
-def test_a_failure_says_why_and_leaves_nothing(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
-) -> None:
+def test_a_failure_says_why_and_leaves_nothing(tmp_path, file, monkeypatch, ran):
     made = installation(tmp_path, file, Host(built=False), monkeypatch, ran)
     with pytest.raises(HostFailure) as caught:
         made.run()
@@ -127,9 +118,7 @@ def test_a_failure_says_why_and_leaves_nothing(
     assert Ledger(str(tmp_path)).state["runfile"] == {}
 
 
-def test_a_damaged_file_is_seen_by_its_own_check(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
-) -> None:
+def test_a_damaged_file_is_seen_by_its_own_check(tmp_path, file, monkeypatch, ran):
     raw = bytearray(file.read_bytes())
     raw[-1] ^= 1
     file.write_bytes(bytes(raw))
@@ -138,9 +127,7 @@ def test_a_damaged_file_is_seen_by_its_own_check(
     assert ran == []
 
 
-def test_beside_a_packaged_driver_it_is_refused(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
-) -> None:
+def test_beside_a_packaged_driver_it_is_refused(tmp_path, file, monkeypatch, ran):
     made = installation(tmp_path, file, Host(), monkeypatch, ran)
     monkeypatch.setattr(runfile, "packaged", lambda _env: "nvidia-utils-580")
     with pytest.raises(HostFailure) as caught:
@@ -155,9 +142,7 @@ def served(file: Path, tmp_path: Path, site: Site, *words: str) -> str:
     return address
 
 
-def test_from_its_address_it_is_fetched_once_and_resumed(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
-) -> None:
+def test_from_its_address_it_is_fetched_once_and_resumed(tmp_path, file, monkeypatch, ran):
     monkeypatch.setattr(download.time, "sleep", lambda _seconds: None)
     with serving() as site:
         address = served(file, tmp_path, site, "broken", "503", "hangs up", "broken", "whole")
@@ -174,9 +159,7 @@ def test_from_its_address_it_is_fetched_once_and_resumed(
     assert Ledger(str(tmp_path / "state")).state["runfile"]["path"] == address
 
 
-def test_an_address_that_trickles_is_left_and_what_came_is_kept(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_that_trickles_is_left_and_what_came_is_kept(tmp_path, file, monkeypatch):
     monkeypatch.setattr(download, "PERIOD", 0.2)
     with serving() as site:
         address = served(file, tmp_path, site, "drips")
@@ -197,15 +180,7 @@ def test_an_address_that_trickles_is_left_and_what_came_is_kept(
         ("other", "GS-475", "expected"),
     ],
 )
-def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(
-    tmp_path: Path,
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    ran: list[list[str]],
-    word: str,
-    reference: str,
-    why: str,
-) -> None:
+def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(tmp_path, file, monkeypatch, ran, word, reference, why):
     with serving() as site:
         address = served(file, tmp_path, site, word)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -217,7 +192,7 @@ def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(
     assert not list((tmp_path / "state").glob("installers/*.run"))
 
 
-def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path: Path, file: Path) -> None:
+def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path, file):
     params = {"driver_version": VERSION, "state_dir": str(tmp_path / "state"), "network": {}, "runfile_sha256": ""}
     with serving() as site:
         address = served(file, tmp_path, site, "whole")

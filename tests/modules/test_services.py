@@ -1,9 +1,7 @@
 """Units are enabled and started with what they were before on record, and nothing is called done that is not."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, services
@@ -12,21 +10,18 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
 
 from tests.modules.gpu_host_stand_in import Host
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 UNIT = "nvidia-fabricmanager.service"
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path, monkeypatch):
     host = Host(tmp_path, monkeypatch)
     host.unit(UNIT, "inactive")
     return host
 
 
 @pytest.fixture
-def start(host: Host, run_module: Any) -> Any:
+def start(host, run_module):
     def call() -> tuple[bool, dict[str, Any]]:
         state = {"state_dir": str(host.root / "state")}
         answer: tuple[bool, dict[str, Any]] = run_module(gpu_service, host=state, names=[UNIT])
@@ -39,7 +34,7 @@ def _is(host: Host) -> tuple[bool, str]:
     return (host.root / "enabled" / UNIT).exists(), (host.root / "units" / UNIT).read_text().strip()
 
 
-def test_a_unit_that_does_not_start_is_on_record_as_it_was(host: Host, start: Any) -> None:
+def test_a_unit_that_does_not_start_is_on_record_as_it_was(host, start):
     (host.root / "refused").write_text(f"start {UNIT}\n")
     failed, result = start()
     assert (failed, result["gpu_failure"]["message"]) == (True, f"{UNIT} did not start")
@@ -55,7 +50,7 @@ def test_a_unit_that_does_not_start_is_on_record_as_it_was(host: Host, start: An
     assert _is(host) == (False, "inactive")
 
 
-def test_what_could_not_be_started_is_taken_back_all_the_same(host: Host, start: Any) -> None:
+def test_what_could_not_be_started_is_taken_back_all_the_same(host, start):
     (host.root / "refused").write_text(f"start {UNIT}\n")
     assert start()[0]
     assert services.take_down(host.ledger, process.environment()) == [UNIT]
@@ -64,7 +59,7 @@ def test_what_could_not_be_started_is_taken_back_all_the_same(host: Host, start:
 
 
 @pytest.mark.parametrize(("refused", "still"), [("stop", f"{UNIT} still runs"), ("disable", f"{UNIT} still runs")])
-def test_a_unit_that_still_runs_stays_on_record(host: Host, start: Any, refused: str, still: str) -> None:
+def test_a_unit_that_still_runs_stays_on_record(host, start, refused, still):
     assert not start()[0]
     (host.root / "refused").write_text(f"{refused} {UNIT}\n")
     with pytest.raises(HostFailure, match=still):
@@ -78,9 +73,7 @@ def test_a_unit_that_still_runs_stays_on_record(host: Host, start: Any, refused:
     assert host.ledger.state["services"] == {}
 
 
-def test_the_entry_is_on_the_disk_before_the_unit_is_touched(
-    host: Host, start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_entry_is_on_the_disk_before_the_unit_is_touched(host, start, monkeypatch):
     real, seen = process.output, []
 
     def output(argv: Any, *more: Any) -> Any:
@@ -96,7 +89,7 @@ def test_the_entry_is_on_the_disk_before_the_unit_is_touched(
     }  # fmt: skip
 
 
-def test_what_an_administrator_switched_off_since_stays_off(host: Host, start: Any) -> None:
+def test_what_an_administrator_switched_off_since_stays_off(host, start):
     (host.root / "enabled").mkdir(exist_ok=True)
     (host.root / "enabled" / UNIT).touch()
     host.unit(UNIT, "active")

@@ -1,7 +1,5 @@
 """Code that a host keeps between tasks: only root can put it there, it is what was announced, and tasks stay small."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

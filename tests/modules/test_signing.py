@@ -1,11 +1,10 @@
 """The key that signs modules under Secure Boot: a site's own, and the enrolment that somebody confirms at the console."""
 
-from __future__ import annotations
-
 import hashlib
 import stat
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
@@ -13,9 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
 
 from tests.unit.facts.signing import Below
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CERTIFICATE = b"a certificate"
 SIGNED_HERE = {"path": "/lib/modules/6.1/updates/dkms/nvidia.ko"}
@@ -56,7 +52,7 @@ def with_firmware(root: Path, *, secure_boot: bool = True, enrolled: bytes | Non
 
 
 @pytest.fixture
-def mokutil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mokutil(tmp_path, monkeypatch):
     path = tmp_path / "bin" / "mokutil"
     path.parent.mkdir()
     path.write_text(MOKUTIL)
@@ -68,7 +64,7 @@ def mokutil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_configured_certificate_is_the_one_that_counts(tmp_path: Path) -> None:
+def test_the_configured_certificate_is_the_one_that_counts(tmp_path):
     root = with_firmware(tmp_path, enrolled=b"the site's")
     own = firmware.collect(Below(root))
     assert [(key["path"], key["enrolled"]) for key in own["signing_keys"]] == [("/var/lib/dkms/mok.pub", False)]
@@ -92,9 +88,7 @@ UBUNTU, DKMS_OWN, SITE = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.
 @pytest.mark.parametrize("system", ["debian", "ubuntu", "pop"])
 @pytest.mark.parametrize("configured", [False, True])
 @pytest.mark.parametrize("dkms", ["", *SCRIPTS])
-def test_which_key_signs_depends_on_the_dkms_that_is_there(
-    tmp_path: Path, dkms: str, configured: bool, system: str
-) -> None:
+def test_which_key_signs_depends_on_the_dkms_that_is_there(tmp_path, dkms, configured, system):
     root = with_firmware(tmp_path)
     for path, text in ((UBUNTU, "ubuntu's"), (SITE, "the site's"), ("/usr/sbin/dkms", SCRIPTS.get(dkms, ""))):
         place = root / path.lstrip("/")
@@ -114,7 +108,7 @@ def test_which_key_signs_depends_on_the_dkms_that_is_there(
 
 
 @pytest.mark.parametrize("dkms", ["", *SCRIPTS])
-def test_a_dkms_that_takes_no_key_is_refused_the_sites(tmp_path: Path, dkms: str) -> None:
+def test_a_dkms_that_takes_no_key_is_refused_the_sites(tmp_path, dkms):
     root = with_firmware(tmp_path)
     (root / "etc").mkdir()
     (root / "etc/site.der").write_text("the site's")
@@ -133,7 +127,7 @@ def test_a_dkms_that_takes_no_key_is_refused_the_sites(tmp_path: Path, dkms: str
         signing.refuse_old_dkms(Machine(root), SITE)
 
 
-def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:
+def test_a_sites_key_must_be_there_and_roots_alone(tmp_path):
     key, certificate = tmp_path / "site.key", tmp_path / "site.der"
     certificate.write_bytes(CERTIFICATE)
     for wrong in (str(key), "/etc/x;reboot", '/etc/"; reboot'):
@@ -148,7 +142,7 @@ def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:
     assert f'mok_signing_key="{key}"' in signing.configuration(str(key), str(certificate))
 
 
-def test_the_one_time_password_is_in_a_file_for_root_alone(tmp_path: Path, mokutil: Path) -> None:
+def test_the_one_time_password_is_in_a_file_for_root_alone(tmp_path, mokutil):
     enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment())
     assert enrolment.stage() == (True, "staged")
     kept = tmp_path / "state" / "mok-password"
@@ -171,7 +165,7 @@ def test_the_one_time_password_is_in_a_file_for_root_alone(tmp_path: Path, mokut
     assert kept.read_text().strip() == password
 
 
-def test_what_cannot_be_staged_leaves_no_password(tmp_path: Path, mokutil: Path) -> None:
+def test_what_cannot_be_staged_leaves_no_password(tmp_path, mokutil):
     mokutil.with_name("mokutil.exit").write_text("1")
     enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment())
     with pytest.raises(HostFailure) as caught:
@@ -185,7 +179,7 @@ def test_what_cannot_be_staged_leaves_no_password(tmp_path: Path, mokutil: Path)
 
 
 @pytest.mark.usefixtures("mokutil")
-def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path, monkeypatch):
     def output(argv: list[str], *_rest: Any) -> tuple[int, str, str]:
         if "--import" in argv:
             raise KeyboardInterrupt
@@ -198,7 +192,7 @@ def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path: Path, monke
     assert len((tmp_path / "state/mok-password").read_text().strip()) == 12
 
 
-def test_check_mode_stages_nothing(tmp_path: Path, mokutil: Path) -> None:
+def test_check_mode_stages_nothing(tmp_path, mokutil):
     enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment(), check=True)
     assert enrolment.stage() == (True, "staged")
     assert not mokutil.with_name("mokutil.arguments").exists()

@@ -4,12 +4,11 @@ A case is a host, what is asked of it, whether that is done or refused, and what
 what the real programs refuse fails here.
 """
 
-from __future__ import annotations
-
 import fcntl
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
@@ -19,10 +18,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import wish
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DRIVERS = {
     "needs": {"driver=1": "gl (= 1)", "driver=2": "gl (= 2)"},
@@ -195,16 +190,14 @@ def expected(case: Case) -> tuple[dict[str, str], list[str]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 class TestCase:
-    def test_of_the_stand_in(self, case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_of_the_stand_in(self, case, monkeypatch, tmp_path):
         host = case.stand_in()
         host.stand_in(monkeypatch)
         host.lay_cache(tmp_path / "archives", monkeypatch)
         assert (outcome(case), host.seen) == (case.done, expected(case))
 
     @real_deb.NEEDED
-    def test_of_the_real_programs(
-        self, case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path
-    ) -> None:
+    def test_of_the_real_programs(self, case, monkeypatch, tmp_path, shelf):
         host = real_deb.RealDeb(tmp_path, case.stand_in(), shelf)
         host.use(monkeypatch)
         assert (outcome(case), host.seen) == (case.done, expected(case))
@@ -219,9 +212,7 @@ class TestCase:
         (("driver",), lambda apt: apt.repair(may_not_go)),
     ],
 )
-def test_whatever_changes_packages_waits_for_dpkgs_lock(
-    half: tuple[str, ...], ask: Callable[[Apt], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path
-) -> None:
+def test_whatever_changes_packages_waits_for_dpkgs_lock(half, ask, monkeypatch, tmp_path, shelf):
     installed = {"driver": "1"} if half else {"tool": "4"}
     like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})
     real = real_deb.RealDeb(tmp_path, like, shelf)

@@ -1,9 +1,7 @@
 """The hosts in memory answer as dnf 4, zypper and rpm themselves do; both come to the same where they are asked the same."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import planning
@@ -14,9 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.zypper imp
 from tests.modules import real_rpm
 from tests.modules.rpm_host import RpmHost, wish
 from tests.modules.zypper_host import ZypperHost
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OFFERED = {"driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"], "broken": ["0:1-1"]}
 THERE = {"driver": "0:1-1", "old": "0:9-1"}
@@ -96,7 +91,7 @@ def outcome(case: Case, host: Any) -> bool:
 
 
 @pytest.mark.parametrize(("case", "kind", "tool"), DONE_BY)
-def test_of_the_stand_in(case: Case, kind: Any, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_the_stand_in(case, kind, tool, monkeypatch):
     host = case.stand_in(kind)
     host.stand_in(monkeypatch)
     assert (outcome(case, tool()), host.installed) == (case.planned, case.expected())
@@ -104,7 +99,7 @@ def test_of_the_stand_in(case: Case, kind: Any, tool: Any, monkeypatch: pytest.M
 
 @real_rpm.NEEDED
 @pytest.mark.parametrize(("case", "kind", "tool"), DONE_BY)
-def test_of_the_program(case: Case, kind: Any, tool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_of_the_program(case, kind, tool, monkeypatch, tmp_path):
     host = real_rpm.RealRpm(tmp_path, case.stand_in())
     host.use(monkeypatch)
     program = tool()

@@ -1,9 +1,9 @@
 """What a failed apply had changed comes back with its files; what a cut left open and nobody asks for is closed."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -23,16 +23,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.services i
 
 from tests.modules.cuts import Cut, Host, differences
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 PACKAGES = ("installed", "held", "record", "gpu", "finished", "digest")
 """What the transaction, or nobody, brings back after a failure."""
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(tmp_path, monkeypatch):
     return Host(tmp_path / "host", monkeypatch)
 
 
@@ -43,9 +39,7 @@ def seen(host: Host) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("earlier", [(), ("apply",)], ids=["the first apply", "an update"])
-def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(
-    host: Host, monkeypatch: pytest.MonkeyPatch, earlier: tuple[str, ...]
-) -> None:
+def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(host, monkeypatch, earlier):
     for command in earlier:
         assert host.run(command) is None
     before = seen(host)
@@ -57,9 +51,7 @@ def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(
     assert list(differences(before, seen(host), "")) == []
 
 
-def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(host, monkeypatch):
     assert host.run("apply") is None
     before, packages = seen(host), host.memory.packages
     change = packages.stream
@@ -92,7 +84,7 @@ def _opens(site: things.Site, root: Path) -> dict[str, tuple[Thing, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["unit", "link", "kernel argument"])
-def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host: Host, kind: str) -> None:
+def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host, kind):
     (host.root / "etc/systemd/system/elsewhere.service").write_text("")
     host.memory.read["elsewhere.service"] = b""
     site = things.Site(Ledger(host.state), None, Machine(), process.environment())
@@ -113,7 +105,7 @@ def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host: Host
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host: Host, cut: str) -> None:
+def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host, cut):
     path = host.root / "etc/elsewhere/password"
     with pytest.MonkeyPatch.context() as patch:
         real = os.rename
@@ -142,12 +134,12 @@ def _kinds(above: type[Thing] = Thing) -> set[str]:
     return {kind for one in above.__subclasses__() for kind in {one.kind, *_kinds(one)}}
 
 
-def test_every_kind_of_entry_has_its_thing() -> None:
+def test_every_kind_of_entry_has_its_thing():
     assert _kinds() == set(KINDS)
     assert FILE not in KINDS, "files are the ledger's own"
 
 
-def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path: Path) -> None:
+def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
     class Fails(Link):
         make: Callable[..., None] = lambda *_words: None
 

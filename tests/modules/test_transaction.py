@@ -1,9 +1,7 @@
 """A whole transaction on a host in memory: what it says was done is what the host shows afterwards."""
 
-from __future__ import annotations
-
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,14 +12,11 @@ from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
 from tests.modules.transactions import Site as _Site
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PLUGIN = "python3-dnf-plugin-versionlock"
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Site:
+def site(tmp_path, monkeypatch):
     return _Site.alone(tmp_path, monkeypatch)
 
 
@@ -37,9 +32,7 @@ def el(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str] | None = None,
 
 class TestWhatTheHostShows:
     @pytest.mark.parametrize("generation", [4, 5])
-    def test_install_and_remove_in_one_are_done_and_recorded(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch, generation: int
-    ) -> None:
+    def test_install_and_remove_in_one_are_done_and_recorded(self, site, monkeypatch, generation):
         host = el(monkeypatch, {"old-driver": "0:9-1", "driver": "0:1-1"}, generation=generation)
         done = site.transaction("dnf", ("driver", "2-*"), ("cuda", ""), remove=["old-*"], hold=["driver"])
         assert host.installed == {"driver": "0:2-1", "cuda": "0:12-1"}
@@ -48,9 +41,7 @@ class TestWhatTheHostShows:
         assert done["held"] == sorted(host.locked) == ["cuda", "driver"]
         assert site.unfinished is None
 
-    def test_dnf_4s_script_that_did_nothing_is_a_failure_with_its_last_words(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_dnf_4s_script_that_did_nothing_is_a_failure_with_its_last_words(self, site, monkeypatch):
         before = {"old-driver": "0:9-1"}
         host = el(monkeypatch, dict(before), fails={"driver", "old-driver"})
         with pytest.raises(HostFailure) as caught:
@@ -63,23 +54,19 @@ class TestWhatTheHostShows:
         assert host.installed == before
         assert site.unfinished is None
 
-    def test_half_of_it_is_undone(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_half_of_it_is_undone(self, site, monkeypatch):
         host = el(monkeypatch, {"old-driver": "0:9-1"}, fails={"old-driver"})
         with pytest.raises(HostFailure) as caught:
             site.transaction("dnf", ("driver", "2-1"), remove=["old-*"])
         assert caught.value.result["rolled_back"] is True
         assert host.installed == {"old-driver": "0:9-1"}
 
-    def test_a_removal_alone_that_did_not_happen_is_a_failure(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_removal_alone_that_did_not_happen_is_a_failure(self, site, monkeypatch):
         el(monkeypatch, {"old-driver": "0:9-1"}, fails={"old-driver"})
         with pytest.raises(HostFailure, match="could not finish"):
             site.transaction("dnf", remove=["old-*"])
 
-    def test_a_plan_that_would_only_remove_is_refused_before_any_change(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_plan_that_would_only_remove_is_refused_before_any_change(self, site, monkeypatch):
         host = el(monkeypatch, {"old-driver": "0:9-1"}, uninstallable={"driver"})
         with pytest.raises(HostFailure) as caught:
             site.transaction("dnf", ("driver", "2-1"), remove=["old-*"])
@@ -88,9 +75,7 @@ class TestWhatTheHostShows:
         assert host.installed == {"old-driver": "0:9-1"}
         assert not [words for words in host.said if "-y" in words and "shell" in words]
 
-    def test_what_a_new_package_replaces_must_be_allowed_to_go(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_a_new_package_replaces_must_be_allowed_to_go(self, site, monkeypatch):
         host = el(monkeypatch, {"precious": "0:1-1"}, obsoletes={"driver": "precious"})
         with pytest.raises(HostFailure) as caught:
             site.transaction("dnf", ("driver", ""))
@@ -100,7 +85,7 @@ class TestWhatTheHostShows:
         site.transaction("dnf", ("driver", ""), may_remove=["precious"])
         assert "precious" not in host.installed
 
-    def test_apt_that_left_something_out_is_a_failure(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_apt_that_left_something_out_is_a_failure(self, site, monkeypatch):
         host = DebHost({"bash": "5"}, {"driver": ["1"], "cuda": ["12"]}, fails={"cuda"})
         host.stand_in(monkeypatch)
         with pytest.raises(HostFailure) as caught:
@@ -109,9 +94,7 @@ class TestWhatTheHostShows:
         assert host.installed == {"bash": "5"}
 
     @pytest.mark.parametrize("manager", ["apt", "dnf"])
-    def test_a_download_that_breaks_off_is_tried_again(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch, manager: str
-    ) -> None:
+    def test_a_download_that_breaks_off_is_tried_again(self, site, monkeypatch, manager):
         host: Any = DebHost({}, {"cuda": ["12"]}, breaks_off=2)
         if manager == "dnf":
             host = el(monkeypatch, breaks_off=2)
@@ -119,7 +102,7 @@ class TestWhatTheHostShows:
         site.transaction(manager, ("cuda", ""))
         assert "cuda" in host.installed
 
-    def test_but_not_for_ever(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_but_not_for_ever(self, site, monkeypatch):
         host = el(monkeypatch, breaks_off=9)
         with pytest.raises(HostFailure) as caught:
             site.transaction("dnf", ("cuda", ""))
@@ -127,9 +110,7 @@ class TestWhatTheHostShows:
         assert "Curl error (18)" in caught.value.fields["note"] or "Error downloading" in caught.value.fields["note"]
 
 
-def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
-    site: _Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(site, monkeypatch):
     host = debian(monkeypatch)
 
     def full() -> int:
@@ -144,16 +125,14 @@ def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
     assert site.state["brought"] == dict(WANTED)
 
 
-def test_dpkg_is_asked_once_which_architecture_it_is(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dpkg_is_asked_once_which_architecture_it_is(site, monkeypatch):
     host = debian(monkeypatch)
     site.transaction("apt", *WANTED, hold=["driver"])
     assert host.said.count(["dpkg", "--print-architecture"]) == 1
 
 
 class TestHalfInstalled:
-    def test_what_apt_would_take_away_to_finish_it_must_be_allowed_to_go(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_apt_would_take_away_to_finish_it_must_be_allowed_to_go(self, site, monkeypatch):
         host = DebHost({"desktop": "1", "bash": "5"}, {"driver": ["1"]}, half={"desktop"}, needs={"desktop": "gone"})
         host.stand_in(monkeypatch)
         with pytest.raises(HostFailure) as caught:
@@ -166,16 +145,14 @@ class TestHalfInstalled:
 
 
 class TestTakenAway:
-    def test_a_removal_does_not_bring_back_what_somebody_took_away(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_removal_does_not_bring_back_what_somebody_took_away(self, site, monkeypatch):
         host = debian(monkeypatch)
         site.transaction("apt", *WANTED)
         del host.installed["cuda"]
         site.transaction("apt", remove=["driver", "nccl"], optional=True)
         assert host.installed == {"bash": "5"}
 
-    def test_an_apply_does_unless_it_must_not_be_there(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_apply_does_unless_it_must_not_be_there(self, site, monkeypatch):
         host = debian(monkeypatch)
         site.transaction("apt", *WANTED)
         del host.installed["cuda"]
@@ -186,9 +163,7 @@ class TestTakenAway:
 
 
 class TestHolding:
-    def test_the_plugin_comes_with_the_packages_and_goes_with_them(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_plugin_comes_with_the_packages_and_goes_with_them(self, site, monkeypatch):
         host = el(monkeypatch, plugin=False)
         done = site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
         assert host.locked == ["driver"]
@@ -199,7 +174,7 @@ class TestHolding:
         assert host.installed == {"bash": "0:5-1"}
         assert host.locked == []
 
-    def test_without_it_nothing_is_begun(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_it_nothing_is_begun(self, site, monkeypatch):
         host = el(monkeypatch, plugin=False, offered={"driver": ["0:2-1"]})
         with pytest.raises(HostFailure) as caught:
             site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
@@ -207,7 +182,7 @@ class TestHolding:
         assert "python3-dnf-plugin-versionlock" in caught.value.fields["hint"]
         assert host.installed == {"bash": "0:5-1"}
 
-    def test_both_architectures_of_a_package_are_held(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_both_architectures_of_a_package_are_held(self, site, monkeypatch):
         """As on a desktop with games: the driver's libraries for 32 bits beside those for 64."""
         host = DebHost({"gl": "1", "gl:i386": "1", "bash": "5"}, {"driver": ["1"]})
         host.stand_in(monkeypatch)
@@ -216,12 +191,12 @@ class TestHolding:
         site.transaction("apt", ("driver", "1"))
         assert host.held == set()
 
-    def test_dnf_5_needs_nothing(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_dnf_5_needs_nothing(self, site, monkeypatch):
         host = el(monkeypatch, plugin=False, generation=5, offered={"driver": ["0:2-1"]})
         site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
         assert host.locked == ["driver"]
 
-    def test_what_cannot_be_held_does_not_stay(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_cannot_be_held_does_not_stay(self, site, monkeypatch):
         host = el(monkeypatch)
         monkeypatch.setattr(host, "_versionlock", lambda _words: (0, "", ""))
         read = transaction.files.read_bytes  # on a host with a folder /nonexistent
@@ -231,7 +206,7 @@ class TestHolding:
         assert caught.value.result["rolled_back"] is True
         assert host.installed == {"bash": "0:5-1"}
 
-    def test_a_hold_of_somebody_else_is_refused(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_hold_of_somebody_else_is_refused(self, site, monkeypatch):
         host = el(monkeypatch, {"driver": "0:1-1"}, locked=["driver"])
         with pytest.raises(HostFailure, match="held by someone else"):
             site.transaction("dnf", ("driver", "2-1"))
@@ -239,9 +214,7 @@ class TestHolding:
 
 
 class TestRunfile:
-    def test_the_run_driver_goes_only_when_nothing_can_be_refused_any_more(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_run_driver_goes_only_when_nothing_can_be_refused_any_more(self, site, monkeypatch):
         uninstalled: list[str] = []
         monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
         monkeypatch.setattr(runfile, "remove", lambda *_words: uninstalled.append("now"))
@@ -255,7 +228,7 @@ class TestRunfile:
             site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
         assert uninstalled == []
 
-    def test_it_goes_before_the_packages_come(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_goes_before_the_packages_come(self, site, monkeypatch):
         uninstalled: list[str] = []
         host = el(monkeypatch)
         monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
@@ -279,9 +252,7 @@ WANTED = (("driver", "1"), ("cuda", "12"), ("nccl", "2"))
 
 
 class TestCutShort:
-    def test_what_was_there_is_on_the_disk_before_the_first_change(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, monkeypatch):
         host = debian(monkeypatch)
         seen: list[Any] = []
         host.interrupt = lambda: seen.append(site.unfinished) or 0  # type: ignore[func-returns-value]
@@ -292,7 +263,7 @@ class TestCutShort:
         there = {"bash": "5"}
         assert kept == {"packages": there, "left": None, "counted": there, "streams": [], "holds": []}
 
-    def test_a_package_manager_that_was_killed(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_package_manager_that_was_killed(self, site, monkeypatch):
         """The packages go back; the same command then brings all of them, and the record knows each."""
         host = debian(monkeypatch)
         host.interrupt = lambda: -9
@@ -305,9 +276,7 @@ class TestCutShort:
         assert site.state["brought"] == dict(WANTED)
 
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"), ("cuda", "12"))])
-    def test_what_could_not_be_undone_is_still_known_to_have_come(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch, second: tuple[tuple[str, str], ...]
-    ) -> None:
+    def test_what_could_not_be_undone_is_still_known_to_have_come(self, site, monkeypatch, second):
         host = debian(monkeypatch)
         host.interrupt = lambda: -9
         with monkeypatch.context() as broken:
@@ -323,9 +292,7 @@ class TestCutShort:
         assert site.unfinished is None
 
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"),)])
-    def test_a_job_that_was_killed_itself(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch, second: tuple[tuple[str, str], ...]
-    ) -> None:
+    def test_a_job_that_was_killed_itself(self, site, monkeypatch, second):
         host = debian(monkeypatch)
         host.interrupt = Mock(side_effect=_Killed)
         with pytest.raises(_Killed):
@@ -334,9 +301,7 @@ class TestCutShort:
         site.transaction("apt", *second)
         assert set(site.state["brought"]) == set(host.installed) - {"bash"} >= {"driver"}
 
-    def test_a_second_try_that_fails_goes_back_to_before_the_first(
-        self, site: _Site, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_second_try_that_fails_goes_back_to_before_the_first(self, site, monkeypatch):
         host = debian(monkeypatch)
         host.interrupt = Mock(side_effect=_Killed)
         with pytest.raises(_Killed):

@@ -1,7 +1,5 @@
 """gpu_venv on this machine, from a folder of wheels: built beside, switched in one step, left alone when it is right."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import zipfile
@@ -30,7 +28,7 @@ def wheel(folder: Path, name: str, version: str, more: str = "") -> None:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> dict[str, Any]:
+def wanted(tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     for version in ("1.0", "2.0"):
@@ -53,7 +51,7 @@ def finish(run_module: Any, wanted: dict[str, Any], **more: Any) -> tuple[bool, 
 
 
 @pytest.mark.slow
-def test_made_kept_moved_and_never_broken(run_module: Any, wanted: dict[str, Any], tmp_path: Path) -> None:
+def test_made_kept_moved_and_never_broken(run_module, wanted, tmp_path):
     Path(wanted["path"]).parent.mkdir()
     _failed, result = run_module(gpu_venv, check=True, requirements=["frame==1.0"], **wanted)
     assert result["changed"] is True
@@ -82,9 +80,7 @@ def test_made_kept_moved_and_never_broken(run_module: Any, wanted: dict[str, Any
 
 
 @pytest.mark.slow
-def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(
-    run_module: Any, wanted: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wanted, tmp_path):
     wheels = (tmp_path / "wheels").rename(tmp_path / "python")
     wanted["find_links"] = f"{wheels}/"
     owner, stranger = (signer("", tmp_path / name) for name in ("keys", "stranger"))
@@ -117,9 +113,7 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(
     assert ends_with("3.0").startswith("GS-428")
 
 
-def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(
-    run_module: Any, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch):
     def full(path: str, *_words: Any) -> None:
         raise OSError(28, "No space left on device", path)
 
@@ -128,16 +122,14 @@ def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(
     assert list((tmp_path / "opt").iterdir()) == []
 
 
-def test_the_mark_is_written_once_the_packages_are_on_the_disk(
-    run_module: Any, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mark_is_written_once_the_packages_are_on_the_disk(run_module, wanted, tmp_path, monkeypatch):
     marks = partial(tmp_path.rglob, venv.environment.MARK)
     monkeypatch.setattr(venv.os, "sync", lambda: (tmp_path / "synced").write_text(str(list(marks()))))
     assert not finish(run_module, wanted, requirements=["frame==1.0"])[0]
     assert ((tmp_path / "synced").read_text(), len(list(marks()))) == ("[]", 1)
 
 
-def test_a_python_that_answers_nonsense_is_said(tmp_path: Path) -> None:
+def test_a_python_that_answers_nonsense_is_said(tmp_path):
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho hello; [ $1 = -c ] || echo "{}"\n')
     python.chmod(0o755)
@@ -145,14 +137,14 @@ def test_a_python_that_answers_nonsense_is_said(tmp_path: Path) -> None:
         venv.compare(str(python), {"frame": "1.0"}, venv.process.environment())
 
 
-def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str, Any]) -> None:
+def test_a_folder_that_is_not_ours_is_refused(run_module, wanted):
     Path(wanted["path"]).mkdir(parents=True)
     failed, result = finish(run_module, wanted, requirements=["frame==1.0"])
     assert failed
     assert "was not made by gpusetup" in result["msg"]
 
 
-def test_a_password_in_an_address_is_never_told() -> None:
+def test_a_password_in_an_address_is_never_told():
     from types import SimpleNamespace
 
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
@@ -165,7 +157,7 @@ def test_a_password_in_an_address_is_never_told() -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_that_is_not_the_lock_s_is_not_installed(run_module: Any, wanted: dict[str, Any]) -> None:
+def test_a_wheel_that_is_not_the_lock_s_is_not_installed(run_module, wanted):
     Path(wanted["path"]).parent.mkdir()
     file = Path(wanted["find_links"]) / "frame-1.0-py3-none-any.whl"
     line = f"frame==1.0 --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"

@@ -1,7 +1,5 @@
 """Named Python environments on a host: beside the default one, each on its own, on record, gone when nobody asks."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -31,7 +29,7 @@ def environment(folder: Path, name: str, *keys: str) -> Path:
 OLD, NEW = "0" * 12, "1" * 12
 
 
-def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path: Path) -> None:
+def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path):
     opt, ledger = tmp_path / "opt", Ledger(str(tmp_path / "state"))
     opt.mkdir()
     default = environment(opt, "gpusetup", OLD, NEW)
@@ -53,7 +51,7 @@ def lifecycle(tmp_path: Path, wanted: list[str], told: list[str]) -> Lifecycle:
     return Lifecycle(request)
 
 
-def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_others(tmp_path: Path) -> None:
+def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_others(tmp_path):
     serve, train = (str(environment(tmp_path, name, OLD)) for name in ("gpusetup-serve", "gpusetup-train"))
     both = lifecycle(tmp_path, [serve, train], [serve, train])
     both.ledger.state["expect"]["environments"] = both._environments()
@@ -70,7 +68,7 @@ def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_oth
     assert Path(serve).exists()
 
 
-def test_what_became_of_one_is_seen_and_judged(tmp_path: Path) -> None:
+def test_what_became_of_one_is_seen_and_judged(tmp_path):
     class Host:
         @staticmethod
         def observe(_name: str, look: Any) -> Any:
@@ -89,7 +87,7 @@ def test_what_became_of_one_is_seen_and_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module: Any, tmp_path: Path) -> None:
+def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module, tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     for version in ("1.0", "2.0"):
@@ -116,7 +114,7 @@ def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module: 
     assert not (serve / "report.json").exists()
 
 
-def test_a_lock_says_what_was_installed_and_no_login() -> None:
+def test_a_lock_says_what_was_installed_and_no_login():
     text = installer.document(
         [
             {
@@ -150,8 +148,8 @@ def test_a_lock_says_what_was_installed_and_no_login() -> None:
     [("uv 0.13.9", "", True), ("uv 0.5.1", "", False), ("uv 0.13.9", "global.index-url='https://mirror'", False)],
 )
 def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, configured: str, used: bool
-) -> None:
+    monkeypatch, tmp_path, version, configured, used
+):
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n")
     uv.chmod(0o755)
@@ -175,7 +173,7 @@ def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
         assert installer.choose("best", "python", {}).uv == "", "root runs nobody else's uv"
 
 
-def test_uv_compares_each_wheel_with_the_lock_it_is_given(tmp_path: Path) -> None:
+def test_uv_compares_each_wheel_with_the_lock_it_is_given(tmp_path):
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         pytest.skip("uv is not here: pip install --group index")

@@ -1,10 +1,9 @@
 """The way back is looked at before the way forward; what cannot be had again is said, and no host is left without a driver."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -22,9 +21,6 @@ from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
 from tests.modules.transactions import Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
 THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
@@ -50,12 +46,12 @@ def ubuntu(offered: dict[str, list[str]], **more: Any) -> DebHost:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path, monkeypatch):
     return Site.alone(tmp_path / "state", monkeypatch)
 
 
 @pytest.fixture(params=["stand-in", pytest.param("real", marks=real_deb.NEEDED)])
-def begin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path) -> Any:
+def begin(request, monkeypatch, tmp_path, shelf):
     """Let a host be what is described, in memory or in the real programs; return how to ask what is installed."""
 
     def make(host: DebHost) -> Callable[[], dict[str, str]]:
@@ -76,7 +72,7 @@ def failed(site: Site, **params: Any) -> HostFailure:
 
 
 class TestBefore:
-    def test_what_is_offered_nowhere_is_a_refusal_and_nothing_was_changed(self, begin: Begin, site: Site) -> None:
+    def test_what_is_offered_nowhere_is_a_refusal_and_nothing_was_changed(self, begin, site):
         installed = begin(ubuntu(OFFERED))
         failure = failed(site)
         assert failure.fields["reference"] == "GS-429"
@@ -85,39 +81,37 @@ class TestBefore:
         assert installed() == THERE
         assert site.unfinished is None
 
-    def test_whoever_says_so_goes_on(self, begin: Begin, site: Site) -> None:
+    def test_whoever_says_so_goes_on(self, begin, site):
         installed = begin(ubuntu(OFFERED))
         site.transaction("apt", *WANTED, may_remove=STACK, no_way_back=True)
         assert installed() == AFTER | {"cuda": "13"}
 
     @pytest.mark.parametrize("more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE}])
-    def test_what_is_offered_or_cached_can_be_had_again(self, begin: Begin, site: Site, more: dict[str, Any]) -> None:
+    def test_what_is_offered_or_cached_can_be_had_again(self, begin, site, more):
         installed = begin(ubuntu(**more))
         site.transaction("apt", *WANTED, may_remove=STACK)
         assert installed() == AFTER | {"cuda": "13"}
         assert not (site.folder / "way-back").exists()
 
-    def test_a_removal_is_not_meant_to_be_undone(self, begin: Begin, site: Site) -> None:
+    def test_a_removal_is_not_meant_to_be_undone(self, begin, site):
         installed = begin(ubuntu(OFFERED))
         site.transaction("apt", remove=[OLD, "libnvidia-gl-570"])
         assert installed() == {"helper": "1", "bash": "5"}
 
 
 class TestAfterAFailure:
-    def test_all_is_back_where_all_is_offered(self, begin: Begin, site: Site) -> None:
+    def test_all_is_back_where_all_is_offered(self, begin, site):
         installed = begin(ubuntu(BOTH, fails={"cuda"}))
         assert failed(site).result["rolled_back"] is True
         assert installed() == THERE
 
-    def test_what_a_cache_had_is_back_though_nobody_offers_it(self, begin: Begin, site: Site) -> None:
+    def test_what_a_cache_had_is_back_though_nobody_offers_it(self, begin, site):
         installed = begin(ubuntu(OFFERED, fails={"cuda"}, cached=GONE | {"helper": "1"}))
         assert failed(site).result["rolled_back"] is True
         assert installed() == THERE
         assert not (site.folder / "way-back").exists()
 
-    def test_a_second_try_goes_back_by_the_files_that_a_try_kept_that_was_cut(
-        self, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_second_try_goes_back_by_the_files_that_a_try_kept_that_was_cut(self, site, tmp_path, monkeypatch):
         host = ubuntu(OFFERED, fails={"cuda"}, cached=GONE | {"helper": "1"})
         host.stand_in(monkeypatch)
         host.lay_cache(tmp_path / "archives", monkeypatch)
@@ -130,7 +124,7 @@ class TestAfterAFailure:
         assert failed(site).result["rolled_back"] is True
         assert host.installed == THERE
 
-    def test_what_can_be_had_is_back_and_the_rest_is_told(self, begin: Begin, site: Site) -> None:
+    def test_what_can_be_had_is_back_and_the_rest_is_told(self, begin, site):
         installed = begin(ubuntu({**BOTH, "helper": ["2"]}, fails={"cuda"}))
         failure = failed(site)
         assert installed() == THERE | {"helper": "2"}
@@ -139,20 +133,20 @@ class TestAfterAFailure:
         assert "helper 1" in failure.fields["hint"]
         assert "--recorded" not in failure.fields["hint"]
 
-    def test_a_driver_stays_until_another_is_there(self, begin: Begin, site: Site) -> None:
+    def test_a_driver_stays_until_another_is_there(self, begin, site):
         installed = begin(ubuntu(OFFERED, fails={"cuda"}))
         failure = failed(site, no_way_back=True)
         assert installed() == AFTER
         assert f"removed libnvidia-gl-570, {OLD}" in failure.fields["note"]
         assert f"{OLD} 570.1" in failure.fields["hint"]
 
-    def test_half_of_a_driver_takes_no_driver_away(self, begin: Begin, site: Site) -> None:
+    def test_half_of_a_driver_takes_no_driver_away(self, begin, site):
         """The library of the old one is offered, and excludes that of the new one."""
         installed = begin(ubuntu(OFFERED | {"libnvidia-gl-570": ["570.1"]}, fails={"cuda"}))
         failed(site, no_way_back=True)
         assert installed() == AFTER
 
-    def test_what_came_where_nothing_was_goes_again(self, begin: Begin, site: Site) -> None:
+    def test_what_came_where_nothing_was_goes_again(self, begin, site):
         host = ubuntu(OFFERED, fails={"cuda"})
         host.installed = {"helper": "2", "bash": "5"}
         installed = begin(host)
@@ -160,9 +154,7 @@ class TestAfterAFailure:
         assert installed() == {"helper": "2", "bash": "5"}
 
     @pytest.mark.parametrize("generation", [4, 5])
-    def test_dnf_takes_nothing_away_for_what_it_cannot_have(
-        self, site: Site, monkeypatch: pytest.MonkeyPatch, generation: int
-    ) -> None:
+    def test_dnf_takes_nothing_away_for_what_it_cannot_have(self, site, monkeypatch, generation):
         """Asked for both in one script, dnf 4 leaves out what it does not find, and takes the rest away all the same."""
         host = RpmHost(
             {"nvidia-driver": "3:570.1-1", "bash": "0:5-1"}, {"nvidia-open": ["3:580.1-1"], "cuda": ["0:13-1"]},
@@ -175,9 +167,7 @@ class TestAfterAFailure:
 
     @pytest.mark.parametrize("generation", [4, 5])
     @pytest.mark.parametrize("fails", [set(), {"cuda"}])
-    def test_the_way_back_of_dnf_leads_through_the_stream_before(
-        self, site: Site, monkeypatch: pytest.MonkeyPatch, generation: int, fails: set[str]
-    ) -> None:
+    def test_the_way_back_of_dnf_leads_through_the_stream_before(self, site, monkeypatch, generation, fails):
         """Another stream hides the versions of the one before."""
         old, new = "3:580.1-1", "3:570.1-1"
         host = RpmHost(
@@ -206,7 +196,7 @@ class TestTheSourcesOfBefore:
     A, B = "URIs: file:///srv/a\n", "URIs: file:///srv/b\n"
 
     @pytest.fixture
-    def etc(self, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def etc(self, site, tmp_path, monkeypatch):
         monkeypatch.setattr(sources.Layout.__init__, "__defaults__", (str(tmp_path),))
         monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
         etc = tmp_path / "etc/apt"
@@ -248,9 +238,7 @@ class TestTheSourcesOfBefore:
             ledger.give_up_file(path)
 
     @pytest.mark.parametrize("name", ["cuda", "distro"])
-    def test_what_they_offer_can_be_had_again(
-        self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_what_they_offer_can_be_had_again(self, site, etc, monkeypatch, name):
         host = self.host(etc, monkeypatch, BOTH)
         self.replaced(site, etc, name)
         site.transaction("apt", *WANTED, may_remove=STACK)
@@ -258,9 +246,7 @@ class TestTheSourcesOfBefore:
         assert not list(etc.parent.parent.glob("gpusetup-preview-*"))
 
     @pytest.mark.parametrize("name", ["cuda", "distro"])
-    def test_after_a_failure_they_are_back_before_the_packages(
-        self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_after_a_failure_they_are_back_before_the_packages(self, site, etc, monkeypatch, name):
         host = self.host(etc, monkeypatch, BOTH, fails={"cuda"})
         before = files_below(etc)
         self.replaced(site, etc, name)
@@ -268,7 +254,7 @@ class TestTheSourcesOfBefore:
         assert host.installed == THERE
         assert files_below(etc) == before
 
-    def test_a_source_that_is_gone_offers_nothing(self, site: Site, etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_source_that_is_gone_offers_nothing(self, site, etc, monkeypatch):
         host = self.host(etc, monkeypatch, {})
         self.replaced(site, etc, "cuda")
         assert failed(site).fields["reference"] == "GS-429"
@@ -277,14 +263,8 @@ class TestTheSourcesOfBefore:
 
     @pytest.mark.parametrize(("fails", "others_write"), [(set(), False), ({"cuda"}, False), (set(), True)])
     def test_a_bundle_whose_place_another_takes_leaves_its_files(
-        self,
-        site: Site,
-        etc: Path,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        fails: set[str],
-        others_write: bool,
-    ) -> None:
+        self, site, etc, tmp_path, monkeypatch, fails, others_write
+    ):
         """Both are in one folder, one after the other, so that no source changes."""
         monkeypatch.setattr(way_back, "changeable", lambda path: path if others_write else "")
         bundle = tmp_path / "srv/bundle"
@@ -319,7 +299,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeping_takes_room_only_on_another_file_system(tmp_path, monkeypatch):
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x" * 1000)
     way = way_back.WayBack({"a": str(file)}, [], [], [])
@@ -328,7 +308,7 @@ def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypa
     assert way_back.kept_bytes(way, "/var/lib/gpusetup/way-back") == 1000
 
 
-def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path, monkeypatch):
     bundle, host = tmp_path / "bundle", apt.Apt()
     bundle.mkdir()
     (bundle / "a_1_all.deb").write_bytes(b"x")
@@ -344,7 +324,7 @@ def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path: Path, monkeypatch:
     assert (tmp_path / "packages/a_1_all.deb").exists()
 
 
-def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_linked_is_copied(tmp_path, monkeypatch):
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x")
 

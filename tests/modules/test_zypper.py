@@ -1,9 +1,8 @@
 """What zypper 1.14 was seen to print and to end with, and what is made of it."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -18,9 +17,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import pa
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
 from tests.stored import stored
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SUMMARY = stored("zypper_summary.xml")
 PROBLEM = stored("zypper_problem.xml")
@@ -59,7 +55,7 @@ def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
     return {"name": name, "version": version, "arch": arch}
 
 
-def test_of_headers_side_by_side_one_goes_or_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_headers_side_by_side_one_goes_or_both(monkeypatch):
     there = {"kernel-devel-1-1": "0:1-1", "kernel-devel-2-1": "0:2-1", "bash": "0:5-1"}
     rows = [f'<solvable type="package" name="kernel-devel" edition="{n}-1" arch="x86_64"/>' for n in (1, 2)]
     for going in (rows[:1], rows):
@@ -75,7 +71,7 @@ def test_of_headers_side_by_side_one_goes_or_both(monkeypatch: pytest.MonkeyPatc
         assert packages.after(there, plan) == {name: there[name] for name in there if name not in gone}
 
 
-def test_a_summary_is_read_as_a_plan() -> None:
+def test_a_summary_is_read_as_a_plan():
     assert zypper.plan(SUMMARY, "x86_64") == {
         "install": {"dkms": "3.0.10-1"},
         "upgrade": {"libx:i586": ["1-1", "2-1"]},
@@ -90,7 +86,7 @@ def test_a_summary_is_read_as_a_plan() -> None:
     assert zypper.plan(PROBLEM, "x86_64") is None
 
 
-def test_the_simulation_sees_past_locks_and_asks_for_whole_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulation_sees_past_locks_and_asks_for_whole_versions(monkeypatch):
     seen = Answers(monkeypatch, install=(0, SUMMARY))
     monkeypatch.setattr(zypper.files, "read_text", lambda path: "[main]\nlocksfile.path = /etc/l\nx = 1\n" if "zypp" in path else None)  # fmt: skip
     host = zypper.Zypper()
@@ -106,7 +102,7 @@ def test_the_simulation_sees_past_locks_and_asks_for_whole_versions(monkeypatch:
     assert seen.env["ZYPP_CONF"] == "[main]\nlocksfile.apply = no\nx = 1\n"
 
 
-def test_a_problem_is_a_failure_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_is_a_failure_with_its_reason(monkeypatch):
     Answers(monkeypatch, install=(4, PROBLEM))
     with pytest.raises(HostFailure) as failed:
         zypper.Zypper().simulate([wish("confl")], [])
@@ -114,7 +110,7 @@ def test_a_problem_is_a_failure_with_its_reason(monkeypatch: pytest.MonkeyPatch)
     assert "conflicts with oldname" in failed.value.fields["note"]
 
 
-def test_a_wish_that_the_solver_gives_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wish_that_the_solver_gives_up_is_refused(monkeypatch):
     """With two wishes that conflict zypper takes one away, and ends with 0."""
     seen = Answers(monkeypatch, install=(0, SUMMARY))
     with pytest.raises(HostFailure) as failed:
@@ -123,7 +119,7 @@ def test_a_wish_that_the_solver_gives_up_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("code", [0, 100, 101, 102, 103, 106])
-def test_these_codes_are_done(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_these_codes_are_done(monkeypatch, code):
     Answers(monkeypatch, install=(code, ""))
     assert zypper.Zypper().transact([wish("a", "1-1")], [])[0]
 
@@ -138,9 +134,7 @@ def test_these_codes_are_done(monkeypatch: pytest.MonkeyPatch, code: int) -> Non
         (107, "warning: %post(badpost-1-1.noarch) scriptlet failed, exit status 3", "a package script failed"),
     ],
 )
-def test_these_codes_are_failures_that_say_why(
-    monkeypatch: pytest.MonkeyPatch, code: int, said: str, means: str
-) -> None:
+def test_these_codes_are_failures_that_say_why(monkeypatch, code, said, means):
     Answers(
         monkeypatch, install=(code, f"Loading repository data...\nChecking for file conflicts: [...done]\n{said}\n")
     )
@@ -152,7 +146,7 @@ def test_these_codes_are_failures_that_say_why(
     assert "Checking" not in tail[-1]
 
 
-def test_only_what_repositories_offer_counts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_repositories_offer_counts_newest_first(monkeypatch):
     Answers(monkeypatch, search=(0, FOUND))
     assert zypper.Zypper().offered(["nvidia-driver", "none"]) == {
         "nvidia-driver": [{"version": "3:610.57.04-1", "from": "cuda"}, {"version": "3:580.159.04-1", "from": "cuda"}],
@@ -160,7 +154,7 @@ def test_only_what_repositories_offer_counts_newest_first(monkeypatch: pytest.Mo
     }
 
 
-def test_who_keeps_the_lock_is_a_failure_and_no_empty_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_keeps_the_lock_is_a_failure_and_no_empty_answer(monkeypatch):
     text = '<message type="error">System management is locked by the application with pid 12 (YaST).</message>'
     Answers(monkeypatch, search=(7, text))
     with pytest.raises(HostFailure) as failed:
@@ -169,13 +163,13 @@ def test_who_keeps_the_lock_is_a_failure_and_no_empty_answer(monkeypatch: pytest
     assert "pid 12 (YaST)" in failed.value.fields["note"]
 
 
-def test_a_list_with_another_key_is_trouble_that_names_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_with_another_key_is_trouble_that_names_the_repository(monkeypatch):
     Answers(monkeypatch, refresh=(4, UNSIGNED))
     trouble = zypper.Zypper().refresh()
     assert any("http://mirror/x" in line and "Signature verification failed" in line for line in trouble)
 
 
-def test_what_goes_alone_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_alone_takes_nothing_along(monkeypatch):
     seen = Answers(monkeypatch)
     assert zypper.Zypper().purge(["nvidia-persistenced", "gone-already"])[0]
     assert seen.said[-1][-3:] == ["remove", "--no-clean-deps", "nvidia-persistenced=3:580.159.04-1"]
@@ -189,7 +183,7 @@ def test_what_goes_alone_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) ->
         ("Retrieving: nvidia-modprobe-580.1-1.x86_64 (cuda) (2/4), 6.5 KiB", ("download", 50)),
     ],
 )
-def test_how_far_it_is(line: str, told: tuple[str, int]) -> None:
+def test_how_far_it_is(line, told):
     said: list[Any] = []
     zypper.Zypper(tell=lambda *words: said.append(words))._line(line)
     assert [(step, percent) for step, _text, percent in said] == [told]
@@ -198,7 +192,7 @@ def test_how_far_it_is(line: str, told: tuple[str, int]) -> None:
 LOCKS = stored("zypper_locks.txt")
 
 
-def test_locks_by_name_and_by_pattern(tmp_path: Path) -> None:
+def test_locks_by_name_and_by_pattern(tmp_path):
     (tmp_path / "etc/zypp").mkdir(parents=True)
     (tmp_path / "etc/zypp/locks").write_text(LOCKS, encoding="utf-8")
     names = ["libnvidia-ml", "libcuda", "dkms", "nvidia-persistenced", "mylibnvidia-x"]
@@ -209,7 +203,7 @@ def test_locks_by_name_and_by_pattern(tmp_path: Path) -> None:
     ]
 
 
-def test_another_zypper_is_found_by_its_pid_file(tmp_path: Path) -> None:
+def test_another_zypper_is_found_by_its_pid_file(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/zypp.pid").write_text("1 (systemd)\n")
     found = probed.lock_holder(str(tmp_path))
@@ -223,7 +217,7 @@ def test_another_zypper_is_found_by_its_pid_file(tmp_path: Path) -> None:
     ("gpgcheck", "lines"),
     [(True, "gpgcheck=1\nrepo_gpgcheck=1\npkg_gpgcheck=1"), (False, "repo_gpgcheck=1\npkg_gpgcheck=0")],
 )
-def test_a_repository_of_zypper(gpgcheck: bool, lines: str) -> None:
+def test_a_repository_of_zypper(gpgcheck, lines):
     source = {"name": "cuda-x", "kind": "zypper", "uris": ["http://x/y"], "gpgcheck": gpgcheck, "priority": 90}
     sources.check(source)
     wrong = {**source, "gpgcheck": False, "repo_gpgcheck": False}

@@ -1,19 +1,14 @@
 """A state folder, and transactions in it on whatever host the test has prepared."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 @dataclass
@@ -37,7 +32,7 @@ class Site:
     folder: Path
 
     @classmethod
-    def alone(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    def alone(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Site":
         """Nobody else changes packages, nothing is waited for, and no module is built."""
         monkeypatch.setattr(transaction.package_manager, "lock_holder", lambda: None)
         monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)

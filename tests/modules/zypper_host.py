@@ -1,19 +1,14 @@
 """A host in memory that answers the command lines of zypper, with --xmlout and without."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, zypper
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.versions import bare
 
 from tests.modules.rpm_host import NOTHING, RpmHost
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pytest
 
 
 class ZypperHost(RpmHost):

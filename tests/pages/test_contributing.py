@@ -1,7 +1,5 @@
 """What CONTRIBUTING tells newcomers is done, on a copy: the records go where it says, and the commands say what it shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

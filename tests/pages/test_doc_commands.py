@@ -4,8 +4,6 @@
 parsed by the program's own parser, and run unless `NEEDS` says what it would need.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions about packages above the frameworks: each answer was derived by hand before the question was asked."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from fnmatch import fnmatchcase
@@ -51,14 +49,12 @@ def value_at(document: Any, path: str) -> Any:
     return document
 
 
-def test_there_are_sixty_questions_and_half_were_closed() -> None:
+def test_there_are_sixty_questions_and_half_were_closed():
     assert [item["half"] for item in QUESTIONS].count("closed") == len(QUESTIONS) / 2 == 30
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=[item["asked"] for item in QUESTIONS])
-def test_the_answer_is_the_one_that_the_metadata_gives(
-    question: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_answer_is_the_one_that_the_metadata_gives(question, monkeypatch, capsys):
     monkeypatch.chdir(TESTS.parent)
     monkeypatch.delenv("GPUSETUP_MATRIX", raising=False)
     if "host" in question:

@@ -1,7 +1,5 @@
 """The pages of questions that people ask: every block is run, and says what the page says."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex
@@ -21,7 +19,7 @@ BLOCKS = [block for page in PAGES for block in _BLOCK.findall(page)]
 HAS_GPU = any(path.read_text().strip() == "0x10de" for path in Path("/sys/bus/pci/devices").glob("*/vendor"))
 
 
-def test_the_pages_have_their_blocks() -> None:
+def test_the_pages_have_their_blocks():
     assert len(BLOCKS) == sum(page.count("```console") for page in PAGES) > 50
 
 
@@ -37,9 +35,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize(("commands", "shown"), BLOCKS, ids=[commands.splitlines()[-1][2:] for commands, _ in BLOCKS])
-def test_the_answer_is_today_s(
-    commands: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_answer_is_today_s(commands, shown, monkeypatch, capsys, tmp_path):
     *before, command = commands.splitlines()
     if command.startswith("$ gpusetup verify") and HAS_GPU:
         pytest.skip("the page shows a machine without a GPU")

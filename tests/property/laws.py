@@ -3,8 +3,6 @@
 A question is printed as one types it, so it can be asked again.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import random

@@ -1,17 +1,12 @@
 """What the oracle may choose from: every candidate of every component, a plain namespace each."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from types import SimpleNamespace as Candidate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.request import Request
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 Assignment = dict[str, Candidate]

@@ -4,15 +4,10 @@ Nothing of `gpusetup.resolve` is used. A candidate is a plain namespace; a rule 
 preference is a function of a whole assignment, and the preferences are applied one after the other.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from packaging.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 from tests.property.offered import FRAMEWORKS, Assignment, Candidate, major, num
 from tests.property.oracle_rules import Rules

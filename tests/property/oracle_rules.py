@@ -1,16 +1,12 @@
 """The resolver's rules written a second time, as plainly as possible: each looks at one or two candidates."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from gpusetup.matrix.gpus import GpuKind
 from tests.property.offered import FRAMEWORKS, Assignment, Candidate, Offered, major, num
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.gpus import GpuKind
 
 
 class Rules(Offered):

@@ -1,7 +1,5 @@
 """Whatever people type at the lookup commands: an answer or a refusal in words, never a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -77,7 +75,7 @@ def run(argv: list[str]) -> tuple[int, str, str]:
 
 
 @given(command_lines)
-def test_every_command_line_is_answered_or_refused_in_words(argv: list[str]) -> None:
+def test_every_command_line_is_answered_or_refused_in_words(argv):
     code, out, err = run(argv)
     assert code in EXPECTED, err
     assert "Traceback" not in err

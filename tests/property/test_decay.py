@@ -1,7 +1,5 @@
 """Slow decay is found, and noise, outliers, steps and waves are not taken for it."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
@@ -27,7 +25,7 @@ def series(values: list[float], unit: str = "GB/s") -> Series:
 
 
 @pytest.mark.parametrize("kind", NOISES)
-def test_noise_is_never_a_finding(kind: str) -> None:
+def test_noise_is_never_a_finding(kind):
     dice = random.Random(18)
     cried = 0
     for _ in range(1500):
@@ -36,7 +34,7 @@ def test_noise_is_never_a_finding(kind: str) -> None:
     assert cried == 0
 
 
-def test_noise_that_remembers_itself_is_no_finding() -> None:
+def test_noise_that_remembers_itself_is_no_finding():
     """A machine room's week: each run resembles the one before."""
     dice = random.Random(7)
     for _ in range(500):
@@ -49,7 +47,7 @@ def test_noise_that_remembers_itself_is_no_finding() -> None:
 
 @given(runs=st.integers(15, 200), fall=st.floats(0.06, 0.5), flutter=st.floats(0.0, 0.004), seed=st.integers(0, 10**6))
 @settings(max_examples=150, deadline=None)
-def test_a_steady_fall_is_found_with_its_figures(runs: int, fall: float, flutter: float, seed: int) -> None:
+def test_a_steady_fall_is_found_with_its_figures(runs, fall, flutter, seed):
     dice = random.Random(seed)
     values = [4000 * (1 - fall * n / (runs - 1)) * (1 + flutter * dice.gauss(0, 1)) for n in range(runs)]
     for found, sign in ((decay_of(series(values)), -1), (decay_of(series([1e6 / v for v in values], "µs")), 1)):
@@ -60,7 +58,7 @@ def test_a_steady_fall_is_found_with_its_figures(runs: int, fall: float, flutter
 
 @given(before=st.integers(6, 60), after=st.integers(6, 60), drop=st.floats(0.03, 0.5), seed=st.integers(0, 10**6))
 @settings(max_examples=150, deadline=None)
-def test_a_step_and_a_rise_are_no_decay(before: int, after: int, drop: float, seed: int) -> None:
+def test_a_step_and_a_rise_are_no_decay(before, after, drop, seed):
     """A step is what another driver or another board does; the baseline finds it."""
     dice = random.Random(seed)
     values = [4000 * (1 + 0.002 * dice.gauss(0, 1)) for _ in range(before)]
@@ -70,11 +68,11 @@ def test_a_step_and_a_rise_are_no_decay(before: int, after: int, drop: float, se
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
-def test_anything_may_be_in_the_file(values: list[float]) -> None:
+def test_anything_may_be_in_the_file(values):
     decay_of(series(values))
 
 
-def test_too_few_runs_say_nothing() -> None:
+def test_too_few_runs_say_nothing():
     falling = [4000 - 50.0 * number for number in range(FEWEST)]
     assert decay_result([series(falling[:-1])]) is None
     result = decay_result([series(falling)])

@@ -1,7 +1,5 @@
 """The resolver against an oracle that looks at every assignment: same answer, same refusals, minimal conflicts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import event, given
@@ -28,7 +26,7 @@ def stack(assignment: Assignment) -> dict[str, tuple[Any, ...]]:
 
 
 @given(questions())
-def test_same_answer_as_looking_at_every_assignment(question: Any) -> None:
+def test_same_answer_as_looking_at_every_assignment(question):
     matrix, request = question
     found = best(build(matrix, request))
     expected = Oracle(matrix, request).best()
@@ -66,7 +64,7 @@ def related(member: Pair, one: dict[str, int]) -> bool:
 
 
 @given(questions())
-def test_conflicts_are_conflicts_and_minimal(question: Any) -> None:
+def test_conflicts_are_conflicts_and_minimal(question):
     matrix, request = question
     space = build(matrix, request)
     if space.problem().satisfiable():

@@ -1,7 +1,5 @@
 """People's own matrix data, bent at a random place: taken, or refused with the file's name, never a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -72,7 +70,7 @@ def bent(draw: Any) -> tuple[str, Any]:
 
 
 @given(bent(), st.sampled_from(COMMANDS))
-def test_a_bent_overlay_is_taken_or_refused_in_words(case: Any, argv: Any) -> None:
+def test_a_bent_overlay_is_taken_or_refused_in_words(case, argv):
     name, document = case
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, {"GPUSETUP_MATRIX": folder}):
         (Path(folder) / f"{name}.json").write_text(json.dumps(document))

@@ -1,7 +1,5 @@
 """The law for packages above the frameworks: what `matrix` marks is what `resolve` gives, for each of them on many machines."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """What `plan` would do on a host is what `resolve --from` its facts says, and what `why-not` and `matrix` judge by."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -65,7 +63,7 @@ def asked(tmp_path: Path, command: str, host: HostFacts, *words: str) -> tuple[i
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_plan_does_what_resolve_says_of_the_facts(name: str, tmp_path: Path) -> None:
+def test_plan_does_what_resolve_says_of_the_facts(name, tmp_path):
     chance = random.Random(name)
     for wanted in (wishes(chance) for _ in range(WISHES)):
         state, stack = planned(HOSTS[name], wanted)
@@ -83,14 +81,14 @@ def test_plan_does_what_resolve_says_of_the_facts(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["ubuntu24.04-rtx5090-open", "debian12-v100-proprietary", "rocky9-a100-open"])
-def test_why_not_judges_by_the_facts(name: str, tmp_path: Path) -> None:
+def test_why_not_judges_by_the_facts(name, tmp_path):
     for version in ("2.6.0", "2.14.1", "2.15.0"):
         code, told = asked(tmp_path, "why-not", HOSTS[name], f"torch={version}")
         accepted, _ = asked(tmp_path, "resolve", HOSTS[name], f"torch=={version}")
         assert (code, told["forbidden"]) == (accepted, accepted != 0)
 
 
-def test_wsl_is_told_that_windows_brings_the_driver(tmp_path: Path) -> None:
+def test_wsl_is_told_that_windows_brings_the_driver(tmp_path):
     code, told = asked(tmp_path, "resolve", HOSTS["ubuntu22.04-wsl-refused"], "torch")
     (answer,) = told["classes"].values()
     assert (code, told["ok"], answer["error"]["reference"]) == (5, False, "GS-322")

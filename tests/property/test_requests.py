@@ -1,7 +1,5 @@
 """Laws of requests: they survive being printed, their order says nothing, and a GPU more never helps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -23,7 +21,7 @@ specifiers = st.lists(parts, max_size=3).map(",".join)
 
 
 @given(st.sampled_from(COMPONENTS), specifiers, st.sampled_from(("", "", "+cu118", "+cu130")))
-def test_a_requirement_survives_being_printed(component: str, specifier: str, variant: str) -> None:
+def test_a_requirement_survives_being_printed(component, specifier, variant):
     if component != "torch" or not specifier or specifier.endswith("*"):
         variant = ""
     once = parse_requirement(component + specifier + variant)
@@ -33,7 +31,7 @@ def test_a_requirement_survives_being_printed(component: str, specifier: str, va
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_requirement_or_bad_input(text: str) -> None:
+def test_any_text_is_a_requirement_or_bad_input(text):
     try:
         parse_requirement(text)
     except BadInputError as error:
@@ -53,7 +51,7 @@ def test_any_text_is_a_requirement_or_bad_input(text: str) -> None:
     ),
     st.randoms(use_true_random=False),
 )
-def test_the_order_of_requirements_says_nothing(texts: list[str], dice: Any) -> None:
+def test_the_order_of_requirements_says_nothing(texts, dice):
     shuffled = list(texts)
     dice.shuffle(shuffled)
     one, other = parse_requirements(texts), parse_requirements(shuffled)
@@ -69,7 +67,7 @@ def _answer(request: Request) -> Any:
 
 
 @given(questions(), st.sampled_from(GPUS))
-def test_a_gpu_more_never_widens_what_fits(question: Any, gpu: str) -> None:
+def test_a_gpu_more_never_widens_what_fits(question, gpu):
     matrix, request = question
     # A GPU that exists beside one CPU alone may say which CPU is meant: that is another question.
     assume(request.arch is not None or gpu not in ("gh200", "t4g"))
@@ -81,7 +79,7 @@ def test_a_gpu_more_never_widens_what_fits(question: Any, gpu: str) -> None:
 
 
 @given(questions())
-def test_what_resolves_fits_and_stays_when_installed(question: Any) -> None:
+def test_what_resolves_fits_and_stays_when_installed(question):
     matrix, request = question
     try:
         chosen = resolve(request, matrix).stack.driver

@@ -1,7 +1,5 @@
 """The search against looking at every assignment, on random constraint problems."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -43,7 +41,7 @@ def solutions(sizes: dict[str, int], plain: list[Any]) -> set[tuple[int, ...]]:
 
 
 @given(problems())
-def test_satisfiable_exactly_when_an_assignment_exists(problem: Any) -> None:
+def test_satisfiable_exactly_when_an_assignment_exists(problem):
     sizes, constraints, plain = problem
     expected = solutions(sizes, plain)
     made = Problem(sizes, constraints)
@@ -56,7 +54,7 @@ def test_satisfiable_exactly_when_an_assignment_exists(problem: Any) -> None:
 
 
 @given(problems())
-def test_arc_consistency_drops_no_value_of_a_solution(problem: Any) -> None:
+def test_arc_consistency_drops_no_value_of_a_solution(problem):
     sizes, constraints, plain = problem
     expected = solutions(sizes, plain)
     domains = Problem(sizes, constraints).initial()
@@ -66,7 +64,7 @@ def test_arc_consistency_drops_no_value_of_a_solution(problem: Any) -> None:
 
 
 @given(problems(), st.integers(0, 3))
-def test_restricting_one_variable(problem: Any, value: int) -> None:
+def test_restricting_one_variable(problem, value):
     sizes, constraints, plain = problem
     name = next(iter(sizes))
     made = Problem(sizes, constraints)
@@ -76,7 +74,7 @@ def test_restricting_one_variable(problem: Any, value: int) -> None:
 
 
 @given(problems())
-def test_a_conflict_is_one_and_no_member_is_idle(problem: Any) -> None:
+def test_a_conflict_is_one_and_no_member_is_idle(problem):
     sizes, constraints, plain = problem
     if solutions(sizes, plain):
         return

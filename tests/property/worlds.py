@@ -1,7 +1,5 @@
 """Small random matrices, cut out of the shipped data and bent, and random requests about them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -8,17 +8,16 @@ examples:
   ./dev test real --collect DIR                        rows that other machines wrote, into the page
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab.captures import MACHINES
 from tests.lab.places import CACHE, LabError
@@ -28,9 +27,6 @@ from tests.vm.emulator import VIRTUALISED
 from . import images, page
 from .journey import Journey
 from .machine import OUTSIDE, Booted, Remote, require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 STAND_IN = "stand-in"
 SOURCES = {

@@ -1,20 +1,16 @@
 """Images of distributions: a file, an address that is fetched once, or the one that the lab makes of Debian's packages."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gpusetup.bootstrap.web import Unfetched, session
 from tests.lab.places import CACHE, LabError, locked
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LAB = "lab"
 FOLDER = CACHE / "real"

@@ -1,20 +1,14 @@
 """The life of a stack on one host, by the command line as a person uses it: each step with its exit code, time and verdict."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from tests.lab.applying import gpusetup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.lab.applying import Answer
+from tests.lab.applying import Answer, gpusetup
 
 STEPS = ("facts", "apply", "second run", "drift", "another driver", "rollback", "remove")
 DEADLINE = 4 * 3600.0

@@ -1,13 +1,15 @@
 """The host that is taken through: an image that is booted here, or one that answers to SSH already."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from subprocess import CompletedProcess, Popen
+from typing import Any, Protocol
+
+from typing_extensions import Self
 
 from tests.lab.places import LabError
 from tests.lab.process import run
@@ -16,12 +18,6 @@ from tests.vm.emulator import EMULATED, VIRTUALISED, accelerator, command, layer
 from tests.vm.seed import asset_tag, cloud_config, cloud_documents, fixed_address, write_image
 
 from . import images
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from subprocess import CompletedProcess, Popen
-
-    from typing_extensions import Self
 
 USER = "gpusetup-lab"
 OUTSIDE = "10.0.2.2"

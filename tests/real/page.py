@@ -1,19 +1,13 @@
 """The table of docs/reference/support.md that is written by what was seen, one row a machine and source."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, NamedTuple
 
 from tests.lab.plays import ROOT
 
-from .journey import STEPS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import date
-
-    from .journey import Step
+from .journey import STEPS, Step
 
 PAGE = ROOT / "docs" / "reference" / "support.md"
 COLUMNS = ("distribution and image", "machine", "source", "kernel", *STEPS, "seen")

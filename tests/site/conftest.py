@@ -1,7 +1,5 @@
 """The site, built once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,15 +4,14 @@ Asked are all messages of tests/fixtures/doctor, bare numbers, every text of the
 such messages after each other, with what logs put before a line, and cut.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
@@ -20,9 +19,6 @@ from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.references import mentioned, reference_in
 from tests.lab.browser import browser
 from tools.explorer.messages import messages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "tools/explorer/web/doctor.js"

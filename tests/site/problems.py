@@ -5,27 +5,21 @@ for every GPU, system and driver, and every set of wishes, the page's question h
 the resolver builds, in its order. A GPU and a system are asked together for each wish alone, else one after the other.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.resolve.preferences import Ranked, criteria
 from gpusetup.resolve.search import Unary
-from tests.site.proof import Explored, page_of, posed
+from gpusetup.resolve.space import Space
+from tests.site.proof import Explored, Question, page_of, posed
 from tools.explorer.compiled import NO_LIMIT_WHEN_GIVEN, WISHES, sets
 from tools.explorer.folder import ARCHES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gpusetup.resolve.space import Space
-    from tests.site.proof import Question
 
 _AT_ONCE = 200
 _ASK = """asked.map((question) => {

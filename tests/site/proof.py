@@ -12,8 +12,6 @@ copy are compared too, and of a refusal the rules that cannot hold together, in 
 GPUs and systems of a kind add the same to a question; tests/site/problems.py shows that for each of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -21,10 +19,11 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.matrix.load import matrix as load
 from gpusetup.model.stack import MatrixStamp, Resolution
@@ -34,15 +33,11 @@ from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import minimal_conflict
+from gpusetup.resolve.space import Space
 from tests.lab.browser import browser
 from tools.explorer.compiled import WISHES, Compiled, Gpus
 from tools.explorer.folder import ARCHES, documents
 from tools.explorer.reasons import about_reasons
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpusetup.resolve.space import Space
 
 WEB = Path(__file__).resolve().parents[2] / "tools/explorer/web"
 _AT_ONCE = 500

@@ -1,7 +1,5 @@
 """The explorer: its answers are the resolver's, and people can use it, in a real browser that opened it from its folder."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import re

@@ -1,7 +1,5 @@
 """The explorer's doctor: a pasted message has the doctor's own answer, in the browser, and each answer leads to its page."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

@@ -1,7 +1,5 @@
 """The site: every page and link is there, nothing comes from elsewhere, and a link that leads nowhere fails the build."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

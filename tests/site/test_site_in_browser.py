@@ -1,7 +1,5 @@
 """The site in a real browser, opened from its folder: it fits, it finds, it is readable in the dark, and nothing fails in it."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,22 +1,17 @@
 """The GitHub Action and the pre-commit hook, run as GitHub's runner and pre-commit run them. They install gpusetup from here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from gpusetup.cli.main import command_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -38,13 +33,13 @@ def stepped(step: Mapping[str, str], inputs: Mapping[str, str], folder: Path) ->
     return subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
 
 
-def test_every_input_reaches_a_step() -> None:
+def test_every_input_reaches_a_step():
     used = {name for step in ACTION["runs"]["steps"] for name in re.findall(r"inputs\.(\w+)", str(step["env"]))}
     assert used == set(ACTION["inputs"])
 
 
 @pytest.mark.long
-def test_the_action_installs_the_gpusetup_that_it_is(tmp_path: Path) -> None:
+def test_the_action_installs_the_gpusetup_that_it_is(tmp_path):
     done = stepped(ACTION["runs"]["steps"][0], {}, tmp_path)
     assert done.returncode == 0, done.stderr
     program = Path((tmp_path / "github_path").read_text().strip()) / "gpusetup"
@@ -62,9 +57,7 @@ def test_the_action_installs_the_gpusetup_that_it_is(tmp_path: Path) -> None:
         (FITS, {"from": "absent.lock"}, 3, ["absent.lock"]),
     ],
 )  # fmt: skip
-def test_the_action_fails_with_the_reason(
-    project: str, inputs: dict[str, str], code: int, said: list[str], tmp_path: Path
-) -> None:
+def test_the_action_fails_with_the_reason(project, inputs, code, said, tmp_path):
     (tmp_path / "pyproject.toml").write_text(project)
     done = stepped(ACTION["runs"]["steps"][1], inputs, tmp_path)
     summary = (tmp_path / "github_step_summary").read_text()
@@ -73,7 +66,7 @@ def test_the_action_fails_with_the_reason(
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
-def test_every_step_of_a_workflow_is_bash_that_gpusetup_understands(path: Path) -> None:
+def test_every_step_of_a_workflow_is_bash_that_gpusetup_understands(path):
     jobs = yaml.safe_load(path.read_text())["jobs"]
     for text in [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]:
         read = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
@@ -84,7 +77,7 @@ def test_every_step_of_a_workflow_is_bash_that_gpusetup_understands(path: Path) 
 
 
 @pytest.mark.long
-def test_pre_commit_runs_the_hook_in_a_repository(tmp_path: Path) -> None:
+def test_pre_commit_runs_the_hook_in_a_repository(tmp_path):
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
         return subprocess.run(words, cwd=tmp_path / "project", env=env, capture_output=True, text=True, check=False)

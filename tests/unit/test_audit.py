@@ -1,7 +1,5 @@
 """The audit stage: an SBOM that leaves something out is told, and a package nobody looked up is no clean bill."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.audit import differences, judged
@@ -12,7 +10,7 @@ def sbom(*components: tuple[str, str], about: str = "gpusetup") -> dict[str, Any
     return {"metadata": {"component": {"name": about}}, "components": listed}
 
 
-def test_an_sbom_lists_exactly_what_is_needed() -> None:
+def test_an_sbom_lists_exactly_what_is_needed():
     needed = {"ansible-core": "2.21.5", "jinja2": "3.1.6"}
     assert differences(sbom(("ansible-core", "2.21.5"), ("Jinja2", "3.1.6")), needed) == []
     (missing,) = differences(sbom(("ansible-core", "2.21.5")), needed)
@@ -22,7 +20,7 @@ def test_an_sbom_lists_exactly_what_is_needed() -> None:
     assert len(differences(sbom(("ansible_core", "2.20"), ("Jinja2", "3.1.6"), about="x"), needed)) == 2
 
 
-def test_vulnerabilities_are_named_and_what_nobody_looked_up_too() -> None:
+def test_vulnerabilities_are_named_and_what_nobody_looked_up_too():
     report = {
         "dependencies": [
             {"name": "gpusetup", "skip_reason": "not on PyPI"},

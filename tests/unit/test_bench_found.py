@@ -1,7 +1,5 @@
 """What a benchmark found: bounds of figures and of ratios, the table, the picture, and that the command records it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import types

@@ -1,7 +1,5 @@
 """What `./dev bench peers` tells of its runs, and that it says how to fetch what it does not ship."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

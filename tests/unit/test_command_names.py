@@ -1,7 +1,5 @@
 """A command that a text names is one that gpusetup has: pages, help, messages, units and templates follow a new name."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -30,7 +28,7 @@ def wrong(text: str) -> list[str]:
     return found
 
 
-def test_every_command_that_a_text_names_exists() -> None:
+def test_every_command_that_a_text_names_exists():
     listed = subprocess.run(["git", "ls-files", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True)
     names = [name for name in listed.stdout.splitlines() if not name.startswith(RECORDS) and (ROOT / name).is_file()]
     texts = {name: (ROOT / name).read_text(encoding="utf-8", errors="replace") for name in names}
@@ -39,7 +37,7 @@ def test_every_command_that_a_text_names_exists() -> None:
     assert not found, "\n".join(f"{name}: {', '.join(said)}" for name, said in found.items())
 
 
-def test_an_old_name_is_found() -> None:
+def test_an_old_name_is_found():
     assert (
         wrong("run `gpusetup fleet history gpu07`, gpusetup doctor, `gpusetup why cuda` and gpusetup for hosts") == []
     )

@@ -1,7 +1,5 @@
 """The built documentation: every page that the program writes about itself is there, and every link leads somewhere."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

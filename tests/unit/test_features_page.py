@@ -1,7 +1,5 @@
 """The page of features: its count is right, what is there is shown somewhere, and no state is a word of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -23,7 +21,7 @@ def state(row: list[str]) -> str:
     return row[1].rstrip(" |").partition(":")[0]
 
 
-def test_every_row_is_counted() -> None:
+def test_every_row_is_counted():
     counted = Counter(map(state, ROWS))
     assert set(counted) == {"whole", "stand-in", "part", "no"}
     told = re.search(
@@ -35,7 +33,7 @@ def test_every_row_is_counted() -> None:
     ]  # fmt: skip
 
 
-def test_the_systems_of_each_row_are_those_of_its_tests() -> None:
+def test_the_systems_of_each_row_are_those_of_its_tests():
     text = PAGE.read_text(encoding="utf-8")
     assert features.page(text, json.loads(features.EVIDENCE.read_text(encoding="utf-8"))) == text, (
         "python -m tools.features"
@@ -48,12 +46,12 @@ def test_the_systems_of_each_row_are_those_of_its_tests() -> None:
         features.systems(["tests/lab/test_gone.py"])
 
 
-def test_what_is_there_is_shown_on_a_page() -> None:
+def test_what_is_there_is_shown_on_a_page():
     for row in ROWS:
         shown = re.findall(r"\]\(([^)#]+)", row[-1]) if state(row) != "no" else [PAGE.name]
         assert shown, row
         assert all((PAGE.parent / place).is_file() for place in shown), row
 
 
-def test_what_is_part_says_what_is_missing() -> None:
+def test_what_is_part_says_what_is_missing():
     assert [row for row in ROWS if state(row) == "part" and not row[1].partition(": ")[2]] == []

@@ -1,7 +1,5 @@
 """The README as a package's front page: links that lead somewhere from an index, or none."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

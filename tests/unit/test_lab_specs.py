@@ -1,10 +1,7 @@
 """The lab beside another checkout's lab, whose hosts this one may not know."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,13 +10,8 @@ from tests.lab.host import Host
 from tests.lab.places import LabError
 from tests.lab.spec import HostSpec
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_a_host_of_another_checkout_is_passed_over_with_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_of_another_checkout_is_passed_over_with_a_word(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(host, "HOSTS", tmp_path)
     ours = dataclasses.asdict(HostSpec(name="ours", address="10.0.0.1"))
     theirs = ours | {"name": "theirs", "flavour": "beos", "address": "10.0.0.2"}

@@ -1,7 +1,5 @@
 """The pictures of README and CONTRIBUTING show what is there today: drawn anew, they are the same."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

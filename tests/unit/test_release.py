@@ -15,7 +15,7 @@ from tools.release.tree import Target, without_origin
 THIS = "{}.{}".format(*sys.version_info[:2])
 
 
-def test_every_command_has_a_page_with_its_options() -> None:
+def test_every_command_has_a_page_with_its_options():
     pages = man.pages()
     assert set(pages) == {"gpusetup.1", *(f"gpusetup-{name.replace(' ', '-')}.1" for name in COMMANDS)}
     assert r"\fB\-\-max\-fail N\fR" in pages["gpusetup-apply.1"]
@@ -24,7 +24,7 @@ def test_every_command_has_a_page_with_its_options() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
-def test_troff_has_nothing_to_say_against_a_page() -> None:
+def test_troff_has_nothing_to_say_against_a_page():
     for name, text in man.pages().items():
         argv = ["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z"]
         done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)

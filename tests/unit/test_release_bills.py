@@ -1,11 +1,9 @@
 """Bills of materials, of packages and of bundles: what CycloneDX's own schema takes, and what is really in there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
@@ -13,9 +11,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from gpusetup.supply.cyclonedx import VERSION, bill, bill_of, component
 from tools.release import bills
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METADATA = """Metadata-Version: 2.4
 Name: gpusetup
@@ -34,7 +29,7 @@ def valid(text: bytes) -> dict[str, Any]:
     return found
 
 
-def test_a_wheel_says_what_it_asks_for_and_that_nothing_of_it_is_inside(tmp_path: Path) -> None:
+def test_a_wheel_says_what_it_asks_for_and_that_nothing_of_it_is_inside(tmp_path):
     wheel = tmp_path / WHEEL
     with zipfile.ZipFile(wheel, "w") as made:
         made.writestr("gpusetup-0.1.0.dist-info/METADATA", METADATA)
@@ -45,7 +40,7 @@ def test_a_wheel_says_what_it_asks_for_and_that_nothing_of_it_is_inside(tmp_path
     assert told == {"msgspec": ("required", False), "tomli": ("required", False), "ansible-runner": ("optional", False)}
 
 
-def test_the_single_file_lists_its_wheels_by_their_digests(tmp_path: Path) -> None:
+def test_the_single_file_lists_its_wheels_by_their_digests(tmp_path):
     single = tmp_path / "gpusetup-x86_64.pyz"
     with zipfile.ZipFile(single, "w") as made:
         for name in (WHEEL, "rich-15.0.0-py3-none-any.whl"):
@@ -66,19 +61,19 @@ def test_the_single_file_lists_its_wheels_by_their_digests(tmp_path: Path) -> No
         ("gpusetup-0.1.0-x86_64.oci.tar", "pkg:generic/gpusetup@0.1.0?file_name=gpusetup-0.1.0-x86_64.oci.tar"),
     ],
 )
-def test_every_kind_of_package_has_a_name_of_its_own(tmp_path: Path, name: str, purl: str) -> None:
+def test_every_kind_of_package_has_a_name_of_its_own(tmp_path, name, purl):
     (tmp_path / name).write_bytes(b"packed")
     found = valid(bills.write(tmp_path / name, [], 1_700_000_000, "0.1.0").read_bytes())
     assert found["metadata"]["component"]["purl"] == purl
 
 
-def test_a_file_of_no_known_kind_gets_no_bill(tmp_path: Path) -> None:
+def test_a_file_of_no_known_kind_gets_no_bill(tmp_path):
     (tmp_path / "notes.txt").write_text("no package")
     with pytest.raises(ValueError, match=r"notes\.txt"):
         bills.write(tmp_path / "notes.txt", [], 0, "0.1.0")
 
 
-def test_the_bill_of_a_bundle_is_of_the_same_form(tmp_path: Path) -> None:
+def test_the_bill_of_a_bundle_is_of_the_same_form(tmp_path):
     wheels = {"python/torch-2.6.0+cu124-cp312-cp312-linux_x86_64.whl": "a" * 64, f"controller/{WHEEL}": "b" * 64}
     found = valid(bill_of(tmp_path, {}, wheels, wheels))
     assert [item["name"] for item in found["components"]] == ["gpusetup", "torch"]

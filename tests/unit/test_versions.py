@@ -1,7 +1,5 @@
 """NVIDIA versions keep their text and order by number."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,14 +15,14 @@ def padded(text: str) -> tuple[int, ...]:
     return tuple(found + [0] * (8 - len(found)))
 
 
-def test_text_is_kept() -> None:
+def test_text_is_kept():
     assert str(nv("550.144.03")) == "550.144.03"
     assert repr(nv("550.144.03")) == "NvVersion('550.144.03')"
     assert nv("550.144.03") == nv("550.144.3")
     assert hash(nv("12.4")) == hash(nv("12.4.0"))
 
 
-def test_order_is_by_number_not_by_letter() -> None:
+def test_order_is_by_number_not_by_letter():
     assert sorted(["12.10", "12.9", "9.2", "12.1"], key=nv) == ["9.2", "12.1", "12.9", "12.10"]
     assert nv("580.65.06") < nv("580.178.04")
 
@@ -32,13 +30,13 @@ def test_order_is_by_number_not_by_letter() -> None:
 @pytest.mark.parametrize(
     "text", ["", "abc", "12.", ".4", "12..4", "12.4rc1", "-1", "12 ", "12\n", "٥٣٥", "9" * 40, "v12.4"]
 )
-def test_what_is_no_version_is_refused(text: str) -> None:
+def test_what_is_no_version_is_refused(text):
     with pytest.raises(ValueError, match="not an NVIDIA version"):
         NvVersion(text)
 
 
 @given(texts, texts)
-def test_order_is_that_of_padded_numbers(one: str, other: str) -> None:
+def test_order_is_that_of_padded_numbers(one, other):
     first, second = nv(one), nv(other)
     assert (first < second) == (padded(one) < padded(other))
     assert (first <= second) == (padded(one) <= padded(other))
@@ -50,18 +48,18 @@ def test_order_is_that_of_padded_numbers(one: str, other: str) -> None:
 
 
 @given(st.lists(texts, max_size=6))
-def test_sorting_agrees_with_padded_numbers(some: list[str]) -> None:
+def test_sorting_agrees_with_padded_numbers(some):
     assert sorted(some, key=nv) == sorted(some, key=padded)
 
 
 @given(texts)
-def test_text_survives(text: str) -> None:
+def test_text_survives(text):
     assert str(nv(text)) == text
     assert nv(text).major == int(text.split(".", maxsplit=1)[0])
     assert nv(text).minor == padded(text)[:2]
 
 
-def test_compared_with_something_else() -> None:
+def test_compared_with_something_else():
     assert nv("12.4") != "12.4"
 
 
@@ -74,9 +72,9 @@ def test_compared_with_something_else() -> None:
         ("12.4", "12.4.1", False),
     ],
 )
-def test_a_prefix_names_whole_numbers(version: str, prefix: str, named: bool) -> None:
+def test_a_prefix_names_whole_numbers(version, prefix, named):
     assert prefix_of(version, prefix) is named
 
 
-def test_cuda_minor() -> None:
+def test_cuda_minor():
     assert [cuda_minor(text) for text in ("12.4.1", "12.4", "13", "12.10.0")] == ["12.4", "12.4", "13", "12.10"]

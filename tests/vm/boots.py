@@ -1,17 +1,13 @@
 """What a virtual machine says about itself: its boots, its packages and settings, how its bootstrap ended."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab.bootstrapping import FINAL, UNIT
+from tests.lab.host import Host
 from tests.lab.plays import packages
-
-if TYPE_CHECKING:
-    from tests.lab.host import Host
-    from tests.vm.machine import VirtualMachine
+from tests.vm.machine import VirtualMachine
 
 BOOTS = "/var/lib/gpusetup-lab/boots"
 SETTINGS = ("/boot", "/etc", "/opt", "/usr/local", "/usr/lib/modules")

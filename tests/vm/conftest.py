@@ -1,18 +1,12 @@
 """Fixtures for tests on virtual machines."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab import machine as outer
 from tests.lab.repository import build
 from tests.vm.machine import prepare
-
-if TYPE_CHECKING:
-    from tests.lab.repository.build import Repositories
 
 HERE = Path(__file__).parent
 
@@ -24,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def vm_repositories() -> Repositories:
+def vm_repositories():
     """The stand-in package repositories; skips with the reason where no virtual machine can be made."""
     reason = outer.why_not()
     if reason:

@@ -1,7 +1,5 @@
 """QEMU here: with hardware virtualisation where it really boots something, else in plain emulation."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -4,14 +4,13 @@
 runs those whose name holds a word and writes their rows anew. Stand-in packages, a simulated GPU, everything else is real.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab.bootstrapping import ROOT, UNIT, serve_bundle, user_data
 from tests.lab.faults.page import clean
@@ -19,9 +18,6 @@ from tests.lab.places import LabError
 from tests.lab.repository.build import ready, set_fault
 from tests.vm.boots import again, boots, wait_for_end
 from tests.vm.machine import VirtualMachine, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PAGE = ROOT / "docs" / "reference" / "vm-faults.md"
 TO_THE_END = 1800.0

@@ -1,7 +1,5 @@
 """The machines' disk: Debian 12 with its own kernel, GRUB and cloud-init, made once, cached, never written to again."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

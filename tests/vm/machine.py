@@ -1,13 +1,13 @@
 """One virtual machine on the lab's bridge: a lab host with a disk, a kernel and a power switch of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 from tests.lab import machine as outer
 from tests.lab import network
@@ -20,10 +20,6 @@ from tests.programs import VIRTUAL
 from tests.vm import image
 from tests.vm.emulator import accelerator, command, layer, start, tail
 from tests.vm.seed import asset_tag, write_seed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from subprocess import CompletedProcess
 
 MEMORY_MIB = 2048
 SCALE = float(os.environ.get("GPUSETUP_VM_PATIENCE") or os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -44,7 +40,7 @@ class VirtualMachine(Host):
     faults: dict[str, str]
 
     @classmethod
-    def make(cls, name: str, user_data: str, *, machine: str = "t4") -> VirtualMachine:
+    def make(cls, name: str, user_data: str, *, machine: str = "t4") -> "VirtualMachine":
         """A machine that was never switched on."""
         base = image.ready()
         host = cls.reserve(HostSpec(name=name, flavour="debian12", machine=machine))

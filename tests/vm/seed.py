@@ -1,20 +1,16 @@
 """What a cloud hands to a new machine: the user-data as it is, the cloud's own settings, and here also the GPU on its PCI."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab import captures
 from tests.lab.network import PREFIX, hardware_address
 from tests.lab.places import SSH_KEY
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MOUNTED = "/run/gpusetup-lab/seed"
 

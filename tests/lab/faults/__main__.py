@@ -1,7 +1,5 @@
 """Run faults and write their page."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,14 +1,7 @@
 """What must still be true of a host once a fault is over: it is known, it is kept, it goes up and back, and everything leaves."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from tests.lab.faults.row import said
+from tests.lab.faults.row import Lab, Row, said
 from tests.lab.plays import packages
-
-if TYPE_CHECKING:
-    from tests.lab.faults.row import Lab, Row
 
 NOUVEAU = "/etc/modprobe.d/gpusetup-nouveau.conf"
 

@@ -1,7 +1,5 @@
 """The kernel module cannot be built."""
 
-from __future__ import annotations
-
 from tests.lab.faults.row import Lab, Row, completes, judged
 from tests.lab.plays import packages
 

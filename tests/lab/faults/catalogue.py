@@ -1,8 +1,6 @@
 """Every fault by the name that the table has it under."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tests.lab.faults.builds import build_fails, kernel_too_new, no_headers
 from tests.lab.faults.crowd import nearly_all_dead, two_names, two_names_two_wishes
@@ -20,11 +18,7 @@ from tests.lab.faults.records import (
     record_lost,
     secrets_kept,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lab.faults.row import Row
+from tests.lab.faults.row import Row
 
 NOT_RUN = {
     "SELinux, AppArmor": "the shared kernel enforces neither",

@@ -1,7 +1,5 @@
 """More names than machines: one machine under two names, and a fleet of which nearly all are dead."""
 
-from __future__ import annotations
-
 from tests.lab.applying import gpusetup
 from tests.lab.faults.afterwards import leaves
 from tests.lab.faults.row import Lab, Row, completes, judged

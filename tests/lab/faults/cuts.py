@@ -2,22 +2,17 @@
 file system, a command that fails. The host is in memory, so no root is needed; `tests/modules/cuts.py` has the points.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.faults.row import Row
 from tests.modules.cuts import COMMANDS, Host, Points
 from tests.modules.cuts_beside import WORLDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def cut_at(command: str, world: type[Host]) -> str:

@@ -1,17 +1,12 @@
 """No room, no writing, no lock, and what an earlier dpkg left half done."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from tests.lab.faults.row import Lab, Row, completes, judged
 from tests.lab.harm import packages_locked
 from tests.lab.moments import package_step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def full(mount: str, mib: int, names: str) -> Callable[[Row], None]:

@@ -1,23 +1,18 @@
 """Cut when most of the work is done, or inside the package step: what is unfinished must be finished, and known."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.lab import network
 from tests.lab.faults.afterwards import known, leaves, lives_on
 from tests.lab.faults.machine import kill_tree
 from tests.lab.faults.row import Lab, Row, completes, judged
 from tests.lab.places import SIMULATED_ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def killed_in_the_reboot(row: Row) -> None:

@@ -1,20 +1,15 @@
 """The host or the way to it goes away: cut, hanging, without power, never back; and the controller killed at every step."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.lab import fleet
 from tests.lab.faults.row import Lab, Row, completes, judged, said
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = (
     "Look at the host", "Look before touching", "Is the host as wanted already",

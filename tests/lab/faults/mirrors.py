@@ -1,24 +1,19 @@
 """Repositories that are gone, lie, hang, crawl, or are signed by the wrong hand; and a way to them that is barred."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
 import threading
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests.lab.faults.row import Lab, Row, completes, judged
 from tests.lab.repository.build import ready, set_fault
 from tests.lab.repository.serve import Handler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BRIDGE = "10.77.0.1"
 

@@ -1,7 +1,5 @@
 """The page of the docs, which keeps the rows that were tried."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who runs it, and what their inventory holds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

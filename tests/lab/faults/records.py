@@ -1,20 +1,15 @@
 """What gpusetup keeps, on the controller and on the host: lost, halved, deleted while in use, or holding a secret."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gpusetup.drive.rundir import new_run
 from tests.lab.faults.afterwards import goes_up_and_back, known, leaves
 from tests.lab.faults.row import Lab, Row, completes, judged, said
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RECORD = "/var/lib/gpusetup/state.json"
 SECRET = "hunter2-of-the-lab"

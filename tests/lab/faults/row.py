@@ -1,16 +1,15 @@
 """One row of the table, and the host that it is tried on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.lab.applying import Answer, gpusetup
 from tests.lab.host import SSH_OPTIONS, Host
@@ -19,9 +18,6 @@ from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.plays import packages
 from tests.lab.repository.build import ready
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COMPLETE = (0,)
 

@@ -4,23 +4,17 @@ One undisturbed apply is led by the hand: before each connection the controller 
 are copied. Then each copy is brought to life in turn and the same command is given.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
+from tests.lab.applying import Answer
 from tests.lab.faults.afterwards import known, leaves
 from tests.lab.faults.row import Lab, Row, completes
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.lab.applying import Answer
 
 PREFIX = "everything cut at seam "
 POLLS = 3

@@ -3,15 +3,13 @@
 Each state has a folder of its own: another checkout's tests never change what hosts of this one read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab import network
 from tests.lab.flavours import UBUNTU_KERNELS
@@ -19,9 +17,6 @@ from tests.lab.places import REPOSITORIES, SOURCE, STATE, locked
 from tests.lab.repository import catalog, catalog_rpm, catalog_suse, deb, rpm
 from tests.lab.repository.keys import Keys
 from tests.lab.repository.serve import FAULTS, WHAT, WHERE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER = "packages"
 KEPT = 24 * 3600
@@ -82,7 +77,7 @@ class Repositories:
         """The repository of VirtualGL's project: a stand-in, for its packages cannot be had here."""
         return f"{self.base}/virtualgl"
 
-    def with_fault(self, token: str, what: str, where: str = "all") -> Repositories:
+    def with_fault(self, token: str, what: str, where: str = "all") -> "Repositories":
         """The same repositories behind a server that misbehaves; set_fault(token, "", "") mends it."""
         set_fault(token, what, where)
         return replace(self, base=f"{network.REPOSITORY_URL}/with/{token}/{self.folder.name}")

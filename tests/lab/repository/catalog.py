@@ -4,13 +4,9 @@ Names follow NVIDIA's driver guides and installers, versions are ones that NVIDI
 pattern of their family. What is inside is a stand-in: see stand_in/.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 # The newest two of a branch: one to install, one to upgrade to or to come down from.
 DRIVERS = {

@@ -1,7 +1,5 @@
 """Which rpm packages the stand-in repositories hold: NVIDIA's rhel9 directory with its module streams, and what EL itself has."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

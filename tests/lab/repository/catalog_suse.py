@@ -1,7 +1,5 @@
 """Which rpm packages the stand-in repositories hold for SUSE: NVIDIA's opensuse15 directory, and what openSUSE Leap itself has."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,15 +1,10 @@
 """What is inside a stand-in package: files, links and maintainer scripts, the same for apt and dnf."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tests.lab.places import SOURCE
+from tests.lab.repository.catalog import Package
 from tests.lab.repository.elf import module
-
-if TYPE_CHECKING:
-    from tests.lab.repository.catalog import Package
 
 STAND_IN = SOURCE / "repository" / "stand_in"
 FAULTS = "/var/lib/gpusetup-lab/faults"

@@ -1,20 +1,14 @@
 """Debian packages and a signed flat repository (NVIDIA's layout) or an archive with suites (Ubuntu's)."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab.process import run
+from tests.lab.repository.catalog import Package
 from tests.lab.repository.contents import content_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.lab.repository.catalog import Package
-    from tests.lab.repository.keys import Keys
+from tests.lab.repository.keys import Keys
 
 LIBDIR = "usr/lib/x86_64-linux-gnu"
 

@@ -1,7 +1,5 @@
 """The smallest 64-bit ELF file with a .modinfo section: a kernel module's description without a module."""
 
-from __future__ import annotations
-
 import struct
 
 

@@ -1,14 +1,9 @@
 """The lab's signing keys, made anew on each machine: one that is trusted, one that never is."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRUSTED, WRONG = "gpusetup lab repository", "gpusetup lab wrong key"
 

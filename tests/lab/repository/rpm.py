@@ -1,19 +1,13 @@
 """rpm packages and signed repositories, with module streams, by Debian's rpm and createrepo_c."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from tests.lab.process import run
+from tests.lab.repository.catalog import Package
 from tests.lab.repository.contents import content_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from tests.lab.repository.catalog import Package
-    from tests.lab.repository.keys import Keys
+from tests.lab.repository.keys import Keys
 
 LIBDIR = "usr/lib64"
 

@@ -1,29 +1,24 @@
 """A server that plays the publishers, and a way to ask single sources of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.replay import Replay, serving
+from tests.replay import serving
 from tests.tools.refresh.published import TODAY, documents
 from tools.refresh import asking
 from tools.refresh.sources import gather
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+def site(monkeypatch):
     monkeypatch.setattr(asking.time, "sleep", lambda _seconds: None)
     with serving() as one:
         yield one
 
 
 @pytest.fixture
-def ask(site: Replay) -> Callable[..., Any]:
+def ask(site):
     """Ask sources; return what came of it as (gathering, {source: error})."""
 
     def asked(*sources: str) -> Any:

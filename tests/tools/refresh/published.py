@@ -1,17 +1,13 @@
 """What publishers have for programs, made in their published form out of the shipped matrix, and served on this machine."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.matrix.load import NAMES, Matrix, package_files
-
-if TYPE_CHECKING:
-    from tests.replay import Replay
+from tests.replay import Replay
 
 TODAY = dt.date(2026, 11, 24)
 MATRIX = Matrix()

@@ -1,7 +1,5 @@
 """Updates of CUDA and cuDNN from NVIDIA's manifests: whole ones, and every way in which they are not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

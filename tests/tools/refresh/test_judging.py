@@ -1,7 +1,5 @@
 """What newer rows do to answers is said, and rows that make answers contradict each other are found."""
 
-from __future__ import annotations
-
 import json
 from functools import partial, wraps
 

@@ -1,10 +1,9 @@
 """The rows of Python packages against an index: what differs is told, and nothing is written that was not read whole."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,23 +11,19 @@ from tests.replay import CAPTURED, JSON, Replay, metadata, sdist, serving, wheel
 from tools.collect.__main__ import DATA, main
 from tools.refresh import asking
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 SEEN = "2026-01-01"
 VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+def site(monkeypatch):
     monkeypatch.setattr(asking.time, "sleep", lambda _seconds: None)
     with serving() as one:
         yield one
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """The shipped rows of two packages, of which the test has releases enough."""
     for name, keep in (("vllm", ("0.33.0", "0.32.0")), ("bitsandbytes", ("0.50.2",)), ("deepspeed", ("0.19.8",))):
         document = json.loads((DATA / f"{name}.json").read_text())
@@ -310,7 +305,7 @@ def test_what_was_left_out_before_is_not_looked_at_again(site, data, capsys):
 
 
 @pytest.fixture
-def torch(site: Replay, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+def torch(site, tmp_path):
     """torch.json with one release, and an index that says the same of it."""
     document = json.loads((DATA.parent / "torch.json").read_text())
     document["releases"] = [item for item in document["releases"] if item["version"] == "2.9.1"]

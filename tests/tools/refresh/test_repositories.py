@@ -1,7 +1,5 @@
 """What NVIDIA's repositories for apt and dnf have beyond what is known, and lists that are no evidence."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,7 +1,5 @@
 """What a package index brings: wheels of cuDNN and CuPy, patches of torch with their builds, packages above them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

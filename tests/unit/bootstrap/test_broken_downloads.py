@@ -1,7 +1,5 @@
 """Servers that break off, are slow, away or say no, asked by everything that fetches: the same rule holds everywhere."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -10,7 +8,6 @@ import sys
 import time
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,17 +17,12 @@ from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, fetch
 from tests.flaky import CONTENT, serving
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.flaky import Site
-
 FIRST_STAGE = Path(__file__).parents[3] / "gpusetup/bootstrap/instance/first-stage"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site():
     with serving() as one:
         yield one
 
@@ -57,7 +49,7 @@ def first_stage(url: str, target: Path, patience: float, digest: str = DIGEST) -
 
 
 @pytest.mark.parametrize("trouble", PASSING)
-def test_what_passes_is_tried_again(site: Site, tmp_path: Path, trouble: str) -> None:
+def test_what_passes_is_tried_again(site, tmp_path, trouble):
     assert fetch(site.says(trouble, trouble, "whole"), limit=1 << 20, patience=30, pause=0.01) == CONTENT
     assert site.asked == 3
     assert first_stage(site.says(trouble, trouble, "whole"), tmp_path / "got", 30) == "fetched"
@@ -66,7 +58,7 @@ def test_what_passes_is_tried_again(site: Site, tmp_path: Path, trouble: str) ->
 
 
 @pytest.mark.parametrize("answer", FINAL)
-def test_a_no_is_final_everywhere(site: Site, tmp_path: Path, answer: str) -> None:
+def test_a_no_is_final_everywhere(site, tmp_path, answer):
     with pytest.raises(Unfetched, match=answer):
         fetch(site.says(answer), limit=1 << 20, patience=30, pause=0.01)
     assert site.asked == 1
@@ -74,14 +66,14 @@ def test_a_no_is_final_everywhere(site: Site, tmp_path: Path, answer: str) -> No
     assert site.asked == 1
 
 
-def test_a_url_that_is_none_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_that_is_none_is_not_tried_again(monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("tried again"))
     for url in ("ftp://x", "http://[::1", "https:///x"):
         with pytest.raises(Unfetched):
             fetch(url, limit=1, patience=30)
 
 
-def test_patience_ends(site: Site, tmp_path: Path) -> None:
+def test_patience_ends(site, tmp_path):
     with pytest.raises(Unfetched, match="503"):
         fetch(site.says("503"), limit=1 << 20, patience=0.2, pause=0.05)
     assert 2 <= site.asked <= 6
@@ -89,7 +81,7 @@ def test_patience_ends(site: Site, tmp_path: Path) -> None:
     assert site.asked >= 2
 
 
-def test_a_server_that_stalls_or_drips_is_given_up(site: Site) -> None:
+def test_a_server_that_stalls_or_drips_is_given_up(site):
     assert fetch(site.says("stalls", "whole"), limit=1 << 20, patience=30, pause=0.01, timeout=0.3) == CONTENT
     began = time.monotonic()
     with pytest.raises(Unfetched, match="too slow"):
@@ -97,25 +89,25 @@ def test_a_server_that_stalls_or_drips_is_given_up(site: Site) -> None:
     assert time.monotonic() - began < 60, "the whole of it takes three minutes"
 
 
-def test_another_file_that_came_whole_is_final(site: Site, tmp_path: Path) -> None:
+def test_another_file_that_came_whole_is_final(site, tmp_path):
     assert first_stage(site.says("other"), tmp_path / "got", 30).startswith("GS-732 3")
     assert site.asked == 1
     assert not (tmp_path / "got.part").exists()
     assert first_stage(site.says("chunked, other", "whole"), tmp_path / "got", 30) == "fetched", "it stopped"
 
 
-def test_half_a_file_of_which_nobody_said_the_length_is_asked_for_again(site: Site, tmp_path: Path) -> None:
+def test_half_a_file_of_which_nobody_said_the_length_is_asked_for_again(site, tmp_path):
     assert first_stage(site.says("broken, no length", "whole"), tmp_path / "got", 30) == "fetched"
     assert first_stage(site.says("broken, no length"), tmp_path / "got", 0.2).startswith("GS-732 3")
 
 
-def test_more_than_anybody_expects_is_not_read(site: Site) -> None:
+def test_more_than_anybody_expects_is_not_read(site):
     with pytest.raises(Unfetched, match="more than 100 bytes"):
         fetch(site.says("whole"), limit=100, patience=30, pause=0.01)
     assert site.asked == 1
 
 
-def test_the_pulled_lock_survives_a_break(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pulled_lock_survives_a_break(site, tmp_path, monkeypatch):
     monkeypatch.setattr("gpusetup.bootstrap.web.time.sleep", lambda _: None)
     target = tmp_path / "lock.json"
     config = Config(source="", manifest_sha256="", lock_url=site.says("broken", "whole"), lock_sha256=DIGEST)
@@ -137,7 +129,7 @@ def _wheel() -> bytes:
     return raw.getvalue()
 
 
-def test_pip_asks_again_for_an_index_that_breaks_off(site: Site, tmp_path: Path) -> None:
+def test_pip_asks_again_for_an_index_that_breaks_off(site, tmp_path):
     wheel = "thing-1.0-py3-none-any.whl"
     page = f'<!DOCTYPE html><html><body><a href="/files/{wheel}">{wheel}</a></body></html>'.encode()
     site.handler.content = {"/simple/thing/": page, f"/files/{wheel}": _wheel()}

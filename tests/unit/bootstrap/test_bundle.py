@@ -1,7 +1,5 @@
 """Bundles: packed again as installed, closed by the target's markers, checked before use."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile
@@ -17,7 +15,7 @@ from gpusetup.model.bundle import BundledFile, Manifest
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def made(tmp_path):
     folder = tmp_path / "bundle"
     (folder / "wheels").mkdir(parents=True)
     (folder / "wheels/a.whl").write_bytes(b"content")
@@ -27,7 +25,7 @@ def made(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_whole_bundle_passes(made: Path) -> None:
+def test_a_whole_bundle_passes(made):
     assert bundle.check_bundle(made).gpusetup == "1"
 
 
@@ -41,14 +39,14 @@ def test_a_whole_bundle_passes(made: Path) -> None:
         (lambda folder: (folder / "manifest.json").write_text('{"schema": "other/1"}'), "GS-714"),
     ],
 )
-def test_what_differs_is_named(made: Path, harm, reference: str) -> None:
+def test_what_differs_is_named(made, harm, reference):
     harm(made)
     with pytest.raises(BadInputError) as caught:
         bundle.check_bundle(made)
     assert caught.value.reference == reference
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "precious").write_text("x")
     with pytest.raises(BadInputError) as caught:
         bundle.make_controller_bundle(tmp_path, pythons=("3.11",), archs=("x86_64",))
@@ -59,7 +57,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
             bundle.make_controller_bundle(place, pythons=("3.11",), archs=("x86_64",))
 
 
-def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made, monkeypatch):
     monkeypatch.setattr(bundle, "own_wheel", lambda _folder: 1 / 0)
     made.rename(made.with_name(f".{made.name}.old"))
     with pytest.raises(ZeroDivisionError):
@@ -67,7 +65,7 @@ def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made: Path, monkeypat
     assert bundle.check_bundle(made)
 
 
-def test_the_folder_that_one_stands_in_is_made_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_that_one_stands_in_is_made_too(tmp_path, monkeypatch):
     def wheel(folder: Path) -> Path:
         (folder / "a-1-py3-none-any.whl").write_bytes(b"a")
         return folder / "a-1-py3-none-any.whl"
@@ -94,7 +92,7 @@ def _wheel(folder: Path, name: str, *requires: str) -> Path:
     return path
 
 
-def test_markers_are_those_of_the_target(tmp_path: Path) -> None:
+def test_markers_are_those_of_the_target(tmp_path):
     own = _wheel(
         tmp_path, "own", "old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'"
     )
@@ -107,7 +105,7 @@ def test_markers_are_those_of_the_target(tmp_path: Path) -> None:
     }
 
 
-def test_the_installed_package_is_packed_again(tmp_path: Path) -> None:
+def test_the_installed_package_is_packed_again(tmp_path):
     """Install our wheel without dependencies, pack it from there, and compare what both hold."""
     first = wheels.own_wheel(tmp_path)
     python = tmp_path / "venv/bin/python"
@@ -131,7 +129,7 @@ def test_the_installed_package_is_packed_again(tmp_path: Path) -> None:
         assert all(one.read(name) == two.read(name) for name in same)
 
 
-def test_a_disk_that_is_full_while_pip_writes_is_said_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_while_pip_writes_is_said_as_that(tmp_path, monkeypatch):
     """In the words of a real pip; an index would not help."""
     said = """ERROR: Exception:
 Traceback (most recent call last):

@@ -1,7 +1,5 @@
 """What is read from apply's answer; files on record; locks; callbacks; pulled locks; waiting with a deadline."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib
@@ -47,7 +45,7 @@ def answer(**host: object) -> str:
         (-9, "", "problem", "apply ended with exit code -9"),
     ],
 )  # fmt: skip
-def test_apply_is_understood(code: int, text: str, kind: str, said: str) -> None:
+def test_apply_is_understood(code, text, kind, said):
     outcome = outcome_of_apply(code, text)
     assert outcome.kind == kind
     if said:
@@ -56,7 +54,7 @@ def test_apply_is_understood(code: int, text: str, kind: str, said: str) -> None
         assert outcome.problem.exit > 0
 
 
-def test_a_status_survives_whatever_is_on_disk(tmp_path: Path) -> None:
+def test_a_status_survives_whatever_is_on_disk(tmp_path):
     path, login = tmp_path / "status.json", tmp_path / "motd.d/gpusetup"
     assert run.load(path) is None
     run.save(STATUS, path, login)
@@ -68,7 +66,7 @@ def test_a_status_survives_whatever_is_on_disk(tmp_path: Path) -> None:
         assert run.load(path) is None
 
 
-def test_two_runs_never_meet(tmp_path: Path) -> None:
+def test_two_runs_never_meet(tmp_path):
     with run.alone(tmp_path / "lock"):
         with pytest.raises(PreflightError) as caught, run.alone(tmp_path / "lock"):
             pass
@@ -77,7 +75,7 @@ def test_two_runs_never_meet(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_does_not_hide_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_hide_the_reason(tmp_path, monkeypatch):
     reserve = tmp_path / "reserve"
     reserve.write_bytes(b"0")
     saved: list[Status] = []
@@ -93,7 +91,7 @@ def test_a_full_disk_does_not_hide_the_reason(tmp_path: Path, monkeypatch: pytes
     assert saved == [STATUS]
 
 
-def test_an_error_of_the_machine_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_machine_is_an_outcome(monkeypatch):
     def full(*_: object) -> Outcome:
         raise OSError(errno.ENOSPC, "No space left on device", "/var/x")
 
@@ -105,7 +103,7 @@ def test_an_error_of_the_machine_is_an_outcome(monkeypatch: pytest.MonkeyPatch) 
     assert outcome.problem.hint
 
 
-def _hold(path: str, ready: multiprocessing.synchronize.Event, seconds: float) -> None:
+def _hold(path, ready, seconds):
     with Path(path).open("r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         ready.set()
@@ -113,7 +111,7 @@ def _hold(path: str, ready: multiprocessing.synchronize.Event, seconds: float) -
 
 
 @pytest.mark.parametrize(("held_for", "deadline", "ends"), [(0.4, 20.0, True), (20.0, 0.3, False)])
-def test_dpkgs_lock_is_waited_for(tmp_path: Path, held_for: float, deadline: float, ends: bool) -> None:
+def test_dpkgs_lock_is_waited_for(tmp_path, held_for, deadline, ends):
     lock = tmp_path / "var/lib/dpkg/lock-frontend"
     lock.parent.mkdir(parents=True)
     lock.touch()
@@ -128,7 +126,7 @@ def test_dpkgs_lock_is_waited_for(tmp_path: Path, held_for: float, deadline: flo
     holder.terminate()
 
 
-def test_cloud_init_is_waited_for(tmp_path: Path) -> None:
+def test_cloud_init_is_waited_for(tmp_path):
     run_dir = tmp_path / "cloud-init"
     assert effects.wait_for_cloud_init(0.0, run_dir, tick=0.01) is None, "no cloud-init here"
     run_dir.mkdir()
@@ -175,7 +173,7 @@ def served():
     web.shutdown()
 
 
-def test_the_callback_retries_and_carries_the_token(served, tmp_path: Path) -> None:
+def test_the_callback_retries_and_carries_the_token(served, tmp_path):
     handler, url = served
     handler.fail = 2
     handler.answers.clear()
@@ -190,7 +188,7 @@ def test_the_callback_retries_and_carries_the_token(served, tmp_path: Path) -> N
     assert msgspec.json.decode(handler.seen[-1][1], type=Status) == STATUS
 
 
-def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path):
     callback = Callback("http://127.0.0.1:9/x", tmp_path / "none", pause=0.01)
     for _ in range(3):
         callback.tell(STATUS)
@@ -198,7 +196,7 @@ def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path: Path) -> Non
     Callback("").tell(STATUS)
 
 
-def test_only_the_pinned_lock_is_taken(served, tmp_path: Path) -> None:
+def test_only_the_pinned_lock_is_taken(served, tmp_path):
     handler, url = served
     target = tmp_path / "lock.json"
     pinned = hashlib.sha256(b"lock").hexdigest()

@@ -1,7 +1,5 @@
 """The examples in the documentation work: the inventory script through Ansible, for each cloud's list."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -32,7 +30,7 @@ PLAIN = [{"name": "h", "address": "10.0.0.1", "type": "gn7i"}]
     ("document", "name", "group"),
     [(AWS, "i-1", "type_p5_48xlarge"), (GOOGLE, "a", "type_a3_highgpu_8g"), (PLAIN, "h", "type_gn7i")],
 )
-def test_instances_are_an_inventory(tmp_path: Path, document: object, name: str, group: str) -> None:
+def test_instances_are_an_inventory(tmp_path, document, name, group):
     path = tmp_path / "instances.json"
     path.write_text(json.dumps(document))
     argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(EXAMPLES / "instances.py"), "--list"]

@@ -1,14 +1,12 @@
 """Locks of everything: what uv and pip answer, the lock and its PEP 751 document, and faults that leave what was there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from variantlib.variants_json import VariantsJson
@@ -29,8 +27,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TARGET = Target("3.11", "x86_64", "2.35")
 ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
@@ -67,7 +63,7 @@ def stand_in(folder: Path, script: str) -> str:
     return str(path)
 
 
-def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path) -> None:
+def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path):
     (tmp_path / "pylock").write_text(LOCKED)
     script = f'cat "{tmp_path}/pylock" > "$lock"\necho "warning: \\`frame==1.0\\` is yanked (reason: \\"a bug\\")" >&2'
     choose(monkeypatch, stand_in(tmp_path, script))
@@ -82,7 +78,7 @@ def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path) -> N
 @pytest.mark.parametrize(
     ("glibc", "platform"), [("2.17", "17"), ("2.26", "17"), ("2.28", "28"), ("2.34", "34"), ("2.99", "40")]
 )
-def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glibc, platform) -> None:
+def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glibc, platform):
     (tmp_path / "pylock").write_text(LOCKED)
     choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
     hashes_of(pins("frame==1.0"), Target("3.11", "aarch64", glibc))
@@ -98,7 +94,7 @@ def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glib
         ("error: unexpected argument", UnreachableError, "GS-770"),
     ],
 )
-def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, error, reference) -> None:
+def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, error, reference):
     choose(monkeypatch, stand_in(tmp_path, f"echo '{said}' >&2; exit 1"))
     with pytest.raises(error) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
@@ -106,7 +102,7 @@ def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, er
     assert said in caught.value.context
 
 
-def test_what_has_no_digest_is_refused(monkeypatch, tmp_path) -> None:
+def test_what_has_no_digest_is_refused(monkeypatch, tmp_path):
     (tmp_path / "pylock").write_text(LOCKED.replace('{ sha256 = "bb" }', "{}"))
     choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
     with pytest.raises(GpuSetupError) as caught:
@@ -121,7 +117,7 @@ def answer(*_: Any) -> tuple[PipHashes, Full]:
     )
 
 
-def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path) -> None:
+def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path):
     asked: list[Any] = []
     monkeypatch.setattr(hashes, "hashes_of", lambda *words: asked.append(words) or answer())
     assert main([*ASKED, "--driver", "580.95.05", "--out", str(tmp_path / "gpu.lock.json")]) == 0
@@ -138,7 +134,7 @@ def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path) -> N
     [(NoStackError("GS-773", "no wheels"), 4), (KeyboardInterrupt(), 130)],
     ids=["no wheels", "Ctrl-C"],
 )
-def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop, code) -> None:
+def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop, code):
     def refuse(*_: Any) -> None:
         raise stop
 
@@ -150,7 +146,7 @@ def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop
     assert list(tmp_path.iterdir()) == [kept]
 
 
-def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path) -> None:
+def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     kept = tmp_path / "gpu.lock.json"
     kept.write_text("before")
     write = Path.write_text
@@ -167,7 +163,7 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [kept]
 
 
-def test_links_pipes_and_modes_are_kept(tmp_path) -> None:
+def test_links_pipes_and_modes_are_kept(tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_text("before")
     real.chmod(0o600)
@@ -180,7 +176,7 @@ def test_links_pipes_and_modes_are_kept(tmp_path) -> None:
 
 
 @pytest.fixture(params=["uv", "pip"])
-def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+def site(request, monkeypatch):
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or ""
     if request.param == "uv" and not uv:
         pytest.skip("uv is not here: pip install --group index")
@@ -212,7 +208,7 @@ def serve(site: Replay, name: str, version: str, *lines: str, tag: str = "py3-no
 
 
 @pytest.mark.slow
-def test_the_whole_set_for_another_machine_with_every_digest(site) -> None:
+def test_the_whole_set_for_another_machine_with_every_digest(site):
     digests = [
         serve(
             site,
@@ -238,7 +234,7 @@ def test_the_whole_set_for_another_machine_with_every_digest(site) -> None:
 @pytest.mark.parametrize(
     "tag", ["cp311-cp311-win_amd64", "cp311-cp311-manylinux_2_39_x86_64", "cp312-cp312-manylinux_2_17_x86_64"]
 )
-def test_a_platform_without_wheels_is_a_no(site, tag) -> None:
+def test_a_platform_without_wheels_is_a_no(site, tag):
     serve(site, "frame", "1.0", tag=tag)
     with pytest.raises(NoStackError) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
@@ -247,7 +243,7 @@ def test_a_platform_without_wheels_is_a_no(site, tag) -> None:
 
 
 @pytest.mark.slow
-def test_an_index_that_goes_away_in_the_middle_is_no_answer(site) -> None:
+def test_an_index_that_goes_away_in_the_middle_is_no_answer(site):
     serve(site, "frame", "1.0", "Requires-Dist: part>=1")
     serve(site, "part", "1.5")
     site.status["/simple/part/"] = [503] * 99
@@ -310,7 +306,7 @@ def locked(machine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], di
         (([], None), ""),
     ],
 )
-def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, monkeypatch, machine, label) -> None:
+def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, monkeypatch, machine, label):
     serve_variants(site, "cuda12.6", "cuda12.8", "cuda13.0", "null", "")
     urls, table, full = locked(machine, monkeypatch)
     assert urls == ([f"-{label}.whl", ".whl"] if label else [".whl"])
@@ -322,7 +318,7 @@ def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, m
 
 
 @pytest.mark.slow
-def test_without_variants_a_machine_changes_nothing(site, monkeypatch) -> None:
+def test_without_variants_a_machine_changes_nothing(site, monkeypatch):
     serve(site, "frame", "1.0")
     assert locked(HOPPER, monkeypatch)[2] == locked(([], None), monkeypatch)[2]
 
@@ -337,13 +333,13 @@ def test_without_variants_a_machine_changes_nothing(site, monkeypatch) -> None:
         (("cuda12.6",), {}, ["-cuda12.6.whl"], ""),
     ],
 )
-def test_what_uv_cannot_read_or_judge_is_said(site, monkeypatch, labels, changes, urls, warned) -> None:
+def test_what_uv_cannot_read_or_judge_is_said(site, monkeypatch, labels, changes, urls, warned):
     serve_variants(site, *labels, **changes)
     found, _, full = locked(HOPPER, monkeypatch)
     assert (found, warned in "".join(full.warnings), bool(full.warnings)) == (urls, True, bool(warned))
 
 
-def test_the_no_is_a_document_too(capsys, monkeypatch) -> None:
+def test_the_no_is_a_document_too(capsys, monkeypatch):
     def refuse(*_: Any) -> None:
         raise NoStackError("GS-773", "no wheels", hint="another index")
 

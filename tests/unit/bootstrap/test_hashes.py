@@ -18,7 +18,7 @@ def item(name: str, version: str, *requires: str, sha256: str = "aa") -> dict[st
     }
 
 
-def test_only_what_is_reached_under_the_targets_markers() -> None:
+def test_only_what_is_reached_under_the_targets_markers():
     report = [
         item("Top_Level", "1.0", "dep>=1", "tomli; python_version < '3.11'", "win; sys_platform == 'win32'", "opt; extra == 'ctk'"),
         item("dep", "1.5", "top-level"),
@@ -36,25 +36,25 @@ def test_only_what_is_reached_under_the_targets_markers() -> None:
     assert not [line for line in newer if line.startswith("tomli")]
 
 
-def test_what_the_report_lacks_is_asked_for_again() -> None:
+def test_what_the_report_lacks_is_asked_for_again():
     report = [item("a", "1", "b[x]>=2", "c; python_version < '3.11'"), item("b", "2", "d; extra == 'x'")]
     lines, lacking = complete(["a==1"], report, TARGET)
     assert sorted(lacking) == ["c", "d"]
     assert len(lines) == 2
 
 
-def test_an_index_without_hashes_is_refused() -> None:
+def test_an_index_without_hashes_is_refused():
     with pytest.raises(BadInputError) as caught:
         complete(["a==1"], [item("a", "1", sha256="")], TARGET)
     assert caught.value.reference == "GS-772"
 
 
 @pytest.mark.parametrize("glibc", [17, 18, 25, 28])
-def test_wheels_for_any_glibc_that_the_target_has_are_seen(glibc: int) -> None:
+def test_wheels_for_any_glibc_that_the_target_has_are_seen(glibc):
     """NCCL's wheels are for 2.18, CUPTI's of CUDA 13 for 2.25: pip sees only the tags that it is told."""
     assert f"manylinux_2_{glibc}_x86_64" in target_tags("3.12", "x86_64")
 
 
-def test_wheels_for_a_newer_glibc_are_seen_where_the_target_has_it() -> None:
+def test_wheels_for_a_newer_glibc_are_seen_where_the_target_has_it():
     assert "manylinux_2_35_x86_64" in target_tags("3.12", "x86_64", "2.35")
     assert "manylinux_2_35_x86_64" not in target_tags("3.12", "x86_64", "2.34")

@@ -15,7 +15,7 @@ CONFIG = Config(
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def commands(monkeypatch):
     ran: list[list[str]] = []
 
     def run(argv: list[str], **_: object) -> Finished:
@@ -34,7 +34,7 @@ def make(root: Path, path: str, text: str = "x") -> Path:
     return file
 
 
-def test_a_sealed_machine_is_nobody_in_particular(tmp_path: Path, commands: list[list[str]]) -> None:
+def test_a_sealed_machine_is_nobody_in_particular(tmp_path, commands):
     gone = [
         make(tmp_path, "var/lib/gpusetup/first-boot"),
         make(tmp_path, "var/lib/gpusetup/bootstrap/runs/1/log"),

@@ -1,7 +1,5 @@
 """The state machine: every sequence of outcomes, kills and reboots ends, and ends with a reason."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 
@@ -30,7 +28,7 @@ def drive(status: Status, *outcomes: Outcome, limits: Limits | None = None, boot
     return status
 
 
-def test_the_straight_way() -> None:
+def test_the_straight_way():
     status = begin(None, now())
     assert status.state == "waiting"
     assert drive(status, OK).state == "applying"
@@ -38,19 +36,19 @@ def test_the_straight_way() -> None:
     assert (done.state, done.verified, done.step, done.of, done.last_error) == ("done", "pass", 4, 4, None)
 
 
-def test_a_lock_is_fetched_first() -> None:
+def test_a_lock_is_fetched_first():
     limits = Limits(fetches=True)
     assert drive(begin(None, now()), OK, limits=limits).state == "fetching"
     assert drive(begin(None, now()), OK, OK, limits=limits).state == "applying"
     assert drive(begin(None, now()), OK, trouble(3), limits=limits).state == "failed"
 
 
-def test_without_a_gpu_there_is_nothing_to_do() -> None:
+def test_without_a_gpu_there_is_nothing_to_do():
     status = drive(begin(None, now()), OK, NOTHING)
     assert (status.state, status.ok) == ("nothing-to-do", True)
 
 
-def test_a_reboot_is_recorded_before_it_happens_and_resumed_after() -> None:
+def test_a_reboot_is_recorded_before_it_happens_and_resumed_after():
     status = drive(begin(None, now()), OK, REBOOT)
     assert status.state == "rebooting"
     assert [(item.reason, item.boot) for item in status.reboots] == [("driver 580 is not loaded", "b1")]
@@ -60,7 +58,7 @@ def test_a_reboot_is_recorded_before_it_happens_and_resumed_after() -> None:
     assert drive(resumed, OK, OK, boot="b2").state == "done"
 
 
-def test_reboots_are_counted_over_boots() -> None:
+def test_reboots_are_counted_over_boots():
     status = begin(None, now("b0"))
     for number in range(2):
         status = drive(status, OK, REBOOT, boot=f"b{number}")
@@ -72,7 +70,7 @@ def test_reboots_are_counted_over_boots() -> None:
 
 
 @pytest.mark.parametrize("state", ["preparing", "waiting", "fetching", "applying", "retrying"])
-def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state: str) -> None:
+def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state):
     before = Status(state=state, started="t", since="t", boot="b1", attempts=1)  # type: ignore[arg-type]
     for boot in ("b1", "b2"):
         resumed = begin(before, now(boot))
@@ -80,18 +78,18 @@ def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state: str) -> None:
         assert drive(resumed, OK, OK, boot=boot).state == "done"
 
 
-def test_the_first_stage_has_the_same_final_states() -> None:
+def test_the_first_stage_has_the_same_final_states():
     assert set(ast.literal_eval(first_stage().partition("\nFINAL = ")[2].partition("\n")[0])) == FINAL
 
 
-def test_a_person_may_try_again_after_a_failure() -> None:
+def test_a_person_may_try_again_after_a_failure():
     failed = drive(begin(None, now()), OK, trouble(5))
     again = begin(failed, now())
     assert (again.state, again.ok, again.last_error, again.attempts) == ("waiting", True, None, 0)
 
 
 @pytest.mark.parametrize(("code", "tries"), [(3, 1), (4, 1), (5, 1), (6, 8), (7, 3), (8, 1)])
-def test_what_may_pass_is_tried_again_and_no_longer(code: int, tries: int) -> None:
+def test_what_may_pass_is_tried_again_and_no_longer(code, tries):
     status = drive(begin(None, now()), OK)
     seen = 0
     while status.state not in FINAL:
@@ -106,14 +104,14 @@ def test_what_may_pass_is_tried_again_and_no_longer(code: int, tries: int) -> No
     assert pauses[-1] == 300
 
 
-def test_another_run_is_waited_for() -> None:
+def test_another_run_is_waited_for():
     other = Outcome("problem", Problem(reference="GS-403", message="another gpusetup is working on localhost", exit=5))
     status = drive(begin(None, now()), OK, other)
     assert status.state == "retrying"
     assert drive(status, OK, OK).state == "done"
 
 
-def test_a_machine_in_use_is_not_rebooted_and_goes_on_after_somebody_did() -> None:
+def test_a_machine_in_use_is_not_rebooted_and_goes_on_after_somebody_did():
     limits = Limits(asks=True)
     pending = drive(begin(None, now()), OK, REBOOT, limits=limits)
     assert (pending.state, pending.ok, pending.reboots) == ("pending-reboot", True, ())
@@ -123,7 +121,7 @@ def test_a_machine_in_use_is_not_rebooted_and_goes_on_after_somebody_did() -> No
 
 
 @pytest.mark.parametrize("applied", [OK, REBOOT])
-def test_an_image_is_cleaned_and_never_rebooted(applied: Outcome) -> None:
+def test_an_image_is_cleaned_and_never_rebooted(applied):
     limits = Limits(image=True)
     sealing = drive(begin(None, now()), OK, applied, limits=limits)
     assert sealing.state == "sealing"
@@ -140,7 +138,7 @@ EVENTS = (OK, NOTHING, REBOOT, trouble(6), trouble(7), trouble(5))
 @pytest.mark.parametrize(
     "limits", [Limits(reboots=0), Limits(reboots=1), Limits(reboots=2), Limits(asks=True), Limits(image=True)]
 )
-def test_every_sequence_ends_or_goes_on_by_itself(limits: Limits) -> None:
+def test_every_sequence_ends_or_goes_on_by_itself(limits):
     """All sequences of four outcomes, a kill or a cut before each: never a state without a way on."""
     for outcomes in itertools.product(EVENTS, repeat=4):
         for cuts in itertools.product((False, True), repeat=2):
@@ -159,7 +157,7 @@ def test_every_sequence_ends_or_goes_on_by_itself(limits: Limits) -> None:
         advance(drive(begin(None, now()), OK, OK), OK, Limits(), now())
 
 
-def test_a_key_that_its_server_does_not_give_yet_is_waited_for_like_the_lists() -> None:
+def test_a_key_that_its_server_does_not_give_yet_is_waited_for_like_the_lists():
     missing = Outcome("problem", Problem(reference="GS-442", message="503 Service Unavailable", exit=5))
     applying = drive(begin(None, now()), OK)
     assert drive(applying, missing).state == "retrying"

@@ -30,11 +30,11 @@ CONFIG = Config(source="http://x", manifest_sha256="", lock_url="http://x/l", lo
         (replace(DONE, state="nothing-to-do", lock=""), "bbbb", "b1", False),
     ],
 )
-def test_the_lock_is_applied_for_a_reason(status: Status, pinned: str, boot: str, applied: bool) -> None:
+def test_the_lock_is_applied_for_a_reason(status, pinned, boot, applied):
     assert bool(why_apply(status, pinned, boot)) is applied
 
 
-def test_units_only_where_they_were_asked_for() -> None:
+def test_units_only_where_they_were_asked_for():
     assert units(CONFIG) == {}
     made = units(replace(CONFIG, recheck=600))
     assert set(made) == {"gpusetup-recheck.service", TIMER}
@@ -75,7 +75,7 @@ class Machine:
         monkeypatch.setattr(run, "RESERVE", tmp_path / "reserve")
 
 
-def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_what_differs_is_told_and_left(monkeypatch, tmp_path):
     difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", "mend": "apply"}
     machine = Machine(
         monkeypatch,
@@ -91,7 +91,7 @@ def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "nvidia-smi: was 580, is absent (gpusetup cloud-init bootstrap run)" in message(status)
 
 
-def test_what_no_apply_mends_is_left_to_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_what_no_apply_mends_is_left_to_a_person(monkeypatch, tmp_path):
     difference = {"id": "library", "what": "libraries", "was": "580", "now": "/x", "mend": "hand", "hint": "remove it"}
     told = {"state": "drifted", "differences": [difference], "mend": ""}
     Machine(monkeypatch, tmp_path, {"hosts": {"localhost": told}})
@@ -100,13 +100,13 @@ def test_what_no_apply_mends_is_left_to_a_person(monkeypatch: pytest.MonkeyPatch
     assert status.recheck.mend == "remove it"
 
 
-def test_a_look_that_fails_leaves_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_a_look_that_fails_leaves_the_record(monkeypatch, tmp_path):
     machine = Machine(monkeypatch, tmp_path, {"error": {}})
     assert run.recheck(CONFIG, print) == DONE
     assert machine.record == [DONE]
 
 
-def test_a_new_pin_is_applied_and_nothing_reboots(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_a_new_pin_is_applied_and_nothing_reboots(monkeypatch, tmp_path):
     machine = Machine(monkeypatch, tmp_path, {})
     machine.record = [replace(DONE, recheck=Recheck(time="t", state="drifted", differences=("x",)))]
     status = run.recheck(replace(CONFIG, lock_sha256="bbbb"), print)

@@ -1,7 +1,5 @@
 """`gpusetup cloud-init status`: words and exit codes for every state, waiting, and what is no status."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -22,9 +19,6 @@ from gpusetup.bootstrap.run import save
 from gpusetup.bootstrap.userdata import read_config
 from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem, Recheck
-
-if TYPE_CHECKING:
-    from gpusetup.model.status import Status
 
 NOW = Moment("2026-01-01T00:00:00Z", "b")
 RUNNING = advance(begin(None, NOW), Outcome("ok"), Limits(), NOW)
@@ -69,7 +63,7 @@ def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_words_and_codes(tmp_path: Path, status: Status, code: int, says: list[str]) -> None:
+def test_words_and_codes(tmp_path, status, code, says):
     path = tmp_path / "status.json"
     path.write_bytes(msgspec.json.encode(status))
     text = command(path)
@@ -80,7 +74,7 @@ def test_words_and_codes(tmp_path: Path, status: Status, code: int, says: list[s
     assert json.loads(document.stdout)["schema"] == "gpusetup/status/1"
 
 
-def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path: Path) -> None:
+def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path):
     path = tmp_path / "status.json"
     path.write_bytes(msgspec.json.encode(RUNNING))
     began = time.monotonic()
@@ -96,7 +90,7 @@ def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("content", "reference"), [(None, "GS-760"), (b"{", "GS-762"), (b"\xff", "GS-762")])
-def test_what_is_no_status(tmp_path: Path, content: bytes | None, reference: str) -> None:
+def test_what_is_no_status(tmp_path, content, reference):
     path = tmp_path / "status.json"
     if content is not None:
         path.write_bytes(content)
@@ -107,7 +101,7 @@ def test_what_is_no_status(tmp_path: Path, content: bytes | None, reference: str
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
+def test_an_ordinary_user_reads_the_status_and_nothing_else():
     """In the folder as an apply leaves it, as a user who owns nothing: the code is loaded before, as it may lie out of reach."""
     code = (
         "import os, sys\n"
@@ -142,9 +136,7 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
         (PermissionError(13, "Denied"), "only root"),
     ],
 )
-def test_why_a_bootstrap_cannot_be_gone_on_with(
-    trouble: OSError, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_bootstrap_cannot_be_gone_on_with(trouble, says, tmp_path, monkeypatch):
     def refuse(_: Path) -> bytes:
         raise trouble
 

@@ -1,11 +1,9 @@
 """The machine's own list of authorities counts, wherever its distribution keeps it."""
 
-from pathlib import Path
-
 from gpusetup.bootstrap.web import authorities
 
 
-def test_the_machines_list_or_that_of_requests(tmp_path: Path) -> None:
+def test_the_machines_list_or_that_of_requests(tmp_path):
     assert authorities(tmp_path) is True
     kept = tmp_path / "etc/pki/tls/certs/ca-bundle.crt"
     kept.parent.mkdir(parents=True)

@@ -1,7 +1,5 @@
 """User-data: refused without a source, under the limit, the same files in every shape, accepted by cloud-init."""
 
-from __future__ import annotations
-
 import ast
 import email
 import hashlib
@@ -31,7 +29,7 @@ WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
 
 
 @pytest.fixture
-def manifest(tmp_path: Path) -> Path:
+def manifest(tmp_path):
     path = tmp_path / "manifest.json"
     sets = {f"3.{minor}-x86_64": ("wheels/a.whl",) for minor in (10, 11, 12)}
     path.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets=sets, files={})))
@@ -70,7 +68,7 @@ def opentofu(manifest: Path) -> str:
     return str(json.loads(done.stdout)["user_data"])
 
 
-def test_opentofu_hands_on_what_the_command_writes(manifest: Path) -> None:
+def test_opentofu_hands_on_what_the_command_writes(manifest):
     assert opentofu(manifest) == made(manifest, *WISH)
     (built,) = hcl2.loads((TOFU.parent / "packer/gpu.pkr.hcl").read_text())["build"]
     assert [name.strip('"') for name in built["sources"]] == ["source.amazon-ebs.gpu"]
@@ -80,7 +78,7 @@ def files(text: str) -> dict[str, dict[str, str]]:
     return {item["path"]: item for item in yaml.safe_load(text)["write_files"]}
 
 
-def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest: Path) -> None:
+def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest):
     for words in (WISH, (*WISH, "--source", "https://x.example")):
         done = cloud_init(*words)
         assert done.returncode == 3
@@ -88,7 +86,7 @@ def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest: Path) ->
         assert "gpusetup bundle --controller-only" in done.stderr
 
 
-def test_everything_is_pinned_and_nothing_is_secret(manifest: Path, tmp_path: Path) -> None:
+def test_everything_is_pinned_and_nothing_is_secret(manifest, tmp_path):
     (tmp_path / "token").write_text("scoped\n")
     text = made(manifest, *WISH, "--callback", "https://cb.example/s", "--token-file", tmp_path / "token")
     assert text.startswith("#cloud-config\n# Made by gpusetup")
@@ -120,14 +118,12 @@ def test_everything_is_pinned_and_nothing_is_secret(manifest: Path, tmp_path: Pa
         (("--gpu", "t4", "--os", "debian12", "--no-keep-driver"), False),
     ],
 )
-def test_the_driver_of_an_image_stays_unless_one_is_asked_for(
-    manifest: Path, words: tuple[str, ...], kept: bool
-) -> None:
+def test_the_driver_of_an_image_stays_unless_one_is_asked_for(manifest, words, kept):
     config = json.loads(files(made(manifest, *words))["/etc/gpusetup/bootstrap.json"]["content"])
     assert config.get("keep_driver", False) is kept
 
 
-def test_shapes_carry_the_same_files(manifest: Path, tmp_path: Path) -> None:
+def test_shapes_carry_the_same_files(manifest, tmp_path):
     wanted = files(made(manifest, *WISH))
     script = made(manifest, *WISH, "--format", "shell")
     root = tmp_path / "root"
@@ -164,14 +160,14 @@ def test_shapes_carry_the_same_files(manifest: Path, tmp_path: Path) -> None:
         ((*WISH, "--reboots", "-1"), "GS-704"), ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
     ],
 )  # fmt: skip
-def test_bad_input_is_named(manifest: Path, words: tuple[str, ...], reference: str) -> None:
+def test_bad_input_is_named(manifest, words, reference):
     done = cloud_init("--source", "https://files.example", "--manifest", manifest, *words)
     assert done.returncode == 3, done.stdout
     assert f"[{reference}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_addresses_with_odd_but_right_characters() -> None:
+def test_addresses_with_odd_but_right_characters():
     for url in ("https://x.example/a%20b?c=d&e=f", "http://[fd00::1]:8080/x", "https://x.example/~me/"):
         assert checked_url(url, "--source") == url
     with pytest.raises(BadInputError):
@@ -181,7 +177,7 @@ def test_addresses_with_odd_but_right_characters() -> None:
 @pytest.mark.skipif(
     shutil.which("cloud-init") is None, reason="cloud-init is not installed (apt-get install cloud-init)"
 )
-def test_cloud_init_accepts_it(manifest: Path, tmp_path: Path) -> None:
+def test_cloud_init_accepts_it(manifest, tmp_path):
     (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
     texts = [
         made(manifest, *WISH),
@@ -198,7 +194,7 @@ def test_cloud_init_accepts_it(manifest: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_first_stage_is_plain_old_python() -> None:
+def test_the_first_stage_is_plain_old_python():
     source = ROOT / "gpusetup/bootstrap/instance/first-stage"
     imported = {
         alias.name.split(".")[0]
@@ -209,7 +205,7 @@ def test_the_first_stage_is_plain_old_python() -> None:
     assert imported <= set(sys.stdlib_module_names)
 
 
-def test_the_first_stage_runs_nothing_with_another_digest(tmp_path: Path) -> None:
+def test_the_first_stage_runs_nothing_with_another_digest(tmp_path):
     """The real script against a real server: a manifest, then a wheel, that are not the pinned ones."""
     copy = tmp_path / "first_stage.py"
     copy.write_bytes((ROOT / "gpusetup/bootstrap/instance/first-stage").read_bytes())
@@ -243,7 +239,7 @@ def test_the_first_stage_runs_nothing_with_another_digest(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("before", "begins_anew"), [("done", True), ("failed", True), ("applying", False), ("rebooting", False)]
 )
-def test_a_clone_of_a_finished_machine_begins_anew(tmp_path: Path, before: str, begins_anew: bool) -> None:
+def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew):
     """The real script with its folders moved and a systemctl that only says yes; the wait ends with a final state."""
     text = (ROOT / "gpusetup/bootstrap/instance/first-stage").read_text()
     state = tmp_path / "state"
@@ -279,9 +275,7 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path: Path, before: str, 
         ("dnf", "3.9", "", None),
     ],
 )
-def test_a_python_is_found_or_installed(
-    tmp_path: Path, manager: str, has: str, installs: str, found: str | None
-) -> None:
+def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found):
     """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
     installs, _, late = installs.partition(" ")
     folder = tmp_path / "bin"
@@ -320,9 +314,7 @@ def test_a_python_is_found_or_installed(
         ("t4", "debian12", None),
     ],
 )
-def test_a_bundle_that_the_machine_cannot_use_is_refused_on_the_desk(
-    manifest: Path, gpu: str, system: str, hint: str | None
-) -> None:
+def test_a_bundle_that_the_machine_cannot_use_is_refused_on_the_desk(manifest, gpu, system, hint):
     words = ("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)
     done = cloud_init(*words)
     assert done.returncode == (3 if hint else 0), done.stderr
@@ -344,9 +336,7 @@ def test_a_bundle_that_the_machine_cannot_use_is_refused_on_the_desk(
         ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "rhel8", False),
     ],
 )
-def test_wheels_that_do_not_install_there_are_refused_on_the_desk(
-    manifest: Path, wheel: str, system: str, refused: bool
-) -> None:
+def test_wheels_that_do_not_install_there_are_refused_on_the_desk(manifest, wheel, system, refused):
     python = "3.12" if system == "rhel8" else "3.10"
     sets = {f"{python}-x86_64": (f"wheels/{wheel}",)}
     manifest.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets=sets, files={})))
@@ -358,7 +348,7 @@ def test_wheels_that_do_not_install_there_are_refused_on_the_desk(
         assert wheel in done.stderr
 
 
-def test_the_user_data_of_an_old_distribution_carries_its_packaged_python(manifest: Path) -> None:
+def test_the_user_data_of_an_old_distribution_carries_its_packaged_python(manifest):
     text = made(manifest, "torch", "--gpu", "a100", "--os", "rhel8")
     lock = json.loads(files(text)["/etc/gpusetup/lock.json"]["content"])
     assert lock["stack"]["python"]["version"] == "3.12"
@@ -370,7 +360,7 @@ def test_the_user_data_of_an_old_distribution_carries_its_packaged_python(manife
     assert cloud_init(*words, "debian13").returncode == 0
 
 
-def test_what_the_first_stage_installs_is_what_the_desk_counts_with() -> None:
+def test_what_the_first_stage_installs_is_what_the_desk_counts_with():
     tree = ast.parse((ROOT / "gpusetup/bootstrap/instance/first-stage").read_text())
     (told,) = (
         ast.literal_eval(node.value)

@@ -1,13 +1,12 @@
 """Hostile values at every option that writes into user-data, read back as cloud-init, sh and systemd read it."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
 import subprocess
 from email import message_from_string
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,9 +14,6 @@ import yaml
 from gpusetup.bootstrap.userdata import checked_text
 from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PATHS = {
     "/usr/local/lib/gpusetup/first-stage", "/usr/local/lib/gpusetup/launcher",
@@ -60,7 +56,7 @@ def hostile(option: str, source: random.Random) -> str:
 
 @pytest.mark.parametrize("cases", [300, pytest.param(10_000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("shape", ["cloud-config", "shell"])
-def test_no_value_becomes_a_command(cases: int, shape: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_value_becomes_a_command(cases, shape, tmp_path, capsys):
     source, taken = random.Random(41), 0
     for _ in range(cases):
         option = source.choice(OPTIONS)
@@ -93,9 +89,7 @@ def test_no_value_becomes_a_command(cases: int, shape: str, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(10_000, marks=pytest.mark.fuzz)])
-def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(
-    cases: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(cases, tmp_path, capsys):
     source, taken = random.Random(43), 0
     (tmp_path / "manifest.json").write_text(json.dumps(SERVED))
     good = {"--gpu": "h100", "--os": "ubuntu24.04", "--python": "3.12", "REQ": "cuda==13.0.*"}
@@ -123,9 +117,7 @@ def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(
 
 
 @pytest.mark.parametrize("cases", [100, pytest.param(10_000, marks=pytest.mark.fuzz)])
-def test_a_lock_and_what_is_joined_stay_what_they_are(
-    cases: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lock_and_what_is_joined_stay_what_they_are(cases, tmp_path, capsys):
     source, taken = random.Random(47), 0
     lock, mine, manifest = (str(tmp_path / name) for name in ("lock.json", "mine", "manifest.json"))
     (tmp_path / "manifest.json").write_text(json.dumps(SERVED))
@@ -196,6 +188,6 @@ def _as_systemd(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "value", ["http://u:p@x", "a\nb", ["x", {"y": "https://me@m/"}], {"\x1b": ""}, "http://u:p\u2028@x"]
 )
-def test_secrets_and_control_characters_are_found_wherever_they_stand(value: object) -> None:
+def test_secrets_and_control_characters_are_found_wherever_they_stand(value):
     with pytest.raises(BadInputError):
         checked_text(value, "--set")

@@ -1,10 +1,8 @@
 """This machine, as a captured one that somebody breaks and mends, beside stand-ins for schedulers."""
 
-from __future__ import annotations
-
 import json
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from gpusetup.cli.main import main
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, set_smi
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCONTROL = r"""
 state=$(cat state); reason=$(cat reason)
@@ -84,7 +79,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+def machine(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "kept"))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURMD_NODENAME", "n1")

@@ -1,7 +1,5 @@
 """`gpusetup --version --verbose`: the same as text and as a document, and how this gpusetup came here."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

@@ -1,7 +1,5 @@
 """`doctor --apply` at the command line: shown first, asked for, done only after a yes, and told with its exit code."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -51,7 +49,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def fleet(tmp_path, monkeypatch):
     made = Fleet(tmp_path, monkeypatch)
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(doctor_hosts, "hosts", made.hosts)
@@ -60,7 +58,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return made
 
 
-def test_without_a_yes_it_is_shown_and_not_done(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_yes_it_is_shown_and_not_done(fleet, capsys):
     assert main(["doctor", "--apply"]) == 9
     said = capsys.readouterr()
     assert f"node of {GPU}: needs a reset of the GPU (the driver's recovery action is:" in said.out
@@ -70,7 +68,7 @@ def test_without_a_yes_it_is_shown_and_not_done(fleet: Fleet, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("words", [["--dry-run"], ["--dry-run", "--reboot", "never"]])
-def test_a_dry_run_asks_nobody(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+def test_a_dry_run_asks_nobody(fleet, monkeypatch, words):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: pytest.fail("it asked")))
     assert main(["doctor", "--apply", *words]) == 9
     assert fleet.plays == [True]
@@ -86,7 +84,7 @@ def test_a_person_is_asked_once(
     assert "do all of this? [y/N]" in capsys.readouterr().err
 
 
-def test_what_was_done_is_looked_at_and_told(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_done_is_looked_at_and_told(fleet, capsys):
     assert main(["doctor", "--apply", "--yes", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["hosts"]["node"]["healthy"]) == (True, True)
@@ -94,7 +92,7 @@ def test_what_was_done_is_looked_at_and_told(fleet: Fleet, capsys: pytest.Captur
     assert (told["state"], told["did"], told["recovery"]["need"]) == ("done", [f"reset {GPU}"], "reset")
 
 
-def test_another_fault_behind_it_is_no_success(fleet: Fleet) -> None:
+def test_another_fault_behind_it_is_no_success(fleet):
     fleet.after = fleet.look("mig-change-waits")
     assert main(["doctor", "--apply", "--yes"]) == 8
 
@@ -110,9 +108,7 @@ def test_another_fault_behind_it_is_no_success(fleet: Fleet) -> None:
         ("xid-and-the-driver-asks-for-a-reboot", 9, "would be done: reboot"),
     ],
 )
-def test_each_need_has_its_answer(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], name: str, code: int, words: str
-) -> None:
+def test_each_need_has_its_answer(fleet, capsys, name, code, words):
     fleet.before = fleet.look(name)
     assert main(["doctor", "--apply"]) == code
     assert words in capsys.readouterr().out
@@ -126,9 +122,7 @@ def test_each_need_has_its_answer(
         ["Xid 79", "--drain", "slurm"], ["--apply", "--drain", "mytool drain"],
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_bad_input(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_what_does_not_go_together_is_bad_input(fleet, capsys, words):
     assert main(["doctor", *words]) == 3
     assert fleet.plays == []
     assert "Traceback" not in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """The command line: words in any order, one line with a suggestion where a word is not known, quiet on demand."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -34,9 +32,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         (["resolve", "torch", "--gpu", "h100", "2.6"], {"torch"}),
     ],
 )
-def test_requirements_stand_before_and_behind_options(
-    capsys: pytest.CaptureFixture[str], words: list[str], named: set[str]
-) -> None:
+def test_requirements_stand_before_and_behind_options(capsys, words, named):
     code, out, err = run(capsys, *words, "--format", "json")
     assert (code, err) == (0, "")
     stack = json.loads(out)["stack"]
@@ -45,9 +41,7 @@ def test_requirements_stand_before_and_behind_options(
         assert stack["torch"]["version"] == "2.6.0"
 
 
-def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart(capsys):
     code, out, _ = run(capsys, "why", "driver", "--gpu", "h100", "torch==2.6.*")
     assert code == 0
     assert out.startswith("driver ")
@@ -68,16 +62,14 @@ def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart
         (["why_not"], "did you mean `gpusetup resolve why-not`?"),
     ],
 )
-def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(
-    capsys: pytest.CaptureFixture[str], words: list[str], suggestion: str
-) -> None:
+def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(capsys, words, suggestion):
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert suggestion in err
     assert len(err.splitlines()) <= 2
 
 
-def test_help_and_version_are_words_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_words_as_well(capsys):
     assert run(capsys, "version")[1].startswith("gpusetup ")
     assert run(capsys, "version", "--verbose") == run(capsys, "--verbose", "--version")
     assert "ansible-core " in run(capsys, "--version", "--verbose")[1]
@@ -86,13 +78,13 @@ def test_help_and_version_are_words_as_well(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("said", "meant"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")])
-def test_architectures_by_both_their_names(capsys: pytest.CaptureFixture[str], said: str, meant: str) -> None:
+def test_architectures_by_both_their_names(capsys, said, meant):
     answers = [run(capsys, "resolve", "torch", "--arch", name, "--format", "json")[:2] for name in (said, meant)]
     assert answers[0] == answers[1]
     assert answers[0][0] == 0
 
 
-def test_quiet_says_nothing_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_says_nothing_beside_the_answer(capsys):
     words = ("matrix", "torch", "--driver", "550.199.99")
     _, loud, warned = run(capsys, *words)
     assert "warning" in warned
@@ -101,14 +93,14 @@ def test_quiet_says_nothing_beside_the_answer(capsys: pytest.CaptureFixture[str]
     assert run(capsys, *words)[2] == warned, "quiet is for one run"
 
 
-def test_no_words_at_all_answer_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_words_at_all_answer_for_this_machine(capsys):
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     assert "this machine:" in out
     assert sum(line.startswith("  gpusetup ") for line in out.splitlines()) == 3
 
 
-def test_the_greeting_names_gpus_driver_and_a_stack() -> None:
+def test_the_greeting_names_gpus_driver_and_a_stack():
     shipped = Matrix()
     host = captured(HOSTS / "ubuntu24.04-h200-keep" / "root", matrix_lookup(shipped))
     told = " ".join(start.greeting(host, shipped).split())
@@ -119,9 +111,7 @@ def test_the_greeting_names_gpus_driver_and_a_stack() -> None:
     assert "no stack fits" in start.greeting(odd, shipped)
 
 
-def test_the_help_fits_a_terminal_of_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_help_fits_a_terminal_of_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = run(capsys, "--help")[1].splitlines()
     assert max(map(len, lines)) <= 80
@@ -132,7 +122,7 @@ def test_the_help_fits_a_terminal_of_80_columns(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_fits_a_screen_of_60_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_a_command_fits_a_screen_of_60_lines(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = front.command_parser(name).format_help().splitlines()
     assert len(lines) <= 60
@@ -140,7 +130,7 @@ def test_the_help_of_a_command_fits_a_screen_of_60_lines(name: str, monkeypatch:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_all_shows_every_option_and_the_rare_ones_exist(name: str) -> None:
+def test_help_all_shows_every_option_and_the_rare_ones_exist(name):
     parser = front.command_parser(name)
     options = {one for action in parser._actions for one in action.option_strings}
     whole, short = parser.format_help(whole=True), parser.format_help()
@@ -150,7 +140,7 @@ def test_help_all_shows_every_option_and_the_rare_ones_exist(name: str) -> None:
     assert not any(re.search(rf"^  (\S+, )*{one}[ ,]", short, re.MULTILINE) for one in rare)
 
 
-def test_every_group_names_each_first_word_once() -> None:
+def test_every_group_names_each_first_word_once():
     words = [word for group in GROUPS.values() for word in group]
     assert sorted(words) == sorted({name.split()[0] for name in COMMANDS})
     assert set(ALIASES.values()) <= set(COMMANDS)
@@ -159,7 +149,7 @@ def test_every_group_names_each_first_word_once() -> None:
 
 
 @pytest.mark.parametrize("word", WITHOUT_OWN)
-def test_a_first_word_alone_lists_what_follows_it(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_first_word_alone_lists_what_follows_it(word, capsys):
     for words in ((word,), (word, "--help"), ("help", word)):
         code, out, _ = run(capsys, *words)
         assert code == 0
@@ -172,12 +162,12 @@ def test_a_first_word_alone_lists_what_follows_it(word: str, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("old", "new"), [("mirror", "bundle mirror"), ("history", "fleet history"), ("schema", "export schema")]
 )
-def test_the_last_word_of_a_command_finds_it(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_word_of_a_command_finds_it(old, new, capsys):
     code, _, err = run(capsys, old)
     assert code == 2
     assert f"`gpusetup {new}`" in err
 
 
-def test_the_short_names_of_why_stay(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_names_of_why_stay(capsys):
     words = ("cudnn", "--gpu", "h100")
     assert run(capsys, "why", *words) == run(capsys, "resolve", "why", *words)

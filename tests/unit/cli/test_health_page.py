@@ -1,12 +1,10 @@
 """The page about health that lasts: every block is run in its order, and says what the page says."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +14,6 @@ from gpusetup.health import schedulers
 from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Observed
 
-if TYPE_CHECKING:
-    from tests.unit.cli.conftest import Machine
-
 PAGE = Path(__file__).parents[3] / "docs/guides/health.md"
 BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 COMMANDS = [
@@ -27,7 +22,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def root(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def root(machine, tmp_path, monkeypatch):
     """Root on a node of Slurm's, with a systemd and a fleet that only listen."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(timers, "unit_folder", lambda _: tmp_path / "units")
@@ -50,7 +45,7 @@ def plain(text: str, folder: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def test_every_block_is_run_in_its_order(root: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_is_run_in_its_order(root, tmp_path, monkeypatch):
     assert len(COMMANDS) == sum(block.count("\n$ ") + block.startswith("$ ") for block in BLOCKS) == 18
     # What the page's history shows: three good runs, one bad, one good; and one of the fleet's.
     for bad in (False, False, False, True, False):

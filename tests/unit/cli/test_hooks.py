@@ -1,10 +1,7 @@
 """`fleet health --hooks`: what Slurm and Kubernetes call; scripts that fail open, as part of the machine's record."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,20 +10,15 @@ from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.health import schedulers
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.cli.conftest import Machine
-
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(schedulers, "FOLDER", str(tmp_path / "hooks"))
     monkeypatch.setattr(timers, "record", lambda _: None)
     return tmp_path / "hooks"
 
 
-def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
+def test_the_scripts_fail_open(machine, folder):
     """Only exit 8 keeps a job away; the health program never fails, for slurmd would not come up."""
     words = ["--ignore", "gpu.ecc", "--strict", "--budget", "20", "--cuda-home", "/opt/cuda"]
     assert main(["fleet", "health", "--hooks", "slurm", *words]) == 0
@@ -51,7 +43,7 @@ def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
     assert machine.capsys.readouterr().out == "no hooks\n"
 
 
-def test_hooks_are_part_of_the_record(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_are_part_of_the_record(machine, folder, monkeypatch):
     ledger = host_code("gpu_host.ledger").Ledger(str(machine.folder / "lib"))
     monkeypatch.setattr(timers, "record", lambda _: ledger)
     assert main(["fleet", "health", "--hooks", "slurm"]) == 0
@@ -64,7 +56,7 @@ def test_hooks_are_part_of_the_record(machine: Machine, folder: Path, monkeypatc
     assert ledger.state["files"] == {}
 
 
-def test_hooks_that_cannot_be_written_are_refused(machine: Machine, folder: Path) -> None:
+def test_hooks_that_cannot_be_written_are_refused(machine, folder):
     folder.write_text("in the way")
     assert main(["fleet", "health", "--hooks", "slurm"]) == 3
     assert "GS-517" in machine.capsys.readouterr().err

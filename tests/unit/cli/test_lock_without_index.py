@@ -1,7 +1,5 @@
 """`lock --hashes` where no index answers: the direct pins, and in text, JSON and exit code that they are no more."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

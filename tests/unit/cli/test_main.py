@@ -1,7 +1,5 @@
 """What escapes every command: a full disk is explained, anything else is said to be a bug."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json
@@ -29,9 +27,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
-) -> None:
+def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(monkeypatch, capsys, number):
     breaks(monkeypatch, OSError(number, "the reason", "/var/lib/full/file"))
     assert front.main(["facts", "--format", "json"]) == 5
     told = capsys.readouterr()
@@ -41,9 +37,7 @@ def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(
     assert "Traceback" not in told.err
 
 
-def test_a_file_that_cannot_be_used_is_named_and_no_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_used_is_named_and_no_bug(monkeypatch, capsys):
     breaks(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/root/facts.json"))
     assert front.main(["facts"]) == 3
     assert "cannot use /root/facts.json: Permission denied [GS-105]" in capsys.readouterr().err
@@ -51,17 +45,13 @@ def test_a_file_that_cannot_be_used_is_named_and_no_bug(
     assert front.main(["facts", "--debug"]) == 1
 
 
-def test_gpusetup_alone_explains_a_matrix_that_cannot_be_used(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_gpusetup_alone_explains_a_matrix_that_cannot_be_used(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path / "absent"))
     assert front.main([]) == 3
     assert "GPUSETUP_MATRIX names" in capsys.readouterr().err
 
 
-def test_another_failure_of_the_system_is_still_a_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_failure_of_the_system_is_still_a_bug(monkeypatch, capsys):
     breaks(monkeypatch, OSError(errno.EBADF, "Bad file descriptor"))
     assert front.main(["facts"]) == 1
     assert "this is a bug" in capsys.readouterr().err
@@ -75,13 +65,13 @@ def test_another_failure_of_the_system_is_still_a_bug(
         ["--limit", "gpu", "--", "--tags", "x"],
     ],
 )
-def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words: list[str]) -> None:
+def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words):
     arguments = front._parsed("apply", words)
     assert arguments.ansible_arguments == ["--tags", "x"]
     assert arguments.inventory == ("hosts.ini" if "hosts.ini" in words else None)
 
 
-def test_a_stray_word_is_refused_not_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stray_word_is_refused_not_handed_on(capsys):
     with pytest.raises(SystemExit) as stop:
         front.main(["apply", "hosts.ini", "stray"])
     assert stop.value.code == 2
@@ -99,7 +89,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("words", UNREAD)
-def test_a_reader_that_left_changes_no_exit_code(words: str, tmp_path: Path) -> None:
+def test_a_reader_that_left_changes_no_exit_code(words, tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     argv = [sys.executable, "-m", "gpusetup", *words.split()]
@@ -108,19 +98,19 @@ def test_a_reader_that_left_changes_no_exit_code(words: str, tmp_path: Path) -> 
     assert done.returncode == UNREAD[words]
 
 
-def test_why_says_how_to_ask_for_what_it_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_says_how_to_ask_for_what_it_was_asked(capsys):
     assert front.main(["why", "torch=2.6.0", "--allow-builds", "--gpu", "h100"]) == 0
     assert "--allow-builds" in capsys.readouterr().out
     assert front.main(["why", "python=3.11", "--gpu", "h100"]) == 0
 
 
-def test_a_password_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_that_is_no_text_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
     with pytest.raises(BadInputError, match="sudo password"):
         _ask("sudo password: ")
 
 
-def test_a_python_without_what_gpusetup_needs_is_told_what_to_install() -> None:
+def test_a_python_without_what_gpusetup_needs_is_told_what_to_install():
     root = Path(front.__file__).parents[2]
     argv = [sys.executable, "-S", "-m", "gpusetup", "matrix", "torch"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root, timeout=60)

@@ -1,19 +1,13 @@
 """What a terminal gets: colours where they are wanted, tables that fit where it is narrow."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpusetup.cli import main as front
 from gpusetup.cli import output
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Terminal(io.StringIO):
@@ -35,9 +29,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> Terminal:
     "words", [("matrix", "torch==2.7.*"), ("matrix",), ("matrix", "driver"), ("matrix", "gpu", "h100")]
 )
 @pytest.mark.parametrize("columns", [40, 50])
-def test_a_narrow_terminal_gets_every_word_of_a_table(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], columns: int
-) -> None:
+def test_a_narrow_terminal_gets_every_word_of_a_table(monkeypatch, words, columns):
     shown = on_terminal(monkeypatch, columns)
     assert front.main(list(words)) == 0
     text = shown.getvalue()
@@ -48,7 +40,7 @@ def test_a_narrow_terminal_gets_every_word_of_a_table(
         assert max(map(len, text.splitlines())) <= columns
 
 
-def test_a_table_that_fits_stays_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_fits_stays_a_table(monkeypatch):
     shown = on_terminal(monkeypatch, 40)
     shown.write(output.table(("a", "b"), [("1", "2")]))
     assert "─" in shown.getvalue()
@@ -63,9 +55,7 @@ def test_a_table_that_fits_stays_a_table(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_colour_is_as_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: bool
-) -> None:
+def test_colour_is_as_the_environment_says(monkeypatch, environment, expected):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -76,7 +66,7 @@ def test_colour_is_as_the_environment_says(
     assert ("\x1b[1;31m  refused\x1b[0m" in text) is expected
 
 
-def test_a_file_gets_no_colours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_gets_no_colours(monkeypatch, tmp_path):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     table = output.table(("host", "state"), [("gpu-a", "done")])
@@ -85,13 +75,13 @@ def test_a_file_gets_no_colours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "\x1b" not in (tmp_path / "answer.txt").read_text(encoding="utf-8")
 
 
-def test_a_file_name_that_is_not_utf8_is_in_every_answer(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_in_every_answer(tmp_path):
     assert json.loads(output.json_text({"path": "/srv/\udcff"}).encode()) == {"path": "/srv/\\udcff"}
     output.write_answer("/srv/\udcff", str(tmp_path / "answer.txt"))
     assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == "/srv/\\udcff\n"
 
 
-def test_an_error_is_red_where_it_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_red_where_it_is_watched(monkeypatch):
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,9 +1,6 @@
 """A project's file behind --from asks what it would ask on the command line; a wrong file is one line with a reference."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,16 +11,11 @@ from gpusetup.matrix.load import matrix
 from gpusetup.resolve.requests import parse_requirements
 from tests.stored import stored_rows
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ROWS = stored_rows("project_rows.json")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{row['file']}" for n, row in enumerate(ROWS)])
-def test_a_file_asks_in_the_words_of_the_command_line(
-    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_asks_in_the_words_of_the_command_line(row, tmp_path, capsys):
     path = tmp_path / row["file"]
     path.parent.mkdir(exist_ok=True)
     for name, text in {row["file"]: row["text"], **row.get("beside", {})}.items():
@@ -41,9 +33,7 @@ def test_a_file_asks_in_the_words_of_the_command_line(
     assert arguments.facts is None
 
 
-def test_the_machine_of_pyproject_counts_for_the_lock_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_machine_of_pyproject_counts_for_the_lock_beside_it(tmp_path, capsys):
     (tmp_path / "uv.lock").write_text("[[package]]\nname = 'torch'\nversion = '2.9.1'\n")
     codes = []
     for driver in ("570.86.15", "470.82.01"):
@@ -62,9 +52,7 @@ def test_the_machine_of_pyproject_counts_for_the_lock_beside_it(
         ("debian12-none-nothing", "2.9.1", 5, "no NVIDIA GPU on PCI"),
     ],
 )
-def test_the_doctor_compares_a_project_with_a_machine(
-    host: str, torch: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_compares_a_project_with_a_machine(host, torch, code, said, tmp_path, capsys):
     (tmp_path / "requirements.txt").write_text(f"torch=={torch}\n")
     assert main(["doctor", str(tmp_path / "requirements.txt"), "--root", f"tests/hosts/{host}/root"]) == code
     told = capsys.readouterr()

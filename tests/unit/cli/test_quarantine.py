@@ -1,13 +1,11 @@
 """What follows from verifications: a bad machine leaves service and returns; what fails there is said and changes no verdict."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
@@ -22,16 +20,11 @@ from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Ask, Observed, deadline
 from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.cli.conftest import Machine
-
 NOW = datetime.now(timezone.utc)
 SLURM = ("--quarantine", "slurm", "--return-after", "2")
 
 
-def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> None:
+def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine):
     machine.slurm()
     assert machine.look(False, *SLURM) == ""
     assert "n1 failed 1 of 2 verifications in a row: gpu.recovery" in machine.look(True, *SLURM)
@@ -56,7 +49,7 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> Non
     assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
 
 
-def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine: Machine) -> None:
+def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine):
     machine.slurm()
     event = {"what": "Redeploy", "at": ""}
     machine.bad["facts"]["virtualisation"] = {"events": [event]}
@@ -69,7 +62,7 @@ def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machi
 
 
 @pytest.mark.parametrize("reason", ["bad fan", "gpusetup"])
-def test_what_somebody_else_drained_stays_so(machine: Machine, reason: str) -> None:
+def test_what_somebody_else_drained_stays_so(machine, reason):
     """An administrator, or an apply of our own."""
     machine.slurm()
     machine.drained(reason)
@@ -81,7 +74,7 @@ def test_what_somebody_else_drained_stays_so(machine: Machine, reason: str) -> N
     assert service.events(history.file_of("localhost", os.environ, here=True)) == ()
 
 
-def test_a_drain_that_somebody_took_over_is_theirs(machine: Machine) -> None:
+def test_a_drain_that_somebody_took_over_is_theirs(machine):
     machine.slurm()
     machine.look(True, *SLURM), machine.look(True, *SLURM)
     machine.drained("board ordered")
@@ -90,7 +83,7 @@ def test_a_drain_that_somebody_took_over_is_theirs(machine: Machine) -> None:
     assert machine.node() == ("IDLE+DRAIN", "board ordered")
 
 
-def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel_log(machine: Machine) -> None:
+def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel_log(machine):
     machine.slurm()
     machine.bad = captured("h200-x1-quick")
     line = "2026-11-23T10:00:00+00:00 h kernel: NVRM: Xid (PCI:0000:04:00): 79, pid=1, GPU has fallen off the bus."
@@ -105,7 +98,7 @@ def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_history_that_was_lost_is_read_off_our_mark(machine: Machine) -> None:
+def test_a_history_that_was_lost_is_read_off_our_mark(machine):
     machine.slurm()
     machine.drained("gpusetup-health: gpu.ecc: x")
     assert "still out of service: gpu.ecc: x" in machine.look(False, *SLURM)
@@ -113,7 +106,7 @@ def test_a_history_that_was_lost_is_read_off_our_mark(machine: Machine) -> None:
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_prolog_refuses_and_the_health_program_tells_why(machine: Machine) -> None:
+def test_a_prolog_refuses_and_the_health_program_tells_why(machine):
     machine.slurm()
     job = ["fleet", "health", "--quarantine", "slurm-job"]
     assert main(job) == 0
@@ -130,9 +123,7 @@ def test_a_prolog_refuses_and_the_health_program_tells_why(machine: Machine) -> 
     assert machine.node() == ("IDLE+DRAIN", "Prolog error"), "somebody else's prolog"
 
 
-def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be(machine, monkeypatch):
     answers = [Observed(machine.bad), Observed(machine.good)]
     monkeypatch.setattr(probe, "observe_in_turn", lambda *_: answers.pop(0))
     assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
@@ -150,7 +141,7 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
     assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0, "it is out of service already"
 
 
-def test_kubernetes_gets_a_taint_and_a_condition(machine: Machine) -> None:
+def test_kubernetes_gets_a_taint_and_a_condition(machine):
     machine.kubernetes()
     words = ("--quarantine", "kubernetes", "--return-after", "1", "--node", "gpu-a")
     machine.look(False, *words)
@@ -176,7 +167,7 @@ def valid(document: dict[str, Any], name: str) -> None:
     jsonschema.validate(document, schema, format_checker=jsonschema.FormatChecker())
 
 
-def test_what_kubernetes_is_given_has_the_fields_of_its_api() -> None:
+def test_what_kubernetes_is_given_has_the_fields_of_its_api():
     files = schedulers.hook_files("kubernetes", ())
     items = json.loads(files["kubernetes.json"])["items"]
     assert [item["kind"] for item in items] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
@@ -189,7 +180,7 @@ def test_what_kubernetes_is_given_has_the_fields_of_its_api() -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-def test_kubectl_merges_the_condition_with_the_node_s_others(tmp_path: Path) -> None:
+def test_kubectl_merges_the_condition_with_the_node_s_others(tmp_path):
     """The real kubectl, without a server: strategic merge by the key that Kubernetes' own types have."""
     ready, old = {"type": "Ready", "status": "True"}, condition_patch("", "", "2026-01-01T00:00:00Z")
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {}}
@@ -203,7 +194,7 @@ def test_kubectl_merges_the_condition_with_the_node_s_others(tmp_path: Path) -> 
     assert merged == {"Ready": "True", "GpuUnhealthy": "True"}
 
 
-def test_commands_of_one_s_own_run_once_without_a_shell(machine: Machine) -> None:
+def test_commands_of_one_s_own_run_once_without_a_shell(machine):
     take, give = machine.program("take"), machine.program("give")
     words = ("--on-bad", f"{take} {{node}} '{{reason}}; touch planted'", "--on-good", f"{give} {{node}}",
              "--leave-after", "1", "--return-after", "1")  # fmt: skip
@@ -227,9 +218,7 @@ def test_commands_of_one_s_own_run_once_without_a_shell(machine: Machine) -> Non
         (None, "cannot start"),
     ],
 )
-def test_a_command_that_fails_is_said_and_runs_again(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, body: str | None, said: str
-) -> None:
+def test_a_command_that_fails_is_said_and_runs_again(machine, monkeypatch, body, said):
     monkeypatch.setattr(verify_quarantine, "_COMMAND_SECONDS", 0.3)
     take, give = machine.program("take", body or ""), machine.program("give")
     if body is None:
@@ -252,7 +241,7 @@ def test_a_command_that_fails_is_said_and_runs_again(
         (None, "scontrol"),
     ],
 )
-def test_a_scheduler_that_is_away_changes_no_verdict(machine: Machine, body: str | None, said: str) -> None:
+def test_a_scheduler_that_is_away_changes_no_verdict(machine, body, said):
     if body is not None:
         machine.program("scontrol", body)
     for _ in range(3):
@@ -262,7 +251,7 @@ def test_a_scheduler_that_is_away_changes_no_verdict(machine: Machine, body: str
     machine.look(False, *SLURM)
 
 
-def test_a_driver_that_hangs_every_program_is_bad(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_hangs_every_program_is_bad(machine, monkeypatch):
     machine.slurm()
 
     def hangs(*_: Any) -> Observed:
@@ -276,14 +265,14 @@ def test_a_driver_that_hangs_every_program_is_bad(machine: Machine, monkeypatch:
     assert deadline(Ask(level="full", longest=30.0)) > 1000, "measuring takes its time"
 
 
-def test_checks_that_are_ignored_take_nothing_out(machine: Machine) -> None:
+def test_checks_that_are_ignored_take_nothing_out(machine):
     machine.slurm()
     for _ in range(3):
         assert machine.look(True, *SLURM, "--ignore", "gpu.recovery,gpu.ecc") == ""
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(machine: Machine) -> None:
+def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(machine):
     machine.slurm()
     gone = captured("h200-x1-quick")
     smi_says(gone, "No devices were found", 6)
@@ -298,7 +287,7 @@ def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(ma
     assert main(["fleet", "health", *SLURM, "--gpus", "1"]) == 8
 
 
-def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
+def test_what_every_level_sees_any_level_finds_good(machine):
     machine.slurm()
     full, quick = captured("h200-x1-full"), machine.good
     set_smi(full, 0, "gpu_recovery_action", "Reset")
@@ -311,7 +300,7 @@ def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
     assert machine.node()[0] == "IDLE"
 
 
-def test_commands_beside_a_scheduler_count_for_themselves(machine: Machine) -> None:
+def test_commands_beside_a_scheduler_count_for_themselves(machine):
     machine.slurm()
     take = machine.program("take")
     machine.look(True, *SLURM), machine.look(True, *SLURM)
@@ -322,7 +311,7 @@ def test_commands_beside_a_scheduler_count_for_themselves(machine: Machine) -> N
     assert machine.calls("take") == ["take n1"]
 
 
-def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
+def test_a_host_that_changes_is_neither_good_nor_bad(machine):
     machine.slurm()
     machine.look(True, *SLURM)
     machine.observed = Observed(None, "ann on desk changes it", postponed=True)
@@ -333,9 +322,7 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
 
 
-def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(machine, tmp_path, monkeypatch):
     fleet_of = {
         "gpu01": Observed(machine.good), "gpu02": Observed(machine.bad),
         "gpu03": Observed(None, "no route to host", unreachable=True),
@@ -370,12 +357,12 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
         (["--hooks", "slurm", "--quarantine", "slurm"], "cannot be used with --hooks"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(machine: Machine, words: list[str], said: str) -> None:
+def test_what_cannot_be_meant_is_refused(machine, words, said):
     assert main(["fleet", "health", *words]) == 3
     assert said in machine.capsys.readouterr().err
 
 
-def test_a_timer_repeats_what_follows(machine: Machine) -> None:
+def test_a_timer_repeats_what_follows(machine):
     import argparse
 
     from gpusetup.cli import health

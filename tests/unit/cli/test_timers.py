@@ -1,11 +1,8 @@
 """`--timer` of drift and verify: units that systemd reads back as the command that was typed; nothing hostile gets through."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,15 +11,12 @@ from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DRIFT = timers.Task(command="drift", does="check {what} for drift")
 HOSTILE = """a b"c'd$HOME%h\\;e"""
 
 
 @pytest.fixture
-def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
+def systemd(monkeypatch, tmp_path):
     """A systemctl that only listens, and a folder for units."""
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
@@ -30,7 +24,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, 
     return asked
 
 
-def test_it_is_installed_changed_and_removed(systemd: list[Any], tmp_path: Path, capsys: Any) -> None:
+def test_it_is_installed_changed_and_removed(systemd, tmp_path, capsys):
     inventory = tmp_path / "inventory.ini"
     inventory.write_text("gpu01\n")
     question = ["drift", str(inventory), "--limit", "gpu*"]
@@ -48,43 +42,39 @@ def test_it_is_installed_changed_and_removed(systemd: list[Any], tmp_path: Path,
     assert main([*question, "--timer", "never"]) == 0
 
 
-def test_a_timer_has_nobody_to_ask(systemd: list[Any], capsys: Any) -> None:
+def test_a_timer_has_nobody_to_ask(systemd, capsys):
     assert main(["drift", "-K", "--timer", "daily"]) == 3
     assert "GS-807" in capsys.readouterr().err
     assert systemd == []
 
 
 @pytest.mark.parametrize("words", [["-e", "token=planted"], ["--", "-e", "token=planted"], ["--", "-etoken=planted"]])
-def test_no_value_of_a_variable_gets_into_a_unit(
-    systemd: list[Any], tmp_path: Path, capsys: Any, words: list[str]
-) -> None:
+def test_no_value_of_a_variable_gets_into_a_unit(systemd, tmp_path, capsys, words):
     assert main(["drift", "--timer", "daily", "gpu01,", *words]) == 3
     assert "@FILE" in capsys.readouterr().err
     assert (systemd, (tmp_path / "units").exists()) == ([], False)
 
 
-def test_a_file_of_variables_is_named_absolutely(
-    systemd: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_variables_is_named_absolutely(systemd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["drift", "--timer", "daily", "-e", "@vars.yml"]) == 0
     (service,) = (tmp_path / "units").glob("*.service")
     assert f'"--extra-vars" "@{tmp_path}/vars.yml"' in service.read_text()
 
 
-def test_what_systemd_expands_in_commands_stays_itself_in_settings() -> None:
+def test_what_systemd_expands_in_commands_stays_itself_in_settings():
     service = timers.units(DRIFT, ["/bin/true", "a$b"], "daily", "x", {"GPUSETUP_STATE": "/srv/a$b"})["service"]
     assert 'ExecStart="/bin/true" "a$$b"' in service
     assert 'Environment="GPUSETUP_STATE=/srv/a$b"' in service
 
 
-def test_a_line_break_never_reaches_a_unit() -> None:
+def test_a_line_break_never_reaches_a_unit():
     with pytest.raises(BadInputError):
         timers.quoted("x\nExecStartPost=/bin/sh")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the units back")
-def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+def test_systemd_accepts_the_units(tmp_path):
     command = ["/bin/true", "drift", HOSTILE, "$(touch x)"]
     task = timers.Task(
         command="drift", does="check {what}", codes="SuccessExitStatus=9\n", environment=(("A", HOSTILE),)
@@ -99,7 +89,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert not said, said
 
 
-def test_a_verification_has_a_timer_of_the_same_kind(systemd: list[Any], tmp_path: Path, capsys: Any) -> None:
+def test_a_verification_has_a_timer_of_the_same_kind(systemd, tmp_path, capsys):
     folder = tmp_path / "textfiles"
     folder.mkdir()
     question = ["fleet", "health", "--level", "full", "--textfile", str(folder)]
@@ -120,9 +110,7 @@ def test_a_verification_has_a_timer_of_the_same_kind(systemd: list[Any], tmp_pat
     assert "no such timer" in capsys.readouterr().out
 
 
-def test_on_a_machine_with_a_record_the_timer_is_part_of_it(
-    systemd: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_machine_with_a_record_the_timer_is_part_of_it(systemd, tmp_path, monkeypatch):
     state, units = tmp_path / "state", tmp_path / "units"
     state.mkdir()
     record = {"schema": "gpusetup/state/1", "apply": {"id": "a", "finished": "now"}, "files": {}, "services": {}}

@@ -1,7 +1,5 @@
 """CONTRIBUTING's list of what a component costs is true: the files that name IMEX are those of the list, and no others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -17,12 +15,12 @@ PLACES = (
 )  # fmt: skip
 
 
-def test_a_component_costs_twelve_files() -> None:
+def test_a_component_costs_twelve_files():
     assert len(ROWS) == 12
     assert [path for path in ROWS if not (ROOT / path).is_file()] == []
 
 
-def test_no_other_file_names_the_example() -> None:
+def test_no_other_file_names_the_example():
     files = {path for place in PLACES for path in ROOT.glob(place)} - set(role_pages.pages())
     naming = {str(path.relative_to(ROOT)) for path in files if "imex" in path.read_text(encoding="utf-8").lower()}
     beside = {

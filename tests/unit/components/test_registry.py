@@ -1,7 +1,5 @@
 """Every component is one record: nothing of a setting, a package, or a record is known in a second place."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gpusetup.components.registry import COMPONENTS, GROUPS
@@ -14,30 +12,30 @@ DERIVED = {"requirements", "hashed", "vgpu_token_sha256", "proxy", "policy"}
 """Settings that nobody writes: what follows from others, from the lock, or from the inventory."""
 
 
-def test_every_setting_is_read_and_each_by_one() -> None:
+def test_every_setting_is_read_and_each_by_one():
     assert set(KNOWN) - {"components"} == set(Settings.__struct_fields__) - DERIVED
     owners = Counter(name for component in COMPONENTS for name in component.settings)
     assert [name for name, number in owners.items() if number > 1] == []
 
 
-def test_every_group_of_packages_belongs_to_one() -> None:
+def test_every_group_of_packages_belongs_to_one():
     of_packages = {name for name, kind in PackageSet.__annotations__.items() if kind == "tuple[Package, ...]"}
     owners = [name for component in COMPONENTS for name in component.packages]
     assert sorted(owners) == sorted(of_packages)
 
 
-def test_every_package_of_every_group_is_wanted() -> None:
+def test_every_package_of_every_group_is_wanted():
     groups = {name: (Package(name=name),) for name in GROUPS}
     assert {package.name for package in PackageSet(manager="apt", **groups).wanted()} == set(GROUPS)
 
 
-def test_a_group_goes_to_a_variable_of_the_roles() -> None:
+def test_a_group_goes_to_a_variable_of_the_roles():
     told = [group.variable for group in GROUPS.values() if group.variable]
     assert set(told) <= set(RoleVariables.__struct_fields__)
     assert len(told) == len(set(told))
 
 
-def test_every_wish_on_record_is_of_one() -> None:
+def test_every_wish_on_record_is_of_one():
     kept = [component.kept for component in COMPONENTS if component.kept]
     of_the_stack = {"packages", "manage_driver", "requirements", "interpreter", "adopted", "services", "settings"}
     assert sorted(kept) == sorted(set(AppliedWanted.__struct_fields__) - of_the_stack)

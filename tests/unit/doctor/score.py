@@ -3,8 +3,6 @@
 With --open it also prints each message that it does not; a closed set is asked for its score alone.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

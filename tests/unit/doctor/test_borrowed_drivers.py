@@ -1,11 +1,10 @@
 """WSL, Jetsons and containers: the driver comes from elsewhere, and nobody is told to apply there."""
 
-from __future__ import annotations
-
 import json
 import platform
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,20 +17,17 @@ from gpusetup.doctor.look import without_apply
 from gpusetup.plan.preflight import foreign_driver
 from tests.unit.doctor.test_machines import HOSTS, environment, look_at
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 WSL = HOSTS / "ubuntu22.04-wsl-refused" / "root"
 
 
 @pytest.fixture
-def wsl(tmp_path: Path) -> Path:
+def wsl(tmp_path):
     shutil.copytree(WSL, tmp_path / "root", symlinks=True)
     return tmp_path / "root"
 
 
 @pytest.fixture
-def jetson(wsl: Path) -> Path:
+def jetson(wsl):
     """A Jetson as its kernel and files tell: no GPU on PCI, no nvidia-smi, a driver that no package manager brought."""
     shutil.rmtree(wsl / "usr/lib/wsl")
     (wsl / "dev/dxg").unlink()
@@ -49,13 +45,13 @@ def said(root: Path, capsys: Any) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_wsl_is_told_to_update_on_windows(wsl: Path, capsys: Any) -> None:
+def test_wsl_is_told_to_update_on_windows(wsl, capsys):
     text = said(wsl, capsys)
     assert "it is that of Windows: update it there; gpusetup installs none here" in text
     assert "gpusetup apply" not in text
 
 
-def test_a_jetson_is_healthy_without_a_gpu_on_pci(jetson: Path, capsys: Any) -> None:
+def test_a_jetson_is_healthy_without_a_gpu_on_pci(jetson, capsys):
     text = said(jetson, capsys)
     assert text.startswith("localhost: healthy")
     assert "a Jetson: its GPU is part of the processor" in text
@@ -63,7 +59,7 @@ def test_a_jetson_is_healthy_without_a_gpu_on_pci(jetson: Path, capsys: Any) -> 
     assert "gpusetup apply" not in text
 
 
-def test_plan_refuses_a_jetson_with_the_same_advice(jetson: Path) -> None:
+def test_plan_refuses_a_jetson_with_the_same_advice(jetson):
     refusal = foreign_driver(look_at(jetson).facts)
     assert refusal is not None
     assert "Jetson Linux" in refusal.message
@@ -71,7 +67,7 @@ def test_plan_refuses_a_jetson_with_the_same_advice(jetson: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wsl", "jetson"])
-def test_a_sick_environment_there_is_never_sent_to_apply(kind: str, request: Any) -> None:
+def test_a_sick_environment_there_is_never_sent_to_apply(kind, request):
     root = request.getfixturevalue(kind)
     environment(root, "torch-2.8.0+cpu")
     found = diagnose(look_at(root)).cause
@@ -84,19 +80,19 @@ def test_a_sick_environment_there_is_never_sent_to_apply(kind: str, request: Any
 @pytest.mark.parametrize(
     "cause", [cause.id for cause in catalogue().causes.values() if "gpusetup apply" in str(cause.fixes)]
 )
-def test_no_cause_sends_them_to_apply(cause: str, guest: Any) -> None:
+def test_no_cause_sends_them_to_apply(cause, guest):
     left = without_apply(finding_of(catalogue()[cause]), guest)
     assert left.fixes
     assert "gpusetup apply" not in str(left.fixes)
     assert {"wsl": "Windows", "jetson": "Jetson Linux", "container": "host"}[guest] in left.fixes[0].text
 
 
-def test_other_fixes_stay_as_they_are() -> None:
+def test_other_fixes_stay_as_they_are():
     found = finding_of(catalogue()["device-file-permission"])
     assert without_apply(found, "wsl") == found or "gpusetup apply" in str(found.fixes)
 
 
-def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch, capsys):
     message = ["doctor", "The NVIDIA driver on your system is too old (found version 11040)"]
     assert main(message) == 0
     assert "gpusetup apply" in capsys.readouterr().out

@@ -1,9 +1,6 @@
 """What the doctor offers is what `resolve` gives, and what `matrix` lists."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +9,9 @@ from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.lookup import lookup
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 
 @pytest.mark.parametrize("branch", [450, 470, 515, 525, 535, 550, 570, 580, 595, 615])
-def test_what_the_doctor_offers_resolve_gives(shipped: Matrix, branch: int) -> None:
+def test_what_the_doctor_offers_resolve_gives(shipped, branch):
     told = on_branch(branch)[0]
     driver = re.search(r"run on ([0-9.]+):", told)[1]
     torch, *_ = re.findall(r"torch ([0-9.]+\+cu[0-9]+)", told)
@@ -29,7 +23,7 @@ def test_what_the_doctor_offers_resolve_gives(shipped: Matrix, branch: int) -> N
 
 
 @pytest.mark.parametrize("capability", ["7.0", "8.9", "9.0", "10.0", "12.0"])
-def test_the_doctor_and_the_matrix_name_the_same_first_build(shipped: Matrix, capability: str) -> None:
+def test_the_doctor_and_the_matrix_name_the_same_first_build(shipped, capability):
     told = next(line for line in for_capability(capability) if line.startswith("torch has code"))
     first = re.search(r"from ([0-9.]+)\+", told)[1]
     asked = Request(requirements=(Requirement(component="torch"),), gpus=(f"sm_{capability.replace('.', '')}",))

@@ -212,13 +212,13 @@ def test_numbers_of_cuda_errors_are_read_by_their_age():
     assert sxid(22013) is not None
 
 
-def test_explanations_leave_driver_floors_and_toolkits_to_the_matrix() -> None:
+def test_explanations_leave_driver_floors_and_toolkits_to_the_matrix():
     typed = re.compile(r"(?i)\b(?:CUDA \d+ (?:has|needs)|branch \d{3}|driver (?:from )?\d{3}|\d{3}\.\d{2,3}\.\d{2})\b")
     wrong = {cause.id: found[0] for cause in catalogue().causes.values() if (found := typed.search(cause.explanation))}
     assert not wrong
 
 
-def test_the_matrix_fills_the_places_of_every_explanation() -> None:
+def test_the_matrix_fills_the_places_of_every_explanation():
     texts = {cause.id: filled(cause.explanation) for cause in catalogue().causes.values()}
     assert not [name for name, text in texts.items() if "{{" in text]
     assert all(f"{row.min_driver} for CUDA {row.major}" in texts["driver-too-old"] for row in matrix().cuda.majors)

@@ -1,7 +1,5 @@
 """The doctor's question about what exports the figures: a unit that failed, and one of ours that somebody stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +47,7 @@ def look(active: str | None, *, ours: bool) -> Any:
         (None, True, "fine"),
     ],
 )
-def test_one_that_failed_or_was_stopped_is_silent(active: str | None, ours: bool, answer: str) -> None:
+def test_one_that_failed_or_was_stopped_is_silent(active, ours, answer):
     outcome = exporters(look(active, ours=ours))
     assert outcome.answer == answer
     if answer == "notice":
@@ -58,7 +56,7 @@ def test_one_that_failed_or_was_stopped_is_silent(active: str | None, ours: bool
         assert outcome.text == "dcgm on 127.0.0.1:9400"
 
 
-def test_the_diagnosis_stays_healthy_and_says_what_to_do() -> None:
+def test_the_diagnosis_stays_healthy_and_says_what_to_do():
     found = diagnose(look("failed", ours=True))
     assert found.healthy
     (told,) = [notice for notice in found.notices if notice.cause == "exporter-silent"]

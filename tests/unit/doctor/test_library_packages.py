@@ -1,7 +1,5 @@
 """A missing library is answered with the packages that bring it: by the number in its name, from the matrix."""
 
-from __future__ import annotations
-
 from shlex import quote
 
 import pytest

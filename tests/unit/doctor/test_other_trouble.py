@@ -1,7 +1,5 @@
 """Texts in which no cause is found: what they are about instead, and logs that are healthy."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Messages of packages above the frameworks: recognised, and answered with the release that fits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -25,23 +23,23 @@ def told(half: str) -> int:
     return sum(all(word in messages(diagnose_text(entry["text"])) for word in entry["tells"]) for entry in having)
 
 
-def test_the_open_half_is_named_and_answered() -> None:
+def test_the_open_half_is_named_and_answered():
     assert score("packages_open").missed == ()
     assert told("open") == sum("tells" in entry for entry in entries("open"))
 
 
-def test_the_closed_half_stays_named_and_answered() -> None:
+def test_the_closed_half_stays_named_and_answered():
     assert score("packages_closed").right >= 21
     assert told("closed") == sum("tells" in entry for entry in entries("closed"))
 
 
 @pytest.mark.parametrize(("text", "said"), WORDINGS["of a package"])
-def test_the_answer_names_the_release(text: str, said: tuple[str, ...]) -> None:
+def test_the_answer_names_the_release(text, said):
     answer = " ".join(messages(diagnose_text(text)).split())
     for words in said:
         assert words in answer
 
 
-def test_a_library_that_loads_is_no_fault() -> None:
+def test_a_library_that_loads_is_no_fault():
     text = "CUDA SETUP: Loading binary /x/bitsandbytes/libbitsandbytes_cuda116.so..."
     assert diagnose_text(text) == ()

@@ -1,12 +1,11 @@
 """The PTX that this machine's driver compiles: measured by the code that verify uses, with a stand-in for the driver."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +17,6 @@ from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Environment
 from tests.stored import stored
 from tests.unit.doctor.test_machines import HEALTHY, HOSTS, look_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DRIVER = stored("cuda_stand_in.c")
 MESSAGE = "CUDA error 222: the provided PTX was compiled with an unsupported toolchain"
@@ -37,18 +33,18 @@ def driver(folder: Path, init: int) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
 
 
-def test_the_driver_alone_is_asked(tmp_path: Path) -> None:
+def test_the_driver_alone_is_asked(tmp_path):
     answer = ptx.measured(driver(tmp_path, 0))
     assert {name: answer[name] for name in ANSWER} == ANSWER
     assert ptx.sentence(answer) == "the driver compiles PTX up to 9.0, which CUDA 13.0 writes"
 
 
 @pytest.mark.parametrize(("code", "said"), [(100, "this machine has no NVIDIA GPU"), (802, "CUDA error 802 at cuInit")])
-def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) -> None:
+def test_a_driver_that_refuses_says_why(tmp_path, code, said):
     assert said in ptx.sentence(ptx.measured(driver(tmp_path, code)))
 
 
-def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch, tmp_path):
     folder = tmp_path / "roles/gpu_verify/files/gpu_measure"
     folder.mkdir(parents=True)
     (folder / "ptx_sweep.py").write_text("import time; time.sleep(60)", encoding="ascii")
@@ -62,25 +58,25 @@ def details(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch, message: st
     return "\n".join(ptx.with_measure(diagnose_text(message))[0].details)
 
 
-def test_a_message_about_ptx_gets_the_measure_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_about_ptx_gets_the_measure_of_this_machine(monkeypatch):
     shown = details(ANSWER, monkeypatch)
     assert "Measured on this machine: the driver compiles PTX up to 9.0" in shown
     assert "nvidia-nvvm<13.1" in shown
 
 
-def test_without_a_gpu_it_says_so_and_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_says_so_and_where_to_ask(monkeypatch):
     shown = details({"error": "load", "message": "libcuda.so.1: cannot open"}, monkeypatch)
     assert "this machine has no NVIDIA driver" in shown
     assert "gpusetup doctor --probe" in shown
 
 
-def test_nothing_is_measured_for_another_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_for_another_message(monkeypatch):
     monkeypatch.setattr(ptx, "measured", lambda: pytest.fail("the GPU was used"))
     found = diagnose_text("Xid 79")
     assert ptx.with_measure(found) == found
 
 
-def test_the_command_measures_for_a_message(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_the_command_measures_for_a_message(tmp_path, monkeypatch, capsys):
     for name, value in driver(tmp_path, 0).items():
         monkeypatch.setenv(name, value)
     assert main(["doctor", MESSAGE]) == 0
@@ -96,7 +92,7 @@ def examined(answer: dict[str, Any] | None, root: Path = HEALTHY, **packages: st
     return diagnose(dataclasses.replace(look, symptoms=symptoms, ptx=answer))
 
 
-def test_a_probe_is_one_more_line_of_the_diagnosis() -> None:
+def test_a_probe_is_one_more_line_of_the_diagnosis():
     assert "PTX" not in {ruled.step for ruled in examined(None).ruled}
     found = examined(ANSWER, nvidia_nvvm="13.0.88", nvidia_cuda_runtime="13.5.37")
     assert (found.ruled[-1].step, found.ruled[-1].answer) == ("PTX", "fine")
@@ -104,7 +100,7 @@ def test_a_probe_is_one_more_line_of_the_diagnosis() -> None:
     assert found.notices == ()
 
 
-def test_compilers_that_write_newer_ptx_are_noted() -> None:
+def test_compilers_that_write_newer_ptx_are_noted():
     found = examined(ANSWER, nvidia_nvvm="13.5.37", nvidia_cuda_nvcc="13.5.37")
     assert found.healthy
     (notice,) = found.notices
@@ -113,7 +109,7 @@ def test_compilers_that_write_newer_ptx_are_noted() -> None:
     assert any("nvidia-nvvm<13.1" in text for text in notice.evidence)
 
 
-def test_a_sick_machine_still_tells_what_was_measured() -> None:
+def test_a_sick_machine_still_tells_what_was_measured():
     found = examined(
         {"error": "cuda", "status": 100, "message": "cuInit"}, HOSTS / "ubuntu22.04-a100-mismatch" / "root"
     )
@@ -123,12 +119,12 @@ def test_a_sick_machine_still_tells_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize("other", [["--root", str(HEALTHY)], ["inventory,"], ["--watch"], ["--explain", "xid-31"]])
-def test_only_this_machine_can_be_probed(other: list[str], capsys: Any) -> None:
+def test_only_this_machine_can_be_probed(other, capsys):
     assert main(["doctor", "--probe", *other]) == 3
     assert "gpusetup doctor --probe" in capsys.readouterr().err
 
 
-def test_json_has_the_measure(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_json_has_the_measure(monkeypatch, capsys):
     monkeypatch.setattr(ptx, "measured", lambda: ANSWER)
     main(["doctor", "--probe", "--format", "json"])
     (host,) = json.loads(capsys.readouterr().out)["hosts"].values()

@@ -1,7 +1,5 @@
 """gpusetup's own references, clean logs, and the numbers in the names of libraries."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

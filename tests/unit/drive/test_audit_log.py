@@ -1,12 +1,10 @@
 """The audit log: what was changed in it, taken out of it or cut off is seen, however many write it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,12 +18,9 @@ from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import PreflightError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     """A log of nine lines."""
     for number in range(9):
         add(tmp_path, line_of("token", "collect token", note=f"host gpu{number}"))
@@ -41,36 +36,36 @@ def write(home: Path, told: list[str]) -> None:
     (home / FILE).write_text("".join(told))
 
 
-def test_a_whole_log_is_whole_and_its_own_alone(log: Path) -> None:
+def test_a_whole_log_is_whole_and_its_own_alone(log):
     found = read(log)
     assert [line.number for line in found.lines] == list(range(1, 10))
     assert found.head.startswith("9:")
     assert (log / FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_changed_line_is_seen(log: Path) -> None:
+def test_a_changed_line_is_seen(log):
     told = lines(log)
     write(log, [line.replace("gpu3", "gpu8") for line in told])
     assert read(log).troubles == ("line 5 does not follow line 4: one of them was changed or taken out",)
 
 
-def test_the_last_line_changed_is_seen(log: Path) -> None:
+def test_the_last_line_changed_is_seen(log):
     write(log, [line.replace("gpu8", "gpu0") for line in lines(log)])
     assert read(log).troubles == ("line 9 is not the one that was written",)
 
 
-def test_a_line_taken_out_is_seen(log: Path) -> None:
+def test_a_line_taken_out_is_seen(log):
     told = lines(log)
     write(log, told[:3] + told[4:])
     assert "line 4 does not follow line 3" in read(log).troubles[0]
 
 
-def test_an_end_that_was_cut_off_is_seen_and_stays_so(log: Path) -> None:
+def test_an_end_that_was_cut_off_is_seen_and_stays_so(log):
     write(log, lines(log)[:7])
     assert read(log).troubles == ("the end was cut off: 9 lines were written, 7 are there",)
 
 
-def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log, tmp_path_factory):
     head = read(log).head
     add(log, line_of("token", "collect token", note="one more"))
     assert read(log, head).troubles == ()
@@ -81,7 +76,7 @@ def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log: Path, tmp_path_f
     assert read(forged, head).troubles == ("line 9 is not the one whose digest was kept elsewhere",)
 
 
-def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log: Path) -> None:
+def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log):
     with (log / FILE).open("a") as file:
         file.write('{"number":10,"ti')
     assert read(log).notes == ("line 10 was cut, as by a crash",)
@@ -91,7 +86,7 @@ def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log: Path) -> Non
     assert [line.number for line in found.lines][-2:] == [9, 11]
 
 
-def test_many_at_once_make_one_chain(tmp_path: Path) -> None:
+def test_many_at_once_make_one_chain(tmp_path):
     program = (
         "import sys; from pathlib import Path; from gpusetup.drive.audit import add, line_of\n"
         "for number in range(25): add(Path(sys.argv[1]), line_of('token', 'collect token', note=f'{sys.argv[2]} {number}'))"
@@ -104,7 +99,7 @@ def test_many_at_once_make_one_chain(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a full disk is mounted by root")
-def test_on_a_full_disk_nothing_begins(tmp_path: Path) -> None:
+def test_on_a_full_disk_nothing_begins(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
@@ -131,14 +126,14 @@ def test_on_a_full_disk_nothing_begins(tmp_path: Path) -> None:
         subprocess.run(["umount", small], check=True)
 
 
-def test_a_disk_that_takes_a_part_of_a_line_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_a_part_of_a_line_is_full(tmp_path, monkeypatch):
     whole = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: whole(descriptor, data[:20]))
     with pytest.raises(PreflightError, match="No space left"):
         audit.add(tmp_path, audit.line_of("end", "apply"))
 
 
-def test_where_the_end_cannot_be_written_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_end_cannot_be_written_that_is_said(tmp_path, monkeypatch):
     session, said = _session(tmp_path), []
     with on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, said.append):
         monkeypatch.setattr(audit, "FILE", "nowhere/audit.jsonl")
@@ -148,9 +143,7 @@ def test_where_the_end_cannot_be_written_that_is_said(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("raised", "note"), [(KeyboardInterrupt(), "stopped"), (None, ""), (ValueError("x"), "ended by")]
 )
-def test_what_became_of_each_is_written_however_it_ends(
-    tmp_path: Path, raised: BaseException | None, note: str
-) -> None:
+def test_what_became_of_each_is_written_however_it_ends(tmp_path, raised, note):
     session = _session(tmp_path)
     fared = {"gpu1": "not begun", "gpu2": "not begun"}
     try:
@@ -169,7 +162,7 @@ def test_what_became_of_each_is_written_however_it_ends(
     assert {group.hosts: group.what for group in end.groups} == {"gpu1": "done", "gpu2": "not begun"}
 
 
-def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path: Path) -> None:
+def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path):
     hosts = {f"gpu-{number:05}": f"install the driver of class {number % 3 // 2}" for number in range(10_000)}
     with on_record(_session(tmp_path), "apply", hosts, lambda: hosts, lambda _text: None):
         pass
@@ -187,13 +180,11 @@ def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path: Path) ->
     "names",
     [["gpu1"], ["gpu-001", "gpu-002", "gpu-10"], ["login", "a1b", "a2b"], ["10.0.0.9", "10.0.0.10"], ["x" + "9" * 20]],
 )
-def test_names_in_short_are_these_names(names: list[str]) -> None:
+def test_names_in_short_are_these_names(names):
     assert sorted(unfolded(folded(names))) == sorted(names)
 
 
-def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, capsys):
     assert main(["fleet", "audit", str(log), "--verify"]) == 0
     said = capsys.readouterr().out
     assert "9  " in said
@@ -205,16 +196,14 @@ def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(
 
 
 @pytest.mark.parametrize(("option", "asked"), [("--host", "nope"), ("--run", "nope")])
-def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(
-    log: Path, capsys: pytest.CaptureFixture[str], option: str, asked: str
-) -> None:
+def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(log, capsys, option, asked):
     assert main(["fleet", "audit", str(log), option, asked]) == 3
     assert f"the audit log has nothing of {asked}" in capsys.readouterr().err
     write(log, lines(log)[:-1])
     assert main(["fleet", "audit", str(log), option, asked, "--verify"]) == 8
 
 
-def test_a_name_with_a_slip_brings_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_with_a_slip_brings_the_nearest(tmp_path, capsys):
     with on_record(_session(tmp_path), "apply", {"gpu07": "driver 580"}, dict, lambda _text: None):
         pass
     assert main(["fleet", "audit", str(tmp_path), "--host", "gpu07"]) == 0
@@ -222,7 +211,7 @@ def test_a_name_with_a_slip_brings_the_nearest(tmp_path: Path, capsys: pytest.Ca
     assert "did you mean gpu07?" in capsys.readouterr().err
 
 
-def test_a_collectors_tokens_and_offers_are_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_collectors_tokens_and_offers_are_on_record(tmp_path, capsys):
     folder = tmp_path / "collector"
     assert main(["fleet", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
     assert main(["fleet", "token", str(folder), "gpu07", "--remove"]) == 0

@@ -1,18 +1,12 @@
 """The part that lives in Ansible's process: how often Ansible looks for results, short steps and long ones."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpusetup.drive import callback
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 constants = importlib.import_module("ansible.constants")
 TASK = SimpleNamespace(
@@ -30,7 +24,7 @@ def interval() -> float:
 
 
 @pytest.fixture
-def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def writer(tmp_path, monkeypatch):
     def make(of_the_site: float) -> callback.EventWriter:
         monkeypatch.setattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", of_the_site, raising=False)
         monkeypatch.setenv("GPUSETUP_EVENTS", str(tmp_path / "events.jsonl"))
@@ -40,7 +34,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_a_long_step_is_looked_at_less_often_and_the_next_one_briskly(writer: Any, tmp_path: Path) -> None:
+def test_a_long_step_is_looked_at_less_often_and_the_next_one_briskly(writer, tmp_path):
     events = writer(0.001)
     events.v2_playbook_on_task_start(TASK)
     at_first = interval()
@@ -52,7 +46,7 @@ def test_a_long_step_is_looked_at_less_often_and_the_next_one_briskly(writer: An
     assert told == ["task", "retry", "task"]
 
 
-def test_what_a_site_says_in_its_settings_stays(writer: Any) -> None:
+def test_what_a_site_says_in_its_settings_stays(writer):
     events = writer(0.3)
     events.v2_playbook_on_task_start(TASK)
     events.v2_runner_retry(AGAIN)
@@ -67,7 +61,7 @@ def test_what_a_site_says_in_its_settings_stays(writer: Any) -> None:
         ("r : Validating arguments against arg spec 'main'", "Validating arguments against arg spec 'main'"),
     ],
 )
-def test_a_task_is_told_by_its_own_name(writer: Any, tmp_path: Path, ansibles: str, told: str) -> None:
+def test_a_task_is_told_by_its_own_name(writer, tmp_path, ansibles, told):
     writer(0.001).v2_playbook_on_task_start(SimpleNamespace(**vars(TASK) | {"get_name": lambda: ansibles}))
     assert json.loads((tmp_path / "events.jsonl").read_text())["name"] == told
 
@@ -82,14 +76,14 @@ def test_a_task_is_told_by_its_own_name(writer: Any, tmp_path: Path, ansibles: s
         ),
     ],
 )
-def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer: Any, tmp_path: Path, ansibles: str) -> None:
+def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer, tmp_path, ansibles):
     result = SimpleNamespace(host=AGAIN.host, task=TASK, result={"msg": ansibles, "unreachable": True})
     writer(0.001).v2_runner_on_unreachable(result)
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == "connect to host g1 port 22: Connection refused"
 
 
-def test_a_program_that_the_host_killed_is_no_json_that_does_not_start(writer: Any, tmp_path: Path) -> None:
+def test_a_program_that_the_host_killed_is_no_json_that_does_not_start(writer, tmp_path):
     said = {"msg": "Module result deserialization failed: No start of json char found", "module_stderr": "Killed\n"}
     writer(0.001).v2_runner_on_failed(SimpleNamespace(host=AGAIN.host, task=TASK, result=said))
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()

@@ -1,7 +1,5 @@
 """Who may change what: a file of root's, asked before a host and before a password; what is refused is on record."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os
@@ -9,7 +7,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,15 +20,12 @@ from gpusetup.errors import PreflightError
 from gpusetup.model.fleet import AuditWho
 from tests.stored import stored
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 RULES = stored("policy_rules.txt")
 FLEET = Reach(inventory="/srv/inventories/fleet.ini", limit="training")
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A policy of root's: whoever runs this is taken for root."""
     uid = os.getuid()
     found = os.stat_result
@@ -62,7 +57,7 @@ def may(place: Path, who: str, command: str, reach: Reach, monkeypatch: pytest.M
     return refusals[0].message if refusals else ""
 
 
-def test_what_a_rule_allows_and_no_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_rule_allows_and_no_more(place, monkeypatch):
     def asked(who: str, command: str = "apply", reach: Reach = FLEET, *groups: str) -> str:
         return may(place, who, command, reach, monkeypatch, *groups)
 
@@ -91,7 +86,7 @@ def test_what_a_rule_allows_and_no_more(place: Path, monkeypatch: pytest.MonkeyP
         assert asked("alice", "apply", replace(FLEET, extra_vars=(extra,))) != "", extra
 
 
-def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypatch):
     def called(uid: int, **known: str) -> str:
         monkeypatch.setattr(policy.os, "getuid", lambda: uid)
         monkeypatch.setattr(policy, "who", lambda: AuditWho(user="any", machine="here", **known))
@@ -106,7 +101,7 @@ def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypat
     assert policy._person()[1] == {"daemon", "*", "@daemon"}
 
 
-def test_a_refusal_is_on_record_and_no_policy_is_no_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_on_record_and_no_policy_is_no_limit(place, monkeypatch):
     assert may(place, "eve", "remove", FLEET, monkeypatch)
     (line,) = read(place.parents[1] / "state").lines
     assert (line.event, line.command, line.inventory) == ("refused", "remove", FLEET.inventory)
@@ -116,7 +111,7 @@ def test_a_refusal_is_on_record_and_no_policy_is_no_limit(place: Path, monkeypat
 
 
 @pytest.mark.parametrize("harm", ["file", "folder", "text", "field"])
-def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place: Path, harm: str, tmp_path: Path) -> None:
+def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place, harm, tmp_path):
     if harm in ("file", "folder"):
         (place if harm == "file" else place.parent).chmod(0o777)
     else:
@@ -127,9 +122,7 @@ def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place: Path, h
     assert "root" in refused.value.hint
 
 
-def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(place, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(policy, "PLACE", place)
     monkeypatch.setattr(policy, "_person", lambda: ("eve", {"eve", "*"}))
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
@@ -156,7 +149,7 @@ time.sleep(60)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not os.access(_PYTHON, os.X_OK), reason="becomes another user: needs root")
-def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password() -> None:
+def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password():
     source = f"_PR_SET_DUMPABLE = {secrets._PR_SET_DUMPABLE}\n{inspect.getsource(secrets.keep_to_myself)}"
 
     def readable(way: str) -> bool:
@@ -175,7 +168,7 @@ def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password() -
     assert not readable("guarded")
 
 
-def test_no_core_file_is_written_of_a_process_that_asked_for_a_password() -> None:
+def test_no_core_file_is_written_of_a_process_that_asked_for_a_password():
     code = "from gpusetup.drive.secrets import keep_to_myself as k; import resource; k(); print(resource.getrlimit(4))"
     assert resource.RLIMIT_CORE == 4
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "(0, 0)\n"

@@ -30,41 +30,41 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_output_code_and_channels_are_kept_apart() -> None:
+def test_output_code_and_channels_are_kept_apart():
     done = run(python("import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"), env=ENV, deadline=20)
     assert (done.code, done.out, done.err, done.ok) == (3, "a\n", "b\n", False)
 
 
-def test_nothing_of_our_environment_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_our_environment_is_inherited(monkeypatch):
     monkeypatch.setenv("PLANTED_SECRET", "x")
     done = run(python("import os; print('PLANTED_SECRET' in os.environ)"), env=ENV, deadline=20)
     assert done.out == "False\n"
 
 
-def test_arguments_never_meet_a_shell(tmp_path: Path) -> None:
+def test_arguments_never_meet_a_shell(tmp_path):
     hostile = f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`"
     done = run([*python("import sys; print(sys.argv[1])"), hostile], env=ENV, deadline=20)
     assert done.out.strip() == hostile
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_program_is_explained() -> None:
+def test_a_missing_program_is_explained():
     with pytest.raises(BadInputError, match="cannot start /no/such/program") as caught:
         run(["/no/such/program"], env=ENV, deadline=1)
     assert caught.value.reference == "GS-401"
 
 
-def test_standard_input_is_handed_over_and_ends() -> None:
+def test_standard_input_is_handed_over_and_ends():
     done = run(python("import sys; print(len(sys.stdin.read()))"), env=ENV, deadline=20, stdin=b"x" * 300_000)
     assert done.out == "300000\n"
 
 
-def test_a_program_that_closes_standard_input_does_not_block_us() -> None:
+def test_a_program_that_closes_standard_input_does_not_block_us():
     done = run(python("import sys; sys.stdin.close(); print('on')"), env=ENV, deadline=20, stdin=b"x" * 5_000_000)
     assert done.out == "on\n"
 
 
-def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path: Path) -> None:
+def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path):
     child = tmp_path / "child"
     code = (
         "import subprocess, sys, time\n"
@@ -83,14 +83,14 @@ def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path: Pat
     assert not alive(int(child.read_text()))
 
 
-def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_us() -> None:
+def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_us():
     code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(25)']); print('x')"
     done = run(python(code), env=ENV, deadline=60)
     assert done.out == "x\n"
     assert done.seconds < 20
 
 
-def test_lines_arrive_whole_while_the_process_runs() -> None:
+def test_lines_arrive_whole_while_the_process_runs():
     seen: list[tuple[float, str]] = []
     started = time.monotonic()
     code = "import sys, time; sys.stdout.write('ha'); sys.stdout.flush(); time.sleep(.6); print('lf', flush=True); time.sleep(.6); print('end', end='')"
@@ -99,7 +99,7 @@ def test_lines_arrive_whole_while_the_process_runs() -> None:
     assert seen[1][0] - seen[0][0] > 0.3
 
 
-def test_garbage_bytes_and_endless_lines_are_survived() -> None:
+def test_garbage_bytes_and_endless_lines_are_survived():
     code = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00' + b'y' * 40_000_000 + b'\\nlast\\n')"
     lines: list[str] = []
     done = stream(python(code), env=ENV, deadline=60, on_line=lambda _, line: lines.append(line))
@@ -122,7 +122,7 @@ def interrupts(times: int = 1) -> Callable[[object, str], None]:
     return heard
 
 
-def test_the_first_interrupt_lets_the_process_clean_up() -> None:
+def test_the_first_interrupt_lets_the_process_clean_up():
     lines: list[str] = []
     code = "import time\ntry:\n print('up', flush=True)\n time.sleep(60)\nexcept KeyboardInterrupt:\n print('cleaned')"
     told: list[str] = []
@@ -138,26 +138,26 @@ def test_the_first_interrupt_lets_the_process_clean_up() -> None:
     assert told == ["stopping"]
 
 
-def test_the_second_interrupt_kills() -> None:
+def test_the_second_interrupt_kills():
     done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(2), grace=50)
     assert done.interrupted
     assert done.code == -signal.SIGKILL
     assert done.seconds < 40
 
 
-def test_an_interrupted_process_that_will_not_stop_is_killed_after_its_grace() -> None:
+def test_an_interrupted_process_that_will_not_stop_is_killed_after_its_grace():
     done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(), grace=1)
     assert done.code == -signal.SIGKILL
     assert done.seconds < 40
 
 
-def test_run_passes_an_interrupt_on() -> None:
+def test_run_passes_an_interrupt_on():
     threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         run(python("import time; time.sleep(60)"), env=ENV, deadline=60)
 
 
-def test_when_the_listener_fails_nothing_goes_on_unwatched() -> None:
+def test_when_the_listener_fails_nothing_goes_on_unwatched():
     pids: list[int] = []
 
     def full(_channel: object, line: str) -> None:
@@ -173,7 +173,7 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched() -> None:
         os.kill(pids[0], 0)
 
 
-def test_an_interrupt_while_the_first_process_begins_goes_on_up() -> None:
+def test_an_interrupt_while_the_first_process_begins_goes_on_up():
     def begin(_running: list[Process]) -> Process:
         raise KeyboardInterrupt
 
@@ -181,7 +181,7 @@ def test_an_interrupt_while_the_first_process_begins_goes_on_up() -> None:
         stream_all(begin, lambda _process, _how: None)
 
 
-def test_an_interrupt_at_a_process_s_end_forgets_no_process() -> None:
+def test_an_interrupt_at_a_process_s_end_forgets_no_process():
     presses = iter((KeyboardInterrupt(),))
 
     def heard(_channel: object, line: str) -> None:

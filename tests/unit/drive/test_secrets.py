@@ -1,7 +1,5 @@
 """A proxy's password stands in the inventory and nowhere in what a run writes down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,7 @@ from gpusetup.components.parsing import holds_login, without_login
 CAPTURED = Path(__file__).parents[2] / "hosts/ubuntu24.04-rtx4090-open/root"
 
 
-def test_the_record_of_a_run_knows_the_proxy_without_its_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_of_a_run_knows_the_proxy_without_its_password(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     inventory = tmp_path / "inventory.ini"
     inventory.write_text(
@@ -43,9 +39,7 @@ def test_the_record_of_a_run_knows_the_proxy_without_its_password(
         """gpusetup_extra_sources='[{"name": "x", "urls": ["https://u:pw-51ab2e@h/"], "fingerprints": [], "key": "k"}]'""",
     ],
 )
-def test_an_address_that_is_refused_for_its_password_leaves_it_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variables: str
-) -> None:
+def test_an_address_that_is_refused_for_its_password_leaves_it_nowhere(tmp_path, monkeypatch, capfd, variables):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     inventory = tmp_path / "inventory.ini"
     inventory.write_text(
@@ -70,6 +64,6 @@ def test_an_address_that_is_refused_for_its_password_leaves_it_nowhere(
         ("nvidia", "nvidia", False),
     ],
 )
-def test_only_a_login_is_taken_out_of_an_address(address: str, told: str, held: bool) -> None:
+def test_only_a_login_is_taken_out_of_an_address(address, told, held):
     assert without_login(address) == told
     assert holds_login(address) is held

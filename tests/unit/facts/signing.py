@@ -1,19 +1,14 @@
 """Kernel modules signed for real, as the kernel's sign-file does it: openssl's message behind the file, then the trailer."""
 
-from __future__ import annotations
-
 import functools
 import struct
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.lab.repository.elf import module
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CERTIFICATE = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
 
@@ -36,7 +31,7 @@ class Key:
     folder: Path
     name: str
     organisation: str = ""
-    issuer: Key | None = None
+    issuer: "Key | None" = None
 
     def __post_init__(self) -> None:
         subject = (f"/O={self.organisation}" if self.organisation else "") + f"/CN={self.name}"

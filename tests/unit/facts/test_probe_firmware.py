@@ -1,10 +1,10 @@
 """Who signed a module, and does the kernel take it: real signatures, real certificates, wherever the module lies."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
@@ -13,10 +13,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 
 from tests.lab.repository.elf import module
 from tests.unit.facts.signing import Below, Key, efi_list, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 KERNEL = "6.4.0-150600.23-default"
 PLACES = ("updates/dkms", "updates", "weak-updates/updates", "extra", "kernel/nvidia-580", "kernel/drivers/video")
@@ -33,13 +29,13 @@ class Machine:
         self.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
         self.put("etc/os-release", b"ID=debian\n")
 
-    def put(self, path: str, content: bytes) -> Machine:
+    def put(self, path: str, content: bytes) -> "Machine":
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         return self
 
-    def owner(self, *certificates: bytes) -> Machine:
+    def owner(self, *certificates: bytes) -> "Machine":
         return self.put(f"{VARIABLES}/MokListRT-{SHIM}", efi_list(*certificates))
 
     def facts(self) -> dict[str, Any]:
@@ -64,23 +60,23 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def vendor(tmp_path_factory: pytest.TempPathFactory) -> Key:
+def vendor(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("vendor"), "SUSE Linux Enterprise Secure Boot CA", "SUSE Linux Products GmbH")
 
 
 @pytest.fixture(scope="module")
-def vendors_signer(tmp_path_factory: pytest.TempPathFactory, vendor: Key) -> Key:
+def vendors_signer(tmp_path_factory, vendor):
     name = "SUSE Linux Enterprise Secure Boot Signkey"
     return Key(tmp_path_factory.mktemp("signer"), name, "SUSE Linux Products GmbH", vendor)
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Key:
+def own(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("own"), "DKMS module signing key")
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return Machine(tmp_path)
 
 
@@ -100,9 +96,7 @@ KNOWN: dict[str, Callable[[Machine, Key], object]] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("who", ["vendor", "own"])
-def test_a_known_signer_is_taken_wherever_the_module_lies(
-    request: pytest.FixtureRequest, machine: Machine, place: str, known: str, who: str
-) -> None:
+def test_a_known_signer_is_taken_wherever_the_module_lies(request, machine, place, known, who):
     key = request.getfixturevalue(who)
     machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(key))
     machine.put("var/lib/dkms/mok.pub", request.getfixturevalue("own").der)
@@ -115,9 +109,7 @@ def test_a_known_signer_is_taken_wherever_the_module_lies(
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["number", "identifier"])
 @pytest.mark.parametrize("place", PLACES[:1] + PLACES[3:4])
-def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(
-    machine: Machine, own: Key, vendor: Key, place: str, by_key: bool
-) -> None:
+def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(machine, own, vendor, place, by_key):
     machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(own, by_key=by_key))
     machine.put("var/lib/dkms/mok.pub", own.der).owner(vendor.der).put("proc/keys", vendor.in_kernel().encode())
     assert machine.answer() == (False, True)
@@ -128,9 +120,7 @@ def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(
     assert machine.answer() == (True, False)
 
 
-def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(
-    machine: Machine, vendor: Key, vendors_signer: Key
-) -> None:
+def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(machine, vendor, vendors_signer):
     """Distributions sign with a certificate that theirs issued; modinfo then names the issuer."""
     machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendors_signer))
     assert machine.answer() == (None, False)  # its number is another than the issuer's own
@@ -140,7 +130,7 @@ def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(
     assert machine.answer() == (True, False)
 
 
-def test_what_cannot_be_told_sends_nobody_to_the_console(machine: Machine, vendor: Key, own: Key) -> None:
+def test_what_cannot_be_told_sends_nobody_to_the_console(machine, vendor, own):
     machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendor)).put("var/lib/dkms/mok.pub", own.der)
     facts = machine.facts()
     assert machine.answer() == (None, False)
@@ -151,13 +141,13 @@ def test_what_cannot_be_told_sends_nobody_to_the_console(machine: Machine, vendo
 
 
 @pytest.mark.parametrize("place", PLACES[:2] + PLACES[3:])
-def test_an_unsigned_module_is_refused_and_no_console_helps(machine: Machine, own: Key, place: str) -> None:
+def test_an_unsigned_module_is_refused_and_no_console_helps(machine, own, place):
     machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", PLAIN).put("var/lib/dkms/mok.pub", own.der).owner(own.der)
     assert machine.answer() == (False, False)
     assert "not signed" in (driver.obstacle(machine.facts(), driver.Wish("580.95.05", "open")) or "")
 
 
-def test_another_builds_own_key_of_the_same_name_says_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_another_builds_own_key_of_the_same_name_says_nothing(machine, tmp_path):
     name = "Build time autogenerated kernel key"
     there, here = Key(tmp_path / "there", name), Key(tmp_path / "here", name)
     machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(there)).put("proc/keys", here.in_kernel().encode())
@@ -166,7 +156,7 @@ def test_another_builds_own_key_of_the_same_name_says_nothing(machine: Machine, 
     assert machine.answer() == (True, False)
 
 
-def test_without_secure_boot_every_module_is_taken(machine: Machine) -> None:
+def test_without_secure_boot_every_module_is_taken(machine):
     machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", PLAIN)
     off = machine.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\0")
     assert off.answer() == (True, False)
@@ -174,7 +164,7 @@ def test_without_secure_boot_every_module_is_taken(machine: Machine) -> None:
     assert off.answer() == (False, False)
 
 
-def test_shims_check_that_was_switched_off_counts_as_no_secure_boot(machine: Machine) -> None:
+def test_shims_check_that_was_switched_off_counts_as_no_secure_boot(machine):
     assert machine.facts()["secure_boot"] is True
     assert machine.put(f"{VARIABLES}/MokSBStateRT-{SHIM}", b"\6\0\0\0\1").facts()["secure_boot"] is False
     assert machine.put(f"{VARIABLES}/MokSBStateRT-{SHIM}", b"\6\0\0\0\0").facts()["secure_boot"] is True
@@ -182,8 +172,8 @@ def test_shims_check_that_was_switched_off_counts_as_no_secure_boot(machine: Mac
 
 @pytest.mark.parametrize("pack", [None, gzip, lzma])
 def test_what_a_signature_names_is_what_openssl_says_of_the_certificate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Key, vendors_signer: Key, pack: Any
-) -> None:
+    tmp_path, monkeypatch, own, vendors_signer, pack
+):
     monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
     path = tmp_path / ("nvidia.ko" + {None: "", gzip: ".gz", lzma: ".xz"}[pack])
     for key, issuer in ((own, own.name), (vendors_signer, "SUSE Linux Enterprise Secure Boot CA")):
@@ -200,7 +190,7 @@ def test_what_a_signature_names_is_what_openssl_says_of_the_certificate(
         assert by_key == {"signed": True, "signer": None, "key": firmware.plain(key.field("key"))}
 
 
-def test_a_damaged_signature_or_certificate_is_nobodys_and_no_failure(own: Key) -> None:
+def test_a_damaged_signature_or_certificate_is_nobodys_and_no_failure(own):
     whole, certificate = signed(own), own.der
     message = whole[len(PLAIN) : -len(firmware.SIGNED) - 12]
     assert all(firmware.certificate(certificate[:size]) is None for size in range(len(certificate)))
@@ -244,7 +234,7 @@ UNSIGNED = "filename:       /x/nvidia.ko\nlicense:        NVIDIA\nversion:      
     ],
     ids=["named", "nameless", "unsigned"],
 )
-def test_what_modinfo_prints(monkeypatch: pytest.MonkeyPatch, text: str, says: dict[str, Any]) -> None:
+def test_what_modinfo_prints(monkeypatch, text, says):
     monkeypatch.setattr(modules.commands, "run", lambda *_words: {"rc": 0, "out": text, "err": ""})
     told = modules.modinfo(LiveHost(), "/lib/modules/x/nvidia.ko.zst")
     assert told is not None
@@ -252,7 +242,7 @@ def test_what_modinfo_prints(monkeypatch: pytest.MonkeyPatch, text: str, says: d
     assert told["version"] == "580.95.05"
 
 
-def test_the_kernels_list_of_keys() -> None:
+def test_the_kernels_list_of_keys():
     text = (
         "0748bcf7 I--Q---     1 perm 0c030000     0 65534 keyring   .user_reg: 2\n"
         "1a7f7703 I------     1 perm 0f0b0000     0     0 keyring   .blacklist: empty\n"

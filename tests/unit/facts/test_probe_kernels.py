@@ -1,17 +1,11 @@
 """Where a kernel's initramfs is: /boot, the folder of a boot entry, a unified kernel image."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import initramfs, kernels
 
 from tests.unit.facts.test_probe_initramfs import EARLY, PACKERS, cpio
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 R = "6.1.0-9-amd64"
 ID = "0123456789abcdef0123456789abcdef"
@@ -25,7 +19,7 @@ def entry(*initrds: str, version: str = R, linux: str = f"/{ID}/{R}/linux", opti
 
 @pytest.mark.parametrize("root", kernels.ROOTS)
 @pytest.mark.parametrize("name", ["initrd", f"initrd.img-{R}", "initrd-0a1b2c"])
-def test_what_a_boot_entry_names(machine: Any, root: str, name: str) -> None:
+def test_what_a_boot_entry_names(machine, root, name):
     path = f"/{ID}/{R}/{name}"
     machine.put(f"{root}/loader/entries/{ID}-{R}.conf", entry(path)).put(f"{root}{path}").put(f"{root}/{ID}/{R}/linux")
     machine.put(f"/boot/initrd.img-{R}")  # update-initramfs writes it; what boots is the copy
@@ -50,7 +44,7 @@ def test_what_a_boot_entry_names(machine: Any, root: str, name: str) -> None:
         ([f"/boot/vmlinuz-{R}"], None),
     ],
 )
-def test_without_an_entry_it_is_looked_for(machine: Any, files: list[str], found: str | None) -> None:
+def test_without_an_entry_it_is_looked_for(machine, files, found):
     for path in files:
         machine.put(path)
     assert kernels.initramfs_of(machine.host(), R) == found
@@ -59,7 +53,7 @@ def test_without_an_entry_it_is_looked_for(machine: Any, files: list[str], found
     assert kernel["initramfs"] == found
 
 
-def test_grubs_entries_and_microcode(machine: Any) -> None:
+def test_grubs_entries_and_microcode(machine):
     """Red Hat's entries name files of /boot, with variables of GRUB's among them."""
     machine.put(f"/boot/initramfs-{R}.img").put(f"/boot/vmlinuz-{R}").put("/boot/intel-ucode.img")
     text = entry("/intel-ucode.img", f"/initramfs-{R}.img $tuned_initrd", linux=f"/vmlinuz-{R}")
@@ -67,7 +61,7 @@ def test_grubs_entries_and_microcode(machine: Any) -> None:
     assert kernels.initramfs_of(machine.host(), R) == f"/boot/initramfs-{R}.img"
 
 
-def test_the_arguments_of_entries_anywhere_count(machine: Any) -> None:
+def test_the_arguments_of_entries_anywhere_count(machine):
     machine.put(f"/efi/loader/entries/{ID}-{R}.conf", entry(options="nouveau.modeset=0 secret=1"))
     assert kernels.collect(machine.host())["cmdline_next"] == ["nouveau.modeset=0"]
     assert "secret" not in kernels.entry_text(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
@@ -87,7 +81,7 @@ def unified(**sections: bytes) -> bytes:
 
 @pytest.mark.parametrize("carries", [False, True])
 @pytest.mark.parametrize("packer", PACKERS)
-def test_a_unified_image_is_looked_into(tmp_path: Path, packer: str, carries: bool) -> None:
+def test_a_unified_image_is_looked_into(tmp_path, packer, carries):
     files = (
         {"usr/lib/modules/6.1/kernel/nouveau.ko": b"x"} if carries else {"usr/lib/modules/6.1/kernel/e1000.ko": b"x"}
     )
@@ -101,7 +95,7 @@ def test_a_unified_image_is_looked_into(tmp_path: Path, packer: str, carries: bo
 
 
 @pytest.mark.parametrize("raw", [b"MZ", b"MZ" + bytes(90), unified(cmdline=b"quiet"), unified(initrd=b"strange")])
-def test_a_unified_image_that_cannot_be_read_is_unknown(tmp_path: Path, raw: bytes) -> None:
+def test_a_unified_image_that_cannot_be_read_is_unknown(tmp_path, raw):
     path = tmp_path / "linux.efi"
     path.write_bytes(raw)
     told = initramfs.inspect(str(path), 9)

@@ -1,7 +1,5 @@
 """RDMA adapters and GPUDirect Storage, from folders that stand in for /sys and /proc."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -84,7 +82,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return Machine(tmp_path)
 
 
@@ -93,7 +91,7 @@ def looked(machine: Machine, managers: tuple[str, ...] = ()) -> Any:
     return None if told is None else msgspec.convert(told, Rdma)
 
 
-def test_an_adapter_of_infiniband(machine: Machine) -> None:
+def test_an_adapter_of_infiniband(machine):
     machine.adapter()
     machine.answers["ibportstate"] = IBPORTSTATE
     machine.put("/proc/kallsyms", "0000 T ib_register_client\t[ib_core]\n")
@@ -110,14 +108,14 @@ def test_an_adapter_of_infiniband(machine: Machine) -> None:
     assert (told.memlock.kib, told.memlock.unlimited, told.memlock.lifted) == (8192, False, False)
 
 
-def test_an_adapter_of_ethernet_says_by_ethtool_what_it_can(machine: Machine) -> None:
+def test_an_adapter_of_ethernet_says_by_ethtool_what_it_can(machine):
     machine.adapter(layer="Ethernet", rate="100 Gb/sec (4X EDR)", sm_lid="0x0")
     machine.answers["ethtool"] = ETHTOOL
     (port,) = looked(machine).hcas[0].ports
     assert (port.rate, port.fastest, port.subnet_manager) == (100.0, 200.0, False)
 
 
-def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine: Machine) -> None:
+def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine):
     machine.adapter(state="2: INIT", sm_lid="0x0")
     machine.put("/proc/kallsyms", "0000 T ib_register_peer_memory_client\t[ib_core]\n")
     machine.put("/proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n")
@@ -127,7 +125,7 @@ def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine: 
     assert (told.peer_memory, told.memlock.unlimited, told.memlock.lifted) == (True, True, True)
 
 
-def test_ports_in_one_line() -> None:
+def test_ports_in_one_line():
     from gpusetup.facts.properties import rdma_ports
     from tests.unit.plan.conftest import machine as captured
 
@@ -141,24 +139,24 @@ def test_ports_in_one_line() -> None:
     assert rdma_ports(msgspec.structs.replace(facts, rdma=Rdma(hcas=hcas))) == "2 x 400 Gb/s InfiniBand, 1 x DOWN"
 
 
-def test_what_runs_nvswitches_is_no_adapter_for_programs(machine: Machine) -> None:
+def test_what_runs_nvswitches_is_no_adapter_for_programs(machine):
     machine.adapter()
     assert looked(machine, ("mlx5_0",)) is None
 
 
-def test_soft_roce_has_no_place_on_pci(machine: Machine) -> None:
+def test_soft_roce_has_no_place_on_pci(machine):
     for part, text in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "2.5 Gb/sec (1X SDR)"}.items():
         machine.put(f"/sys/class/infiniband/rxe0/ports/1/{part}", text)
     (hca,) = looked(machine).hcas
     assert (hca.address, hca.link, hca.way, hca.ports[0].rate) == (None, None, None, 2.5)
 
 
-def test_a_machine_without_any_tells_nothing(machine: Machine) -> None:
+def test_a_machine_without_any_tells_nothing(machine):
     assert looked(machine) is None
     assert host_code("gpu_probe.rdma").storage(machine.host()) is None
 
 
-def test_storage(machine: Machine) -> None:
+def test_storage(machine):
     machine.put("/etc/cufile.json", '{\n // "use_pci_p2pdma": false,\n "properties": {"use_pci_p2pdma": true}\n}\n')
     machine.put("/proc/kallsyms", "0000 d p2pdma_pgmap_ops\n")
     machine.put("/sys/module/nvme_core/parameters/multipath", "Y\n")
@@ -171,7 +169,7 @@ def test_storage(machine: Machine) -> None:
     assert told == Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
 
 
-def test_a_capture_tells_the_same_as_the_machine(machine: Machine, tmp_path: Path) -> None:
+def test_a_capture_tells_the_same_as_the_machine(machine, tmp_path):
     machine.adapter()
     machine.answers["ibportstate"] = IBPORTSTATE
     host = host_code("gpu_probe.host")

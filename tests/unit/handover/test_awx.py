@@ -1,15 +1,14 @@
 """The hand-over to AWX: from our own truth, with no secret, and an image's definition that ansible-builder takes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -22,9 +21,6 @@ from gpusetup.model.request import COMPONENTS
 from gpusetup.model.settings import RebootPolicy
 from gpusetup.plan.settings import PREFIX, read_level
 from tests.awx_api import survey_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,13 +46,13 @@ def questions() -> dict[str, dict[str, Any]]:
     return {question["variable"]: question for question in found}
 
 
-def test_every_survey_keeps_awxs_rules() -> None:
+def test_every_survey_keeps_awxs_rules():
     surveys = [task["survey_spec"] for task in tasks().values() if "survey_spec" in task]
     assert len(surveys) == 5
     assert [survey_problem(spec) for spec in surveys] == [""] * 5
 
 
-def test_what_is_asked_is_what_gpusetup_reads() -> None:
+def test_what_is_asked_is_what_gpusetup_reads():
     wishes = {name: question for name, question in questions().items() if name.startswith(PREFIX)}
     assert len(wishes) == len(ASKED)
     answers = {name: (question.get("choices") or ["12.8" if name[9:] in COMPONENTS else "nvidia"])[-1] for name, question in wishes.items()}  # fmt: skip
@@ -68,19 +64,19 @@ def test_what_is_asked_is_what_gpusetup_reads() -> None:
         survey((), ["no_such_setting"])
 
 
-def test_options_of_the_command_line_are_asked_for_as_they_are_declared() -> None:
+def test_options_of_the_command_line_are_asked_for_as_they_are_declared():
     found = questions()
     assert found["gpu_level"]["choices"] == ["quick", "smoke", "full", "stress"]
     assert (found["gpu_max_fail"]["type"], found["gpu_batch"]["type"]) == ("integer", "text")
     assert "1,10%,50%" in found["gpu_batch"]["question_description"]
 
 
-def test_every_answer_is_a_variable_that_the_playbook_reads() -> None:
+def test_every_answer_is_a_variable_that_the_playbook_reads():
     read = (content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8")
     assert {name for name in questions() if name.startswith("gpu_") and f"{name} |" not in read} == set()
 
 
-def test_the_playbook_names_every_option_that_its_plugin_takes() -> None:
+def test_the_playbook_names_every_option_that_its_plugin_takes():
     from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
 
     (play,) = yaml.safe_load((content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8"))
@@ -89,7 +85,7 @@ def test_the_playbook_names_every_option_that_its_plugin_takes() -> None:
     assert {told["gpu_front_end_command"] for told in playbooks().values()} == set(OPTIONS)
 
 
-def test_each_option_exists_on_its_command() -> None:
+def test_each_option_exists_on_its_command():
     import argparse
     from importlib import import_module
 
@@ -103,7 +99,7 @@ def test_each_option_exists_on_its_command() -> None:
             assert {f"--{name.replace('_', '-')}" for name in names} <= known, command
 
 
-def test_only_approved_plans_are_carried_out_in_the_workflow() -> None:
+def test_only_approved_plans_are_carried_out_in_the_workflow():
     assert {name for name, told in playbooks().items() if told.get("gpu_front_end_planned")} == {"apply_planned"}
     run = {task["playbook"] for task in tasks().values() if "playbook" in task}
     assert run == {f"{name}.yml" for name in playbooks()}
@@ -122,7 +118,7 @@ def words(value: Any) -> Iterator[str]:
             yield from words(item)
 
 
-def test_no_file_has_a_place_for_a_secret() -> None:
+def test_no_file_has_a_place_for_a_secret():
     for name, text in files().items():
         if name.endswith(".yml"):
             assert [
@@ -130,7 +126,7 @@ def test_no_file_has_a_place_for_a_secret() -> None:
             ] == []
 
 
-def test_the_command_writes_them_and_takes_no_hosts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_them_and_takes_no_hosts(tmp_path, capsys):
     assert main(["export", "handover", "awx", "--out", str(tmp_path / "out"), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
@@ -138,7 +134,7 @@ def test_the_command_writes_them_and_takes_no_hosts(tmp_path: Path, capsys: pyte
     assert main(["export", "handover", "awx", "hosts.ini", "--out", str(tmp_path / "out")]) == 3
 
 
-def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_has() -> None:
+def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_has():
     document = execution_environment()
     needs = document["dependencies"]
     assert "<2.22" in needs["ansible_core"]["package_pip"]
@@ -147,7 +143,7 @@ def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_
 
 
 @pytest.mark.skipif(find_spec("ansible_builder") is None, reason="ansible-builder is not installed")
-def test_ansible_builder_takes_the_definition(tmp_path: Path) -> None:
+def test_ansible_builder_takes_the_definition(tmp_path):
     assert main(["export", "handover", "awx", "--out", str(tmp_path)]) == 0
     folder = tmp_path / "execution-environment"
     (folder / "gpusetup-bundle/wheels").mkdir(parents=True)
@@ -166,7 +162,7 @@ def test_ansible_builder_takes_the_definition(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("ansiblelint") is None, reason="ansible-lint is not installed")
-def test_ansible_lint_finds_nothing(tmp_path: Path) -> None:
+def test_ansible_lint_finds_nothing(tmp_path):
     assert main(["export", "handover", "awx", "--out", str(tmp_path)]) == 0
     shutil.rmtree(tmp_path / "awx")  # its modules are another collection's: tests/drive runs them
     argv = [sys.executable, "-m", "ansiblelint", "--offline", "-q", "--profile", "production", *map(str, sorted((tmp_path / "project").glob("*.yml")))]  # fmt: skip

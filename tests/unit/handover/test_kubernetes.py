@@ -1,7 +1,5 @@
 """The hand-over to Kubernetes: off exactly where the host has it, and what would be done twice is named."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
@@ -61,7 +59,7 @@ def told(**hosts: Any) -> Any:
     return found
 
 
-def test_hosts_that_have_all_of_it_need_nothing_from_the_operator() -> None:
+def test_hosts_that_have_all_of_it_need_nothing_from_the_operator():
     found = told(a=ready(), b=ready())
     assert (found.values["driver"], found.values["toolkit"]) == ({"enabled": False}, {"enabled": False})
     assert found.labels == dict.fromkeys(
@@ -70,13 +68,13 @@ def test_hosts_that_have_all_of_it_need_nothing_from_the_operator() -> None:
     assert yaml.safe_load(kubernetes_files(found)["runtimeclass.yaml"])["handler"] == "nvidia"
 
 
-def test_hosts_that_have_none_of_it_get_all_from_the_operator() -> None:
+def test_hosts_that_have_none_of_it_get_all_from_the_operator():
     found = told(a=bare())
     assert found.values == {"driver": {"enabled": True}, "toolkit": {"enabled": True}, "mig": {"strategy": "single"}}
     assert (found.labels, found.toolkit, found.twice) == ({}, False, ())
 
 
-def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others() -> None:
+def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others():
     found = told(a=ready(), b=bare())
     assert found.values["driver"] == {"enabled": True, "version": "580.159.04"}
     assert list(found.labels) == ["a"]
@@ -86,7 +84,7 @@ def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others() 
     )
 
 
-def test_docker_is_not_what_kubelet_talks_to() -> None:
+def test_docker_is_not_what_kubelet_talks_to():
     facts = ready()
     docker = msgspec.structs.replace(facts.containers, configured=("docker", "podman"))
     found = told(a=msgspec.structs.replace(facts, containers=docker))
@@ -103,11 +101,11 @@ def test_docker_is_not_what_kubelet_talks_to() -> None:
         (((), ()), "single"),
     ],
 )
-def test_the_strategy_follows_the_slices(profiles: tuple[tuple[str, ...], ...], strategy: str) -> None:
+def test_the_strategy_follows_the_slices(profiles, strategy):
     assert told(a=cut(*profiles)).values["mig"] == {"strategy": strategy}
 
 
-def test_a_layout_of_ours_is_not_cut_anew() -> None:
+def test_a_layout_of_ours_is_not_cut_anew():
     found = told(a=cut(("1g.18gb",), ("1g.18gb",), ours=True))
     assert found.values["migManager"] == {"enabled": False}
     assert "nvidia.com/gpu.deploy.mig-manager=false" in found.labels["a"]
@@ -115,13 +113,13 @@ def test_a_layout_of_ours_is_not_cut_anew() -> None:
     assert "migManager" not in other.values
 
 
-def test_a_host_engine_that_runs_is_named() -> None:
+def test_a_host_engine_that_runs_is_named():
     running = {"dcgm": Service(unit="nvidia-dcgm.service", active="active", enabled="enabled")}
     found = told(a=msgspec.structs.replace(ready(), services=running))
     assert any(text.startswith("DCGM: nvidia-dcgm runs on a;") for text in found.twice)
 
 
-def test_files_are_what_tools_read() -> None:
+def test_files_are_what_tools_read():
     files = kubernetes_files(told(a=ready(), b=bare()))
     assert sorted(files) == ["README.md", "gpu-operator-values.yaml", "label-nodes.sh", "runtimeclass.yaml"]
     assert yaml.safe_load(files["gpu-operator-values.yaml"])["toolkit"] == {"enabled": True}
@@ -130,7 +128,7 @@ def test_files_are_what_tools_read() -> None:
     assert "# back: kubectl label node a nvidia.com/gpu.deploy.driver- " in files["label-nodes.sh"]
 
 
-def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_them(tmp_path, capsys):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": ready()})))
     code = main(

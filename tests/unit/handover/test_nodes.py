@@ -1,7 +1,5 @@
 """What brings nodes to a lock: a NodeWright package by its own schemas, a DaemonSet by Kubernetes' schemas."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -25,7 +23,7 @@ def schema(name: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def handed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def handed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
     lock = folder / "gpu.lock.json"
     assert main(["lock", "driver==580.*", "--gpu", "h100", "--os", "ubuntu24.04", "--out", str(lock)]) == 0
@@ -41,7 +39,7 @@ def resource(handed: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_resource_is_one_and_one_node_at_a_time(handed: Path) -> None:
+def test_the_resource_is_one_and_one_node_at_a_time(handed):
     found = resource(handed)
     jsonschema.validate(found, schema("nodewright"))
     spec, package = found["spec"], found["spec"]["packages"]["gpusetup"]
@@ -64,14 +62,14 @@ def test_the_resource_is_one_and_one_node_at_a_time(handed: Path) -> None:
         lambda spec: spec.update(drain={}),
     ],
 )
-def test_what_nodewright_would_refuse_is_refused(handed: Path, change: Any) -> None:
+def test_what_nodewright_would_refuse_is_refused(handed, change):
     found = deepcopy(resource(handed))
     change(found["spec"])
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(found, schema("nodewright"))
 
 
-def test_the_package_is_what_the_agent_reads(handed: Path) -> None:
+def test_the_package_is_what_the_agent_reads(handed):
     config = json.loads((handed / "node/config.json").read_text())
     jsonschema.validate(config, schema("nodewright-package"))
     assert set(config["expected_config_files"]) == set(resource(handed)["spec"]["packages"]["gpusetup"]["configMap"])
@@ -85,7 +83,7 @@ def test_the_package_is_what_the_agent_reads(handed: Path) -> None:
     assert [step["returncodes"] for step in checks] == [[0]] * 4, "a check that is content with a failure is none"
 
 
-def test_its_programs_are_ones_for_the_oldest_node(handed: Path) -> None:
+def test_its_programs_are_ones_for_the_oldest_node(handed):
     for path in (handed / "node/skyhook_dir").iterdir():
         first, text = path.read_text().splitlines()[0], path.read_text()
         if first.endswith(("python3", "/python")):
@@ -94,7 +92,7 @@ def test_its_programs_are_ones_for_the_oldest_node(handed: Path) -> None:
             assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0, path
 
 
-def test_the_daemonset_is_what_kubernetes_takes(handed: Path) -> None:
+def test_the_daemonset_is_what_kubernetes_takes(handed):
     judge = pytest.importorskip("kubernetes_validate")
     documents = list(yaml.safe_load_all((handed / "daemonset.yaml").read_text()))
     assert [document["kind"] for document in documents] == ["Namespace", "ConfigMap", "DaemonSet"]
@@ -111,7 +109,7 @@ def test_the_daemonset_is_what_kubernetes_takes(handed: Path) -> None:
         judge.validate(broken, judge.latest_version(), strict=True)
 
 
-def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed: Path, tmp_path: Path) -> None:
+def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed, tmp_path):
     facts = tmp_path / "facts.json"
     root = ROOT / "hosts/ubuntu24.04-h200x2-keep/root"
     assert main(["facts", "--root", str(root), "--format", "json", "--out", str(facts)]) == 0

@@ -1,7 +1,5 @@
 """The history of a host: kept through cuts and damage, bounded, told in text, JSON and pictures."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,7 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,9 +21,6 @@ from gpusetup.report.model import HostReport, Report, Row
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, set_smi
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def copy(value: float, verdict: Any = "pass") -> Result:
@@ -43,7 +39,7 @@ def keep(path: Path, report: Report, gpus: str = "a") -> str:
     return history.append(path, report.hosts[0], report, gpus)
 
 
-def test_what_was_found_is_kept_with_its_figures(tmp_path: Path) -> None:
+def test_what_was_found_is_kept_with_its_figures(tmp_path):
     path = tmp_path / "h" / "gpu07.sqlite3"
     bad = Result(id="gpu.ecc", level="quick", verdict="fail", text="GPU 0: 3 errors")
     keep(path, report_of(0, copy(4200.0)))
@@ -56,7 +52,7 @@ def test_what_was_found_is_kept_with_its_figures(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_page_that_is_broken_inside_the_file_is_said(tmp_path: Path) -> None:
+def test_a_page_that_is_broken_inside_the_file_is_said(tmp_path):
     path = tmp_path / "h.sqlite3"
     for number in range(60):
         keep(path, report_of(number, copy(4200.0)))
@@ -68,7 +64,7 @@ def test_a_page_that_is_broken_inside_the_file_is_said(tmp_path: Path) -> None:
         assert caught.value.reference == "GS-514"
 
 
-def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path: Path) -> None:
+def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path):
     path = tmp_path / "h.sqlite3"
     beside = msgspec.structs.replace(copy(0.0), items=(Item("GPU 0", "warn", measured=2000.0, blame="job"),))
     assert keep(path, report_of(0, beside)) == keep(path, report_of(1, copy(float("nan"), "fail"))) == ""
@@ -76,7 +72,7 @@ def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path: 
     assert history.series(path) == ()
 
 
-def test_a_board_that_was_exchanged_begins_anew(tmp_path: Path) -> None:
+def test_a_board_that_was_exchanged_begins_anew(tmp_path):
     path = tmp_path / "h.sqlite3"
     for number in range(3):
         keep(path, report_of(number, copy(4000.0)), "old")
@@ -84,7 +80,7 @@ def test_a_board_that_was_exchanged_begins_anew(tmp_path: Path) -> None:
     assert [[value for _, value in one.points] for one in history.series(path)] == [[4300.0]]
 
 
-def test_it_is_bounded_and_keeps_the_first_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_bounded_and_keeps_the_first_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "KEPT", 30)
     monkeypatch.setattr(history, "FIRST", 5)
     path = tmp_path / "h.sqlite3"
@@ -103,7 +99,7 @@ def test_it_is_bounded_and_keeps_the_first_runs(tmp_path: Path, monkeypatch: pyt
         assert database.execute("SELECT count(*) FROM figure WHERE run NOT IN (SELECT id FROM run)").fetchone() == (0,)
 
 
-def test_a_damaged_file_is_set_aside_and_told(tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside_and_told(tmp_path):
     path = tmp_path / "h.sqlite3"
     path.write_bytes(b"no database at all" * 100)
     assert "damaged" in keep(path, report_of(0, copy(4200.0)))
@@ -122,7 +118,7 @@ for number in range(100000):
 """
 
 
-def test_a_cut_while_writing_loses_no_run_that_was_kept(tmp_path: Path) -> None:
+def test_a_cut_while_writing_loses_no_run_that_was_kept(tmp_path):
     path, root = tmp_path / "h.sqlite3", os.getcwd()
     told = -1
     for pause in (0.0, 0.011, 0.023, 0.037):
@@ -143,7 +139,7 @@ def test_a_cut_while_writing_loses_no_run_that_was_kept(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def here(tmp_path, monkeypatch):
     """This machine, as a captured one; each verification is a moment of its own."""
     state: dict[str, Any] = {"document": captured("h200-x1-quick")}
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
@@ -151,7 +147,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return state
 
 
-def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verification_is_in_the_history(here, capsys):
     assert main(["fleet", "history"]) == 3
     assert "there is no history of this machine" in capsys.readouterr().err
     assert main(["verify", "--level", "quick"]) == 0
@@ -169,16 +165,14 @@ def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pyte
     assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
 
 
-def test_of_many_latencies_those_that_grew_are_drawn() -> None:
+def test_of_many_latencies_those_that_grew_are_drawn():
     points = [tuple((float(day), 1.0 + grows * day) for day in range(3)) for grows in (*[0.0] * 9, 5.0)]
     series = [history.Series(check="a", subject=str(n), unit="µs", points=mine) for n, mine in enumerate(points)]
     (picture,) = history.pictures(series)
     assert "9" in [line.name for line in picture.lines]
 
 
-def test_a_figure_that_falls_is_a_finding_with_its_picture(
-    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_figure_that_falls_is_a_finding_with_its_picture(here, tmp_path, capsys):
     document = captured("h200-x4-full")
     here["document"] = document
     path = history.file_of("localhost", os.environ, here=True)
@@ -223,18 +217,14 @@ def _slower(result: Result, share: float) -> Result:
     return msgspec.structs.replace(result, items=items)
 
 
-def test_a_history_that_cannot_be_written_is_a_warning(
-    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_history_that_cannot_be_written_is_a_warning(here, tmp_path, capsys):
     (tmp_path / "state").mkdir()
     (tmp_path / "state/verifications").write_text("in the way")
     assert main(["verify", "--level", "quick"]) == 0
     assert "not in the history" in capsys.readouterr().err
 
 
-def test_a_host_of_that_name_is_not_known(
-    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_of_that_name_is_not_known(here, tmp_path, capsys):
     keep(history.file_of("gpu07", os.environ, here=False), report_of(0, copy(1.0)))
     assert main(["fleet", "history", "gpu08"]) == 3
     assert "did you mean gpu07?" in capsys.readouterr().err

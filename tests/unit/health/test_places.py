@@ -1,24 +1,19 @@
 """What schedulers are told: the real kubectl against a small stand-in for an API server; Slurm's reasons as they come back."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpusetup.cli import verify_quarantine
 from gpusetup.drive.schedulers import SchedulerError, parse_node
 from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, hook_files, limit_of, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 NODES = {
     "name": "nodes",
@@ -86,7 +81,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def api(tmp_path, monkeypatch):
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl")
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Server)
@@ -110,7 +105,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.server_close()
 
 
-def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
+def test_kubectl_asks_for_what_is_meant(api):
     place, day = Kubernetes(node="gpu07"), "2026-11-23T10:00:00Z"
     seen = place.seen()
     assert not seen.ours
@@ -142,13 +137,13 @@ def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
     assert api.node["status"]["conditions"][0]["status"] == "False"
 
 
-def test_kubectl_counts_the_other_nodes_with_gpus_that_are_out(api: Any) -> None:
+def test_kubectl_counts_the_other_nodes_with_gpus_that_are_out(api):
     api.node["status"]["capacity"] = {"nvidia.com/gpu": "0"}
     api.node["spec"]["taints"] = [{"key": TAINT, "effect": "NoSchedule"}]
     assert Kubernetes(node="gpu07").others_out() == (2, 4)
 
 
-def test_slurm_counts_the_other_nodes_with_gpus_that_are_out() -> None:
+def test_slurm_counts_the_other_nodes_with_gpus_that_are_out():
     marked = "State=IDLE+DRAIN Reason=gpusetup-health: gpu.ecc: 3 [root@2026-11-22T03:10:03]"
     rows = [f"NodeName=n{number} Gres=gpu:8 {marked}" for number in (1, 2, 7)]
     rows += ["NodeName=n3 Gres=gpu:8 State=IDLE+DRAIN Reason=disk", "NodeName=n4 Gres=gpu:8 State=IDLE"]
@@ -167,7 +162,7 @@ def told(answer: Callable[..., str]) -> Any:
 @pytest.mark.parametrize(
     ("text", "machines", "most"), [("3", 900, 3), ("10%", 900, 90), ("10%", 19, 1), ("10%", 4, 1), ("100%", 7, 7)]
 )
-def test_how_many_may_be_out(text: str, machines: int, most: int) -> None:
+def test_how_many_may_be_out(text, machines, most):
     assert limit_of(text, machines) == most
 
 
@@ -199,9 +194,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_all_have_at_once_empties_no_fleet(
-    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_all_have_at_once_empties_no_fleet(late, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path))
     fleet = Fleet(late)
     monkeypatch.setattr(verify_quarantine, "_place", lambda _arguments, node: fleet.place(int(node)))
@@ -235,7 +228,7 @@ def test_what_all_have_at_once_empties_no_fleet(
 @pytest.mark.parametrize(
     "reason", ["x: a=b State=IDLE Reason=none", "34 °C  two\nlines", "y" * 500, "'; $(reboot) `id`"]
 )
-def test_a_reason_comes_back_from_slurm_as_it_went(reason: str) -> None:
+def test_a_reason_comes_back_from_slurm_as_it_went(reason):
     said: list[str] = []
     place = Slurm(node="n1", call=told(lambda *words: said.append(words[-1]) or ""))
     place.settle(place.seen(), reason, "", "")

@@ -1,18 +1,13 @@
 """In service and out of it: how many looks it takes, what flapping costs, what one level says about another, what is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpusetup.health import service
 from gpusetup.health.service import Kept, Look, Rule, Standing, counted
 from gpusetup.recovery.table import newer_than
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RULE = Rule(leave=2, back=3)
 NOON = 1_800_000_000.0
@@ -31,11 +26,11 @@ def after(looks: str, begin: Standing | None = None, level: Any = "quick") -> St
     [("", False), ("b", False), ("bb", True), ("bgb", False), ("bgbgbgbg", False), ("bbgg", True), ("bbggg", False),
      ("bbggbggb", True), ("gggbb", True), ("bbggbggg", False)],
 )  # fmt: skip
-def test_it_takes_looks_in_a_row(looks: str, out: bool) -> None:
+def test_it_takes_looks_in_a_row(looks, out):
     assert after(looks).out is out
 
 
-def test_a_machine_that_flaps_needs_twice_as_many_each_time() -> None:
+def test_a_machine_that_flaps_needs_twice_as_many_each_time():
     found, needed = Standing(), []
     for _ in range(9):
         found = after("bb", found)
@@ -46,7 +41,7 @@ def test_a_machine_that_flaps_needs_twice_as_many_each_time() -> None:
     assert needed == [3, 6, 12, 24, 48, 96, 192, 192, 192]
 
 
-def test_a_less_thorough_look_says_nothing_against_a_bad_one() -> None:
+def test_a_less_thorough_look_says_nothing_against_a_bad_one():
     once = after("b", level="full")
     assert after("ggg", once).bad == 1, "bandwidth is not what level quick looks at"
     out = after("b", once, level="full")
@@ -56,7 +51,7 @@ def test_a_less_thorough_look_says_nothing_against_a_bad_one() -> None:
     assert after("bggg", Standing(), level="quick") == replace(Standing(), good=3)
 
 
-def test_what_happened_is_kept(tmp_path: Path) -> None:
+def test_what_happened_is_kept(tmp_path):
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     before = Standing()
     for number in range(2):
@@ -71,7 +66,7 @@ def test_what_happened_is_kept(tmp_path: Path) -> None:
     assert service.load(kept, NOON + 86400 + 500).departures == 1, "yesterday's do not count"
 
 
-def test_somebody_s_hand_begins_anew(tmp_path: Path) -> None:
+def test_somebody_s_hand_begins_anew(tmp_path):
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     service.keep(kept, Standing(), after("bb"), NOON)
     service.keep(kept, service.load(kept, NOON), Standing(), NOON + 60, by_hand=True)
@@ -79,14 +74,14 @@ def test_somebody_s_hand_begins_anew(tmp_path: Path) -> None:
     assert (read.out, read.departures, read.forgotten) == (False, 0, NOON + 60)
 
 
-def test_a_refusal_is_fresh_for_an_hour(tmp_path: Path) -> None:
+def test_a_refusal_is_fresh_for_an_hour(tmp_path):
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     service.note(kept, "refused", "gpu.ecc", NOON)
     assert service.load(kept, NOON + 60).refused == "gpu.ecc"
     assert service.load(kept, NOON + 3700).refused == ""
 
 
-def test_each_place_counts_for_itself(tmp_path: Path) -> None:
+def test_each_place_counts_for_itself(tmp_path):
     slurm, commands = (Kept(tmp_path / "verifications.sqlite3", place) for place in ("slurm", "commands"))
     service.keep(slurm, Standing(), after("bb"), NOON)
     service.keep(commands, Standing(), after("b"), NOON)
@@ -94,7 +89,7 @@ def test_each_place_counts_for_itself(tmp_path: Path) -> None:
     assert (service.load(commands, NOON).out, service.load(commands, NOON).bad) == (False, 1)
 
 
-def test_it_stays_bounded_and_keeps_who_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stays_bounded_and_keeps_who_is_out(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "_KEPT", 5)
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     service.keep(kept, Standing(), after("bb"), NOON)
@@ -104,7 +99,7 @@ def test_it_stays_bounded_and_keeps_who_is_out(tmp_path: Path, monkeypatch: pyte
     assert service.load(kept, NOON + 400).out
 
 
-def test_one_acts_at_a_time(tmp_path: Path) -> None:
+def test_one_acts_at_a_time(tmp_path):
     kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     with service.alone(kept.path) as first, service.alone(kept.path) as second:
         assert (first, second) == (True, False)
@@ -112,7 +107,7 @@ def test_one_acts_at_a_time(tmp_path: Path) -> None:
         assert again
 
 
-def test_what_was_dealt_with_in_the_kernel_log_is_left_out() -> None:
+def test_what_was_dealt_with_in_the_kernel_log_is_left_out():
     lines = [
         "2026-11-23T10:00:00+0100 h kernel: NVRM: Xid (PCI:0000:1a:00): 79, old",
         "2026-11-23T10:00:00+00:00 h kernel: NVRM: Xid (PCI:0000:1a:00): 79, new",

@@ -1,7 +1,5 @@
 """A host as the probe tells it, small enough to change one thing at a time."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -31,6 +29,6 @@ FACTS: dict[str, Any] = {
 
 
 @pytest.fixture
-def facts() -> dict[str, Any]:
+def facts():
     """The wanted driver runs and nothing is wrong."""
     return copy.deepcopy(FACTS)

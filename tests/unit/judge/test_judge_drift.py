@@ -1,7 +1,5 @@
 """What is on record against what is there: packages that somebody took away, and the rest of the record."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -20,27 +18,27 @@ def without(*names: str) -> dict[str, str]:
     return {name: version for name, version in INSTALLED.items() if name not in names}
 
 
-def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again() -> None:
+def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again():
     assert drift.missing(INSTALLED, RECORD, WISHES) == {}
     assert drift.missing(without("nvidia-smi", "dkms"), RECORD, WISHES) == {"nvidia-smi": "535.1-1"}
     assert drift.missing(without("nvidia-driver"), RECORD, WISHES) == {}  # the wish says it already
     assert drift.missing(without("nvidia-smi"), {}, WISHES) == {}
 
 
-def test_it_is_asked_for_beside_a_wish_for_something_new_too() -> None:
+def test_it_is_asked_for_beside_a_wish_for_something_new_too():
     assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "libcudnn9": ""}) == {"nvidia-smi": "535.1-1"}
 
 
-def test_where_the_driver_moves_the_old_parts_stay_away() -> None:
+def test_where_the_driver_moves_the_old_parts_stay_away():
     assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "nvidia-driver": "580.1-1"}) == {}
 
 
 @pytest.mark.parametrize(("kept", "gone"), [([], ["a-1", "a-2:i386"]), (["a-1"], ["a-2:i386"]), (["a-2"], ["a-1"])])
-def test_what_must_go_fits_a_pattern_and_nobody_asks_for_it(kept: list[str], gone: list[str]) -> None:
+def test_what_must_go_fits_a_pattern_and_nobody_asks_for_it(kept, gone):
     assert drift.unwanted({"a-1": "1", "a-2:i386": "1", "b": "1"}, ["a-*"], kept) == gone
 
 
-def test_a_kernel_that_runs_without_a_module_is_told(facts: dict[str, Any]) -> None:
+def test_a_kernel_that_runs_without_a_module_is_told(facts):
     record = {"expect": {"driver_version": "580.95.05", "driver_module": "open"}}
     assert drift.differences(facts, record) == []
     facts["kernel"]["running"] = "6.1.0-9"
@@ -48,14 +46,14 @@ def test_a_kernel_that_runs_without_a_module_is_told(facts: dict[str, Any]) -> N
     assert (found.id, found.was, found.now, found.mend) == ("kernel", "6.1.0-2", "6.1.0-9", "reboot")
 
 
-def test_the_environment_is_judged_by_what_the_host_says_of_it(facts: dict[str, Any]) -> None:
+def test_the_environment_is_judged_by_what_the_host_says_of_it(facts):
     python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "no such interpreter"}
     (found,) = drift.differences(facts, {"expect": {"python": python}})
     assert (found.id, found.now) == ("python", "no such interpreter")
     assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []
 
 
-def test_headers_that_followed_their_kernel_are_no_drift_and_headers_that_went_are(facts: dict[str, Any]) -> None:
+def test_headers_that_followed_their_kernel_are_no_drift_and_headers_that_went_are(facts):
     record = {"packages": {"headers": "1", "toolkit": "5", "driver": "1"}, "free": ["headers", "toolkit"]}
     facts["packages"]["installed"] = {"headers": "2", "toolkit": "6", "driver": "1"}
     assert drift.differences(facts, record) == []
@@ -80,9 +78,7 @@ DRIVER: dict[str, Any] = {
         ({"nvidia-driver": "580.95.05-1", "libnvidia-compute-570-server": "570.1-1"}, "apply", "570.1"),
     ],
 )
-def test_a_stray_library_is_told_with_what_helps(
-    facts: dict[str, Any], installed: dict[str, str], mend: str, now: str
-) -> None:
+def test_a_stray_library_is_told_with_what_helps(facts, installed, mend, now):
     """An apply changes packages; a file that none of them brought is there afterwards as before."""
     facts["driver"].update(libraries={"libcuda.so.1": ["570.1", "580.95.05"]}, library_files=STRAY)
     facts["packages"] = {"installed": installed, "held": [], "problems": []}
@@ -91,7 +87,7 @@ def test_a_stray_library_is_told_with_what_helps(
     assert ("ldconfig" in found.hint) is (mend == "hand")
 
 
-def test_another_default_among_several_toolkits_is_a_difference(facts: dict[str, Any]) -> None:
+def test_another_default_among_several_toolkits_is_a_difference(facts):
     roots = [{"version": "12.8", "path": "/usr/local/cuda-12.8"}, {"version": "13.0", "path": "/usr/local/cuda-13.0"}]
     record = {"lock": {"wanted": {"packages": {"cuda_roots": roots, "cuda_default": "12.8"}}}}
     facts["cuda"] = {"default": "/usr/local/cuda-12.8"}
@@ -103,7 +99,7 @@ def test_another_default_among_several_toolkits_is_a_difference(facts: dict[str,
     assert drift.differences(facts, record) == []
 
 
-def test_a_description_of_another_driver_is_a_difference(facts: dict[str, Any]) -> None:
+def test_a_description_of_another_driver_is_a_difference(facts):
     record = {"services": {"nvidia-cdi-refresh.service": {"was_enabled": True}}}
     runs = facts["driver"]["loaded"]["version"]
     facts["containers"] = {"cdi_drivers": [runs]}

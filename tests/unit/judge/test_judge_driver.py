@@ -1,7 +1,5 @@
 """Does the wanted driver run, can it be loaded, or does only a reboot help?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -23,19 +21,19 @@ Facts = dict[str, Any]
         ({"version": None, "flavour": None}, None),
     ],
 )
-def test_the_module_file_decides(found: dict[str, str | None] | None, says: str | None) -> None:
+def test_the_module_file_decides(found, says):
     told = driver.module_problem(found, "6.1", WISH)
     assert (told is None) if says is None else (told is not None and says in told)
 
 
-def test_the_wanted_driver_runs(facts: Facts) -> None:
+def test_the_wanted_driver_runs(facts):
     assert driver.reboot_reasons(facts, WISH) == []
     assert driver.loaded_problem(facts, WISH) is None
     assert driver.module_problems(facts, WISH) == {}
     assert driver.nouveau_ways(facts) == []
 
 
-def test_no_driver_is_wanted(facts: Facts) -> None:
+def test_no_driver_is_wanted(facts):
     facts["driver"] = None
     assert driver.reboot_reasons(facts, driver.Wish("")) == []
     assert driver.module_problems(facts, driver.Wish("")) == {}
@@ -59,11 +57,11 @@ def test_no_driver_is_wanted(facts: Facts) -> None:
         ),
     ],
 )
-def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts: Facts, change: Facts, says: list[str]) -> None:
+def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts, change, says):
     assert driver.reboot_reasons({**facts, **change}, WISH) == says
 
 
-def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts: Facts) -> None:
+def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts):
     facts["kernel"]["running"], facts["driver"] = "5.10", None
     reasons = driver.reboot_reasons(facts, WISH)
     assert reasons == [
@@ -73,7 +71,7 @@ def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts: Facts) 
     assert driver.obstacle(facts, WISH) == "the running kernel 5.10 has no module 580.95.05"
 
 
-def test_an_unknown_key_is_told_with_where_its_password_is(facts: Facts) -> None:
+def test_an_unknown_key_is_told_with_where_its_password_is(facts):
     facts.update(secure_boot=True, driver=None)
     key = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}
     facts["firmware"] = {"signing_keys": [key], "password": "/var/lib/gpusetup/mok-password"}
@@ -103,14 +101,12 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts: Facts) -> None
         ({"gdrdrv": {"references": 4, "holders": ["other"]}}, None),
     ],
 )
-def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(
-    facts: Facts, users: Facts, says: str | None
-) -> None:
+def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(facts, users, says):
     facts["module_users"] = users
     assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")
 
 
-def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts: Facts) -> None:
+def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts):
     own = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex")  # as the kernel cuts names
     facts["processes"] = [{"pid": number, "command": name} for number, name in enumerate(own)]
     assert driver.obstacle(facts, WISH) is None
@@ -118,7 +114,7 @@ def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts: Fac
     assert driver.obstacle(facts, WISH) == "in use by python3 (77)"
 
 
-def test_what_will_be_built_counts_as_there(facts: Facts) -> None:
+def test_what_will_be_built_counts_as_there(facts):
     facts["kernel"]["installed"] = []
     assert driver.obstacle(facts, WISH) is not None
     assert driver.obstacle(driver.built(facts, WISH), WISH) is None
@@ -127,7 +123,7 @@ def test_what_will_be_built_counts_as_there(facts: Facts) -> None:
     assert driver.obstacle(driver.built(facts, WISH), WISH) is not None
 
 
-def test_libraries_of_another_driver_anywhere_are_told(facts: Facts) -> None:
+def test_libraries_of_another_driver_anywhere_are_told(facts):
     assert driver.other_libraries(facts, VERSION) == []
     facts["driver"]["libraries"]["libnvidia-ml.so.1"] = ["570.1", VERSION]
     assert driver.other_libraries(facts, VERSION) == ["570.1"]
@@ -144,9 +140,7 @@ def test_libraries_of_another_driver_anywhere_are_told(facts: Facts) -> None:
         ((None, None), False),
     ],
 )
-def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(
-    facts: Facts, image: tuple[Any, Any], opens: bool
-) -> None:
+def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(facts, image, opens):
     told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
     facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]
     assert [way.id for way in driver.nouveau_ways(facts)] == (["initramfs"] if opens else [])

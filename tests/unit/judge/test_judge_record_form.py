@@ -1,9 +1,8 @@
 """One rule for a record on the host and on the controller: what the host takes, the controller reads, and the reverse."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,10 +13,6 @@ from gpusetup.components.judge import record_form
 from gpusetup.components.record import read_record
 from gpusetup.model.applied import HostRecord
 from tests.unit.plan.test_record import RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LISTS: tuple[Any, ...] = ([], ["x"], [7], [None])
 OTHERS: tuple[Any, ...] = (None, True, 7, 1.5, "x", *LISTS, {}, {"a": "x"}, {"a": 7}, {"a": None}, {"a": {}})
@@ -62,7 +57,7 @@ def fits(document: dict[str, Any]) -> bool:
     return True
 
 
-def test_host_and_controller_take_the_same_records() -> None:
+def test_host_and_controller_take_the_same_records():
     tried = list(documents())
     sound = [document for document in tried if fits(document)]
     assert len(tried) > 900
@@ -73,11 +68,11 @@ def test_host_and_controller_take_the_same_records() -> None:
 
 
 @pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(HostRecord)])
-def test_every_part_of_a_record_is_tried(name: str) -> None:
+def test_every_part_of_a_record_is_tried(name):
     assert name in RECORD
 
 
-def test_the_host_keeps_its_hands_off_what_the_controller_calls_unreadable(tmp_path: Path) -> None:
+def test_the_host_keeps_its_hands_off_what_the_controller_calls_unreadable(tmp_path):
     bad = json.loads(json.dumps(RECORD))
     bad["files"]["/etc/a"]["original"] = {"mode": 7}
     (tmp_path / "state.json").write_text(json.dumps(bad))

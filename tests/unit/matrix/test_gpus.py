@@ -1,16 +1,9 @@
 """From what people call a GPU to what the rules ask of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.gpus import find_gpu, gpus_named
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
 
 
 @pytest.mark.parametrize(
@@ -21,25 +14,25 @@ if TYPE_CHECKING:
         ("sm_120", "12.0"), ("compute_61", "6.1"), ("sm_90a", "9.0"), (" t4 ", "7.5"),
     ],
 )  # fmt: skip
-def test_names(shipped: Matrix, text: str, cc: str) -> None:
+def test_names(shipped, text, cc):
     assert find_gpu(shipped, text).cc == cc
 
 
-def test_whole_tokens_only(shipped: Matrix) -> None:
+def test_whole_tokens_only(shipped):
     names = find_gpu(shipped, "a100").names
     assert names
     assert not any("A1000" in name for name in names)
     assert all("A10" not in name.replace("A100", "") for name in names)
 
 
-def test_products_that_agree_are_taken_together(shipped: Matrix) -> None:
+def test_products_that_agree_are_taken_together(shipped):
     kind = find_gpu(shipped, "h100")
     assert len(kind.names) > 1
     assert kind.label == "h100"
 
 
 @pytest.mark.parametrize("text", ["quadro", "geforce", "tesla", "rtx"])
-def test_a_name_that_fits_too_much_lists_candidates(shipped: Matrix, text: str) -> None:
+def test_a_name_that_fits_too_much_lists_candidates(shipped, text):
     with pytest.raises(BadInputError) as caught:
         find_gpu(shipped, text)
     assert caught.value.note.startswith("candidates: ")
@@ -47,22 +40,22 @@ def test_a_name_that_fits_too_much_lists_candidates(shipped: Matrix, text: str) 
 
 
 @pytest.mark.parametrize("text", ["", "nvidia", "rx 7900", "10de:ffff", "10de:ZZZZ", "sm_1", "sm_٩٠"])
-def test_what_is_no_gpu(shipped: Matrix, text: str) -> None:
+def test_what_is_no_gpu(shipped, text):
     with pytest.raises(BadInputError):
         find_gpu(shipped, text)
 
 
-def test_a_capability_that_no_gpu_has_gets_one_answer(shipped: Matrix) -> None:
+def test_a_capability_that_no_gpu_has_gets_one_answer(shipped):
     for ask in (find_gpu, gpus_named):
         with pytest.raises(BadInputError, match=r"capability 9\.9"):
             ask(shipped, "sm_99")
 
 
-def test_every_pci_id_is_answered(shipped: Matrix) -> None:
+def test_every_pci_id_is_answered(shipped):
     for pci_id in sorted({pci_id for gpu in shipped.gpus.gpus for pci_id in gpu.ids}):
         assert find_gpu(shipped, pci_id).cc
 
 
-def test_every_product_is_found_by_its_own_name(shipped: Matrix) -> None:
+def test_every_product_is_found_by_its_own_name(shipped):
     for gpu in shipped.gpus.gpus:
         assert gpu.name in find_gpu(shipped, gpu.name).names

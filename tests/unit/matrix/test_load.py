@@ -1,7 +1,5 @@
 """The loader: what it refuses and how it says so, the overlay folder, the digest, and that it reads on demand."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -31,11 +29,11 @@ def _refused(name: str, path: Path) -> BadInputError:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_component_loads(name: str) -> None:
+def test_every_component_loads(name):
     assert isinstance(getattr(Matrix(), name), struct_of(name))
 
 
-def test_a_file_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_is_read_when_it_is_asked_for(tmp_path):
     (tmp_path / "cuda.json").write_text("not JSON")
     loaded = Matrix(tmp_path)
     assert loaded.driver.branches  # the broken cuda.json does not matter yet
@@ -43,7 +41,7 @@ def test_a_file_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
         _ = loaded.cuda
 
 
-def test_an_unknown_field_names_its_path(tmp_path: Path) -> None:
+def test_an_unknown_field_names_its_path(tmp_path):
     path, document = _copy(tmp_path, "cuda")
     document["releases"][3]["flavour"] = "vanilla"
     path.write_text(json.dumps(document))
@@ -64,14 +62,14 @@ def test_an_unknown_field_names_its_path(tmp_path: Path) -> None:
         (lambda d: d.update(date="yesterday"), "$.date"),
     ],
 )
-def test_a_wrong_value_names_its_path(tmp_path: Path, change, where: str) -> None:
+def test_a_wrong_value_names_its_path(tmp_path, change, where):
     path, document = _copy(tmp_path, "driver")
     change(document)
     path.write_text(json.dumps(document))
     assert _refused("driver", path).path.endswith(where)
 
 
-def test_an_unknown_schema_number(tmp_path: Path) -> None:
+def test_an_unknown_schema_number(tmp_path):
     path, document = _copy(tmp_path, "os")
     document["schema"] = "gpusetup/matrix-os/7"
     path.write_text(json.dumps(document))
@@ -81,26 +79,26 @@ def test_an_unknown_schema_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"schema": "\xff\xfe"}', b"null"])
-def test_what_is_no_document(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_document(tmp_path, content):
     path = tmp_path / "vgpu.json"
     path.write_bytes(content)
     assert _refused("vgpu", path).reference == "GS-201"
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path):
     with pytest.raises(BadInputError) as raised:
         load_file("nccl", tmp_path / "nccl.json")
     assert raised.value.reference == "GS-203"
 
 
-def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file(tmp_path):
     (tmp_path / "nccl.json").mkdir()
     with pytest.raises(BadInputError) as raised:
         load_file("nccl", tmp_path / "nccl.json")
     assert raised.value.reference == "GS-203"
 
 
-def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path: Path) -> None:
+def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path):
     path, document = _copy(tmp_path, "vgpu")
     document["branches"] = document["branches"][:1]
     path.write_text(json.dumps(document))
@@ -109,7 +107,7 @@ def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path: Path) ->
     assert laid_over.driver == Matrix().driver
 
 
-def test_the_environment_names_the_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_overlay(tmp_path, monkeypatch):
     _copy(tmp_path, "vgpu")
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
     assert matrix().overlay == str(tmp_path)
@@ -118,13 +116,13 @@ def test_the_environment_names_the_overlay(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["gone", "."])
-def test_an_overlay_that_is_no_folder_or_an_empty_one(place: str, tmp_path: Path) -> None:
+def test_an_overlay_that_is_no_folder_or_an_empty_one(place, tmp_path):
     with pytest.raises(BadInputError) as raised:
         Matrix(tmp_path / place)
     assert raised.value.reference == "GS-204"
 
 
-def test_the_digest_is_that_of_the_data(tmp_path: Path) -> None:
+def test_the_digest_is_that_of_the_data(tmp_path):
     shipped = Matrix().digest
     assert shipped == Matrix().digest
     path, document = _copy(tmp_path, "vgpu")
@@ -135,7 +133,7 @@ def test_the_digest_is_that_of_the_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_printing_and_reading_are_inverse(name: str) -> None:
+def test_printing_and_reading_are_inverse(name):
     document = getattr(Matrix(), name)
     assert msgspec.json.decode(canonical(document), type=struct_of(name)) == document
 
@@ -157,7 +155,7 @@ def test_printing_and_reading_are_inverse(name: str) -> None:
         ("torch", lambda d: d["builds"][0].update(cuda="12.7"), "$.builds[0].cuda"),
     ],
 )
-def test_a_dangling_reference_in_an_overlay_names_its_path(tmp_path: Path, name: str, change, where: str) -> None:
+def test_a_dangling_reference_in_an_overlay_names_its_path(tmp_path, name, change, where):
     path, document = _copy(tmp_path, name)
     change(document)
     path.write_text(json.dumps(document))
@@ -167,7 +165,7 @@ def test_a_dangling_reference_in_an_overlay_names_its_path(tmp_path: Path, name:
     assert raised.value.path == f"{path}:{where}"
 
 
-def test_an_overlay_that_takes_away_what_the_shipped_data_names(tmp_path: Path) -> None:
+def test_an_overlay_that_takes_away_what_the_shipped_data_names(tmp_path):
     path, document = _copy(tmp_path, "driver")
     document["branches"] = [branch for branch in document["branches"] if branch["branch"] != 580]
     document["versions"] = [version for version in document["versions"] if version["branch"] != 580]
@@ -177,7 +175,7 @@ def test_an_overlay_that_takes_away_what_the_shipped_data_names(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_shipped_data_passes_as_an_overlay(tmp_path: Path, name: str) -> None:
+def test_the_shipped_data_passes_as_an_overlay(tmp_path, name):
     for component in NAMES:
         _copy(tmp_path, component)
     assert getattr(Matrix(tmp_path), name) == getattr(Matrix(), name)

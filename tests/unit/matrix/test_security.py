@@ -1,7 +1,5 @@
 """Known vulnerabilities: which releases have one, which end it, what is chosen and said because of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpusetup.matrix.load import Matrix
@@ -21,7 +19,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("item", "branch", "first", "cve"), ENDS, ids=[f"{row[3]}-{row[1]}" for row in ENDS])
-def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, branch, first, cve) -> None:
+def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, branch, first, cve):
     known = {item.version for item in MATRIX.driver.versions} if item.component == "driver" else set()
     versions = {first, *(version for version in known if str(nv(version).major) == branch)}
     for version in versions:
@@ -29,7 +27,7 @@ def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, bra
         assert (found is not None and cve in dict(found.cves)) == (nv(version) < nv(first)), version
 
 
-def test_what_ends_a_releases_vulnerabilities_has_none_of_them() -> None:
+def test_what_ends_a_releases_vulnerabilities_has_none_of_them():
     for item in MATRIX.driver.versions:
         if found := vulnerable(MATRIX, "driver", item.version):
             assert (
@@ -39,12 +37,12 @@ def test_what_ends_a_releases_vulnerabilities_has_none_of_them() -> None:
             assert [score for _, score in found.cves] == sorted((score for _, score in found.cves), reverse=True)
 
 
-def test_a_release_is_named_by_its_version_and_other_words_name_none() -> None:
+def test_a_release_is_named_by_its_version_and_other_words_name_none():
     assert list(rows(MATRIX, "driver 580.*")) == list(rows(MATRIX, "driver=580")) != []
     assert not list(rows(MATRIX, "driver 58x"))
 
 
-def test_a_score_below_the_least_counts_as_nothing() -> None:
+def test_a_score_below_the_least_counts_as_nothing():
     assert vulnerable(MATRIX, "cuda", "12.4.0", floor(MATRIX)) is not None
     assert vulnerable(MATRIX, "cuda", "13.1.0") is None
     assert vulnerable(MATRIX, "container-toolkit", "1.17.7", 9.5) is None
@@ -63,7 +61,7 @@ def asked(*versions: str, **more) -> str:
     return version
 
 
-def test_a_driver_without_a_known_vulnerability_is_preferred_and_the_last_choice_is_told() -> None:
+def test_a_driver_without_a_known_vulnerability_is_preferred_and_the_last_choice_is_told():
     assert asked("580.95.05", "595.91.07") == "595.91.07"
     assert asked("580.95.05", "595.91.07", allow_vulnerable=True) == "580.95.05"
     assert asked("580.95.05", "595.91.07", installed_driver="580.95.05", installed_module="open") == "580.95.05"
@@ -71,13 +69,13 @@ def test_a_driver_without_a_known_vulnerability_is_preferred_and_the_last_choice
 
 
 @pytest.mark.parametrize("gpu", ["v100", "t4", "h100", "b200", "rtx 4090"])
-def test_what_is_chosen_of_all_that_nvidia_publishes_has_none(gpu: str) -> None:
+def test_what_is_chosen_of_all_that_nvidia_publishes_has_none(gpu):
     found = resolve(Request(gpus=(gpu,)), MATRIX).stack.driver
     assert found is not None
     assert vulnerable(MATRIX, "driver", found.version, floor(MATRIX)) is None
 
 
-def test_a_page_and_the_table_have_every_part_of_a_vulnerability() -> None:
+def test_a_page_and_the_table_have_every_part_of_a_vulnerability():
     both = "CVE-2026-47483"
     assert {row["component"] for row in rows(MATRIX, both)} == {"dcgm", "dcgm-exporter"}
     assert "4.5.3" in page(MATRIX, both)
@@ -87,7 +85,7 @@ def test_a_page_and_the_table_have_every_part_of_a_vulnerability() -> None:
     assert not list(rows(MATRIX, "driver 580.178.04"))
 
 
-def test_the_doctor_tells_of_one_and_refuses_what_it_has_no_record_of() -> None:
+def test_the_doctor_tells_of_one_and_refuses_what_it_has_no_record_of():
     code, said, _ = run(["doctor", "cve-2025-23266"])
     assert (code, "1.17.8" in said, "5659" in said) == (0, True, True)
     code, said, _ = run(["doctor", "CVE-2025-23266", "--format", "json"])
@@ -98,7 +96,7 @@ def test_the_doctor_tells_of_one_and_refuses_what_it_has_no_record_of() -> None:
     assert (code, "not the form of a CVE number" in told, "CVE-YYYY-NNNN" in told) == (3, True, True)
 
 
-def test_the_table_is_narrowed_and_says_when_nothing_is_left() -> None:
+def test_the_table_is_narrowed_and_says_when_nothing_is_left():
     assert run(["matrix", "cve", "driver", "580.95.05"])[0] == 0
     assert run(["matrix", "cve", "--driver", "580.178.04"])[0] == 4
     assert run(["matrix", "cve", "--gpu", "h100"])[0] == 3

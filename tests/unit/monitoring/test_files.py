@@ -1,7 +1,5 @@
 """What `gpusetup export monitoring` writes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

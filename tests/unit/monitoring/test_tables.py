@@ -1,7 +1,5 @@
 """The tables of figures and alerts agree with each other, with the doctor and with verify."""
 
-from __future__ import annotations
-
 import json
 import re
 

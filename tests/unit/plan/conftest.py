@@ -1,6 +1,5 @@
 """Captured machines, and what the stand-in repositories of the lab would offer them."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ def machine(name: str) -> HostFacts:
 
 
 @pytest.fixture
-def host() -> Callable[..., HostFacts]:
+def host():
 
     def make(name: str, **changes: Any) -> HostFacts:
         return msgspec.structs.replace(machine(name), **changes)
@@ -38,7 +37,7 @@ def host() -> Callable[..., HostFacts]:
 
 
 @pytest.fixture(scope="session")
-def planner() -> Planner:
+def planner():
     return Planner(matrix(), resolve)
 
 
@@ -66,17 +65,17 @@ def answer(packages: list[Any], *extra: tuple[str, str]) -> Preview:
 
 
 @pytest.fixture(scope="session")
-def nvidia_ubuntu() -> Preview:
+def nvidia_ubuntu():
     return answer(catalog.ubuntu())
 
 
 @pytest.fixture(scope="session")
-def nvidia_debian() -> Preview:
+def nvidia_debian():
     return answer(catalog.debian())
 
 
 @pytest.fixture(scope="session")
-def debian12_archive() -> Preview:
+def debian12_archive():
     """Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
     full = "535.309.01-0+deb12u1"
     names = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp", "libnvidia-ml1")
@@ -92,7 +91,7 @@ def debian12_archive() -> Preview:
 
 
 @pytest.fixture(scope="session")
-def debian13_archive() -> Preview:
+def debian13_archive():
     """Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""
     full = "550.163.01-2"
     names = ("nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")

@@ -18,16 +18,16 @@ def sizes(spec: str, names: tuple[str, ...] = TWENTY) -> list[int]:
     ("spec", "expected"),
     [("", [20]), ("1,10%,50%", [1, 2, 10, 7]), ("8", [8, 8, 4]), ("1%", [1] * 20), ("100%", [20]), ("1, 100", [1, 19])],
 )
-def test_sizes(spec: str, expected: list[int]) -> None:
+def test_sizes(spec, expected):
     assert sizes(spec) == expected
 
 
-def test_no_hosts_no_batches() -> None:
+def test_no_hosts_no_batches():
     assert batches((), "1,10%") == []
 
 
 @pytest.mark.parametrize("spec", ["0", "0%", "101%", "-1", "x", "1,", "1.5", "٣", "1,,2"])
-def test_what_is_no_size_is_bad_input(spec: str) -> None:
+def test_what_is_no_size_is_bad_input(spec):
     with pytest.raises(BadInputError) as stopped:
         batches(TWENTY, spec)
     assert stopped.value.reference == "GS-806"

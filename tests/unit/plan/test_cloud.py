@@ -1,8 +1,6 @@
 """A cloud's guest driver as the source: which file is taken, and what is said where none can be."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -10,17 +8,12 @@ import pytest
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import files_of
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.request import Requirement
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.test_guest import guest, planned
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.plan.host import Planner
-
-    Make = Callable[..., HostFacts]
+Make = Callable[..., HostFacts]
 
 GOOGLE = "https://storage.googleapis.com/nvidia-drivers-us-public/GRID"
 
@@ -41,9 +34,7 @@ def driver(specifier: str) -> tuple[Requirement, ...]:
         ("aws", {}, "grid-20.2/NVIDIA-Linux-x86_64-595.91.07-grid-aws.run"),
     ],
 )
-def test_the_newest_that_was_asked_for_and_that_the_host_takes(
-    planner: Planner, host: Make, cloud: str, wishes: dict[str, Any], file: str
-) -> None:
+def test_the_newest_that_was_asked_for_and_that_the_host_takes(planner, host, cloud, wishes, file):
     plan = planned(planner, guest(host), cloud, **wishes)
     assert not plan.refusals, plan.refusals
     assert str(plan.variables.gpu_driver_runfile).endswith(file)
@@ -51,7 +42,7 @@ def test_the_newest_that_was_asked_for_and_that_the_host_takes(
     assert any(file.rpartition("/")[2] in action.what for action in plan.actions)
 
 
-def test_a_published_digest_is_asked_for_unless_the_site_names_one(planner: Planner, host: Make) -> None:
+def test_a_published_digest_is_asked_for_unless_the_site_names_one(planner, host):
     plan = planned(planner, guest(host), "azure", vgpu_host="20.2")
     assert str(plan.variables.gpu_driver_runfile_sha256).startswith("72056e38")
     mine = planned(planner, guest(host), "azure", vgpu_host="20.2", source_sha256="ab" * 32)
@@ -66,9 +57,7 @@ def test_a_published_digest_is_asked_for_unless_the_site_names_one(planner: Plan
         ("alibaba", {}, "grid_driver_install"),
     ],
 )
-def test_no_file_is_refused_with_those_that_are_known(
-    planner: Planner, host: Make, cloud: str, wishes: dict[str, Any], words: str
-) -> None:
+def test_no_file_is_refused_with_those_that_are_known(planner, host, cloud, wishes, words):
     plan = planned(planner, guest(host), cloud, **wishes)
     (refusal,) = plan.refusals
     assert refusal.reference == "GS-356"
@@ -76,7 +65,7 @@ def test_no_file_is_refused_with_those_that_are_known(
 
 
 @pytest.mark.parametrize("cloud", ["google", "alibaba"])
-def test_a_guest_driver_that_works_stays(planner: Planner, host: Make, cloud: str) -> None:
+def test_a_guest_driver_that_works_stays(planner, host, cloud):
     facts = host("ubuntu24.04-h200-keep")
     facts = msgspec.structs.replace(facts, gpus=tuple(msgspec.structs.replace(gpu, vgpu=True) for gpu in facts.gpus))
     plan = planned(planner, facts, cloud)
@@ -84,7 +73,7 @@ def test_a_guest_driver_that_works_stays(planner: Planner, host: Make, cloud: st
     assert not isinstance(plan.variables.gpu_driver_runfile, str)
 
 
-def test_every_address_is_a_file_that_a_source_may_be() -> None:
+def test_every_address_is_a_file_that_a_source_may_be():
     for cloud in matrix().vgpu.clouds:
         for file in files_of(cloud, matrix()):
             read_level({"gpusetup_source": file.url}, "host", prefix="gpusetup_")
@@ -99,7 +88,7 @@ def test_every_address_is_a_file_that_a_source_may_be() -> None:
         ("/root/nvidia-linux-grid-580_580.178.04_amd64.deb", "guest driver's .run file"),
     ],
 )
-def test_what_is_no_source_says_what_would_be(source: str, hint: str) -> None:
+def test_what_is_no_source_says_what_would_be(source, hint):
     with pytest.raises(BadInputError) as caught:
         read_level({"gpusetup_source": source}, "host", prefix="gpusetup_")
     assert hint in caught.value.hint

@@ -1,9 +1,8 @@
 """Machines that get no driver from us: facts, plan, drift, doctor and resolver say the same of them, never `apply`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,11 +15,6 @@ from gpusetup.plan.preflight import apply_refused
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.unit.plan.conftest import HOSTS, machine
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.plan.host import Planner
 
 WSL, VGPU = "ubuntu22.04-wsl-refused", "ubuntu22.04-l4vgpu-grid"
 CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090-nostack"
@@ -35,9 +29,7 @@ def _facts(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "reference", "said"), [(WSL, "GS-322", "driver of Windows"), (VGPU, "GS-323", "vGPU"), (TWO, "GS-210", "")]
 )
-def test_nobody_is_told_to_apply_where_apply_refuses(
-    name: str, reference: str, said: str, planner: Planner, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nobody_is_told_to_apply_where_apply_refuses(name, reference, said, planner, capsys):
     facts = machine(name)
     refusal = apply_refused(facts, matrix(), resolve)
     assert refusal is not None
@@ -54,18 +46,18 @@ def test_nobody_is_told_to_apply_where_apply_refuses(
 
 
 @pytest.mark.parametrize("name", ["ubuntu24.04-rtx4090-open", "ubuntu24.04-h200x8-keep", CONTAINER])
-def test_other_machines_are_told_to_apply(name: str) -> None:
+def test_other_machines_are_told_to_apply(name):
     facts = machine(name)
     assert apply_refused(facts, matrix(), resolve) is None
 
 
-def test_a_container_without_a_driver_is_sent_to_its_host() -> None:
+def test_a_container_without_a_driver_is_sent_to_its_host():
     refusal = apply_refused(msgspec.structs.replace(machine(CONTAINER), driver=None), matrix(), resolve)
     assert refusal is not None
     assert "host that starts the container" in refusal.hint
 
 
-def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys):
     facts = _facts(tmp_path, WSL)
     assert main(["resolve", "torch", "--from", str(facts)]) == 5
     text = capsys.readouterr().out
@@ -80,7 +72,7 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("gpu", ["Jetson AGX Orin", "Jetson T5000", "Jetson T4000"])
-def test_a_jetson_is_sent_to_jetpack(gpu: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_jetson_is_sent_to_jetpack(gpu, capsys):
     assert main(["resolve", "torch", "--gpu", gpu]) == 4
     said: Any = capsys.readouterr().err
     assert "its driver and CUDA come with JetPack" in said

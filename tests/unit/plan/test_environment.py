@@ -1,22 +1,17 @@
 """Limits on compiler wheels never make a finished environment anew by themselves, and a record speaks for all its pins."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from gpusetup.components.python.environments import lacking
 from gpusetup.model.applied import SCHEMA
-from gpusetup.model.facts import Python
+from gpusetup.model.facts import HostFacts, Python
 from gpusetup.model.settings import HashedLines, Settings
+from gpusetup.plan.host import Planner
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record
-
-if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.plan.host import Planner
 
 LINE = "torch==2.14.1"
 LIMITED = (LINE, "cuda-bindings<13.1", "nvidia-nvjitlink<13.1")
@@ -31,7 +26,7 @@ def wishes(**about: Any) -> Settings:
 
 
 @pytest.fixture
-def bare(host: Any) -> HostFacts:
+def bare(host):
     facts: HostFacts = host("ubuntu24.04-h200-keep")
     return facts
 
@@ -60,35 +55,35 @@ def planned(planner: Planner, facts: HostFacts, **about: Any) -> tuple[tuple[str
     return tuple(plan.variables.gpu_python_requirements or ()), todo
 
 
-def test_a_new_environment_has_the_limits(planner: Planner, bare: HostFacts) -> None:
+def test_a_new_environment_has_the_limits(planner, bare):
     assert planned(planner, bare) == (LIMITED, ["torch==2.14.1 in /opt/gpusetup"])
 
 
 @pytest.mark.parametrize("nvjitlink", ["13.0.88", "13.5.37"])
-def test_an_environment_from_before_the_limits_stays_as_it_was_made(planner, bare, nvjitlink) -> None:
+def test_an_environment_from_before_the_limits_stays_as_it_was_made(planner, bare, nvjitlink):
     assert planned(planner, with_environment(bare, (LINE,), nvjitlink)) == ((LINE,), [])
 
 
-def test_an_upgrade_brings_the_limits_where_a_wheel_is_beyond_them(planner: Planner, bare: HostFacts) -> None:
+def test_an_upgrade_brings_the_limits_where_a_wheel_is_beyond_them(planner, bare):
     assert planned(planner, with_environment(bare, (LINE,), "13.0.88"), upgrade=True) == ((LINE,), [])
     lines, todo = planned(planner, with_environment(bare, (LINE,), "13.5.37"), upgrade=True)
     assert lines == LIMITED
     assert todo == ["nvidia-nvjitlink<13.1 in /opt/gpusetup"]
 
 
-def test_limits_on_record_follow_a_driver_that_is_older_now(planner: Planner, bare: HostFacts) -> None:
+def test_limits_on_record_follow_a_driver_that_is_older_now(planner, bare):
     newer = (LINE, "cuda-bindings<13.4", "nvidia-nvjitlink<13.4")
     assert planned(planner, with_environment(bare, newer, "13.0.88")) == (newer, [])
     assert planned(planner, with_environment(bare, newer, "13.3.73"))[0] == LIMITED
 
 
-def test_another_wish_is_made_with_its_limits(planner: Planner, bare: HostFacts) -> None:
+def test_another_wish_is_made_with_its_limits(planner, bare):
     lines, todo = planned(planner, with_environment(bare, ("torch==2.14.0",), "13.5.37"))
     assert lines == LIMITED
     assert todo
 
 
-def test_what_the_probe_does_not_list_is_judged_by_the_record(bare: HostFacts) -> None:
+def test_what_the_probe_does_not_list_is_judged_by_the_record(bare):
     """A lock with hashes names dozens of packages; the probe tells of the frameworks alone."""
     lines = ("torch==2.14.1 --hash=sha256:aa", "networkx==3.5 --hash=sha256:bb")
     known = {"torch": "2.14.1", "networkx": "3.5"}
@@ -98,7 +93,7 @@ def test_what_the_probe_does_not_list_is_judged_by_the_record(bare: HostFacts) -
     assert lacking(lines, bare, wishes()) == list(lines)
 
 
-def test_hashes_of_a_lock_hold_whatever_its_limits_are(planner: Planner, bare: HostFacts) -> None:
+def test_hashes_of_a_lock_hold_whatever_its_limits_are(planner, bare):
     """A host may keep another driver than the one that the lock was made for."""
     hashed = ("torch==2.14.1 --hash=sha256:aa", "nvidia-nvjitlink==13.2.86 --hash=sha256:bb")
     lines = (LINE, "cuda-bindings<13.3", "nvidia-nvjitlink<13.3")

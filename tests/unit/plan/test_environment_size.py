@@ -1,7 +1,5 @@
 """Python packages count in the download and in the room; what nobody measured is said and never guessed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -49,7 +47,7 @@ MEASURED = msgspec.convert(
         (("frame==1 --hash=sha256:aa", "Array==2 --hash=sha256:bb", "other==3 --hash=sha256:cc"), DiskSpace(111, 232, ("other==3",))),
     ],
 )  # fmt: skip
-def test_what_lines_bring_is_counted_once(lines: tuple[str, ...], room: DiskSpace) -> None:
+def test_what_lines_bring_is_counted_once(lines, room):
     assert disk_space_of(lines, "x86_64", MEASURED) == room
     assert disk_space_of(lines, "aarch64", MEASURED).download == 0
 
@@ -68,7 +66,7 @@ def told(plan: HostPlan) -> str:
     return plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
 
 
-def test_measured_wheels_count_and_their_room_is_asked_for(planner: Any, host: Any, nvidia_ubuntu: Preview) -> None:
+def test_measured_wheels_count_and_their_room_is_asked_for(planner, host, nvidia_ubuntu):
     wish = Requirement(component="cupy")
     plan = planned(planner, host("ubuntu24.04-h200-keep"), nvidia_ubuntu, wish)
     room = disk_space_of(plan.variables.gpu_python_requirements, "x86_64", matrix().wheels)
@@ -83,7 +81,7 @@ def test_measured_wheels_count_and_their_room_is_asked_for(planner: Any, host: A
     assert "of it Python packages" in told(plan)
 
 
-def test_what_nobody_measured_is_said(planner: Any, host: Any, nvidia_ubuntu: Preview) -> None:
+def test_what_nobody_measured_is_said(planner, host, nvidia_ubuntu):
     wish = Requirement(component="torch", specifier="==2.6.*", variant="cu124")
     plan = planned(planner, host("ubuntu24.04-h200-keep"), nvidia_ubuntu, wish)
     assert plan.download_bytes is plan.wheel_bytes is None
@@ -91,7 +89,7 @@ def test_what_nobody_measured_is_said(planner: Any, host: Any, nvidia_ubuntu: Pr
     assert "5 MB of packages, and Python packages of unknown size" in told(plan)
 
 
-def test_without_python_packages_all_is_as_it_was(planner: Any, host: Any, nvidia_ubuntu: Preview) -> None:
+def test_without_python_packages_all_is_as_it_was(planner, host, nvidia_ubuntu):
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
     plan = planned(planner, facts, nvidia_ubuntu, Requirement(component="driver"))
     assert (plan.download_bytes, plan.wheel_bytes) == (5_000_000, 0)

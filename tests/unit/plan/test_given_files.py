@@ -1,28 +1,23 @@
 """Files that NVIDIA publishes as the source: what their names say, and what is planned from a `.run` installer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from gpusetup.components.parsing import file_source
 from gpusetup.errors import BadInputError
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.plan.host import Planner
-
-    Make = Callable[..., HostFacts]
+Make = Callable[..., HostFacts]
 
 RUN = "/root/NVIDIA-Linux-x86_64-580.142.run"
 DRIVER = (Requirement(component="driver"),)
@@ -40,7 +35,7 @@ OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
         ("/a/cuda-repo-debian12-12-6-local_12.6.2-560.35.03-1_amd64.deb", "deb", "debian12"),
     ],
 )
-def test_a_files_name_says_what_it_is(path: str, kind: str, said: Any) -> None:
+def test_a_files_name_says_what_it_is(path, kind, said):
     found = file_source(path)
     assert found is not None
     assert found.kind == kind
@@ -48,11 +43,11 @@ def test_a_files_name_says_what_it_is(path: str, kind: str, said: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/srv/bundle", "nvidia", "https://mirror/x.run", "/a/setup.run"])
-def test_other_sources_are_no_files(path: str) -> None:
+def test_other_sources_are_no_files(path):
     assert file_source(path) is None
 
 
-def test_a_file_under_another_name_is_refused_with_the_right_ones() -> None:
+def test_a_file_under_another_name_is_refused_with_the_right_ones():
     with pytest.raises(BadInputError) as caught:
         read_level({"gpusetup_source": "/root/driver.run"}, "host", prefix="gpusetup_")
     assert "NVIDIA-Linux-" in caught.value.hint
@@ -71,7 +66,7 @@ def bare(host: Make, **more: Any) -> HostFacts:
     return msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed={}))
 
 
-def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(planner: Planner, host: Make) -> None:
+def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(planner, host):
     plan = planned(planner, bare(host), source_sha256="a" * 64)
     assert not plan.refusals, plan.refusals
     variables = plan.variables
@@ -88,7 +83,7 @@ def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(planne
     assert any("only its owner" in text for text in planned(planner, bare(host)).warnings)
 
 
-def test_a_packaged_driver_is_refused_until_it_is_to_be_replaced(planner: Planner, host: Make) -> None:
+def test_a_packaged_driver_is_refused_until_it_is_to_be_replaced(planner, host):
     facts = host("ubuntu22.04-a100-mismatch")
     (refusal,) = planned(planner, facts).refusals
     assert refusal.reference == "GS-325"
@@ -97,14 +92,14 @@ def test_a_packaged_driver_is_refused_until_it_is_to_be_replaced(planner: Planne
     assert plan.removals, "its packages go in the transaction before"
 
 
-def test_one_of_another_run_file_is_its_installers_to_replace(planner: Planner, host: Make) -> None:
+def test_one_of_another_run_file_is_its_installers_to_replace(planner, host):
     plan = planned(planner, host("ubuntu22.04-t4-runfile"))
     assert not plan.refusals, plan.refusals
     assert "remove-runfile" not in [action.id for action in plan.actions]
     assert "install-runfile" in [action.id for action in plan.actions]
 
 
-def test_prebuilt_modules_and_nvswitches_it_has_not(planner: Planner, host: Make) -> None:
+def test_prebuilt_modules_and_nvswitches_it_has_not(planner, host):
     (refusal,) = planned(planner, bare(host), module="prebuilt").refusals
     assert refusal.reference == "GS-350"
     from gpusetup.errors import PreflightError
@@ -113,12 +108,12 @@ def test_prebuilt_modules_and_nvswitches_it_has_not(planner: Planner, host: Make
         planned(planner, bare(host, nvswitch=NvSwitch(kind="nvlink5")))
 
 
-def test_another_cpu_has_no_driver_in_it(planner: Planner, host: Make) -> None:
+def test_another_cpu_has_no_driver_in_it(planner, host):
     plan = planned(planner, bare(host), source="/root/NVIDIA-Linux-aarch64-580.142.run")
     assert plan.state == "refused"
 
 
-def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same(planner: Planner, host: Make) -> None:
+def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same(planner, host):
     facts = bare(host)
     there = {"dkms": "3.0.10", "linux-headers-amd64": "6.1.170-1", f"linux-headers-{facts.kernel.next}": "1"}
     facts = msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed=there))
@@ -127,7 +122,7 @@ def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same(pl
     assert plan.variables.gpu_driver_runfile == RUN
 
 
-def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch(planner: Planner, host: Make) -> None:
+def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch(planner, host):
     """On a host with a working driver too, where no repository is asked first."""
     for facts in (bare(host), host("ubuntu22.04-t4-runfile")):
         plan = planned(planner, facts, source="/root/NVIDIA-Linux-x86_64-580.159.04.run")

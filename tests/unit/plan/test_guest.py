@@ -1,8 +1,7 @@
 """A vGPU guest's driver from a file: which host takes it, and what else it may not be."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,19 +10,15 @@ from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import fitting
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.plan.host import Planner
-
-    Make = Callable[..., HostFacts]
+Make = Callable[..., HostFacts]
 
 DRIVER = (Requirement(component="driver"),)
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
@@ -44,7 +39,7 @@ def planned(planner: Planner, facts: HostFacts, source: str, **wishes: Any) -> H
     return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
 
 
-def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner: Planner, host: Make) -> None:
+def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner, host):
     plan = planned(planner, guest(host), run("580.159.03"), vgpu_host="19.6")
     assert not plan.refusals, plan.refusals
     assert plan.variables.gpu_driver_runfile == run("580.159.03")
@@ -66,14 +61,12 @@ def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner:
         ("11", ("11",)),
     ],
 )
-def test_what_a_host_takes(host_release: str, releases: tuple[str, ...]) -> None:
+def test_what_a_host_takes(host_release, releases):
     assert fitting(host_release, matrix()) == releases
 
 
 @pytest.mark.parametrize(("version", "takes"), [("595.71.05", False), ("550.163.01", False), ("570.211.01", True)])
-def test_another_branch_is_refused_with_those_that_fit(
-    planner: Planner, host: Make, version: str, *, takes: bool
-) -> None:
+def test_another_branch_is_refused_with_those_that_fit(planner, host, version, *, takes):
     plan = planned(planner, guest(host), run(version), vgpu_host="19.4")
     assert [refusal.reference for refusal in plan.refusals] == ([] if takes else ["GS-354"])
     if not takes:
@@ -82,7 +75,7 @@ def test_another_branch_is_refused_with_those_that_fit(
         assert "580.178.04 (vGPU 19.6)" in refusal.hint
 
 
-def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(planner: Planner, host: Make) -> None:
+def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(planner, host):
     (refusal,) = planned(planner, guest(host), run("575.57.08")).refusals
     assert (refusal.reference, "575" in refusal.message) == ("GS-354", True)
     plan = planned(planner, guest(host), run("580.159.03", ""))
@@ -91,7 +84,7 @@ def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(p
     assert any("not a vGPU" in text for text in planned(planner, guest(host, vgpu=False), run("580.159.03")).warnings)
 
 
-def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
+def test_the_file_brings_the_daemon_of_the_licence(host):
     wish = Settings(source=run("580.159.03"), vgpu_token="/site/a.tok")
     assert VGPU.refusals(guest(host), wish) == ()
     assert VGPU.refusals(guest(host), msgspec.structs.replace(wish, source="nvidia"))
@@ -105,7 +98,7 @@ def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
         ({"vgpu_host": 580}, "19 or 19.4"),
     ],
 )
-def test_what_it_cannot_be(level: dict[str, Any], said: str) -> None:
+def test_what_it_cannot_be(level, said):
     with pytest.raises(BadInputError) as stopped:
         read_level(level, "host")
     assert said in (stopped.value.hint or "")

@@ -1,7 +1,5 @@
 """The lines that install a stack: each is read back by what would run it, and says exactly that stack."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

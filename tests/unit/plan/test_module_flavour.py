@@ -1,10 +1,8 @@
 """A GPU older than Turing with open kernel modules: resolve, plan and doctor say in the same words what it needs."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import diagnose
+from gpusetup.doctor.look import Look
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import DriverCandidate
@@ -21,12 +20,6 @@ from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from tests.unit.doctor.test_machines import HEALTHY
 from tests.unit.plan.conftest import preview
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.doctor.look import Look
-    from gpusetup.plan.host import Planner
 
 SENTENCE = "(Volta) works only with the proprietary kernel modules"
 GPUS = {"0x1db6": "Volta", "0x15f8": "Pascal", "0x1401": "Maxwell"}
@@ -41,7 +34,7 @@ def machine(folder: Path, device: str) -> Look:
 
 
 @pytest.mark.parametrize("device", GPUS)
-def test_resolve_plan_and_doctor_say_the_same(tmp_path: Path, planner: Planner, device: str) -> None:
+def test_resolve_plan_and_doctor_say_the_same(tmp_path, planner, device):
     look = machine(tmp_path, device)
     said = f"({GPUS[device]}) works only with the proprietary kernel modules"
     answer = resolve(request_for(look.facts, Settings(requirements=parse_requirements(["driver"]))), matrix())
@@ -55,7 +48,7 @@ def test_resolve_plan_and_doctor_say_the_same(tmp_path: Path, planner: Planner, 
     assert any(said in ruled.text for ruled in diagnose(look).ruled)
 
 
-def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(tmp_path: Path, planner: Planner) -> None:
+def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(tmp_path, planner):
     """It used to be called unchanged: the version is right, the flavour cannot drive the GPU."""
     look = machine(tmp_path, "0x1db6")
     version = look.facts.driver.version if look.facts.driver else None
@@ -67,7 +60,7 @@ def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(tmp_p
     assert "installed, works and fits" not in str(refused)
 
 
-def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(tmp_path: Path) -> None:
+def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(tmp_path):
     look = machine(tmp_path, "0x1db6")
     candidates = {"580.178.04": ("proprietary",)}
     offered = tuple(DriverCandidate(version=version, modules=modules) for version, modules in candidates.items())
@@ -77,7 +70,7 @@ def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(tmp_path:
     ]
 
 
-def test_resolve_from_facts_prints_it(tmp_path: Path, capsys: Any) -> None:
+def test_resolve_from_facts_prints_it(tmp_path, capsys):
     look = machine(tmp_path, "0x1db6")
     document = {
         "schema": "gpusetup/facts/1",
@@ -92,7 +85,7 @@ def test_resolve_from_facts_prints_it(tmp_path: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("flavour", ["proprietary", None])
-def test_the_right_flavour_stays(flavour: str | None) -> None:
+def test_the_right_flavour_stays(flavour):
     from gpusetup.model.request import Request
 
     request = Request(

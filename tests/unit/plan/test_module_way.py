@@ -1,29 +1,23 @@
 """Kernel modules that come built or that DKMS builds: which are taken on what host, why, and what is refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.facts import DkmsModule
+from gpusetup.model.facts import DkmsModule, HostFacts
+from gpusetup.model.plan import HostPlan, Preview
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.repository import catalog
 from tests.unit.plan.conftest import answer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan, Preview
-    from gpusetup.plan.host import Planner
-
-    Make = Callable[..., HostFacts]
+Make = Callable[..., HostFacts]
 
 NOBLE = UBUNTU_KERNELS["noble"]
 RHEL = "5.14.0-570.12.1.el9_6.x86_64"
@@ -83,7 +77,7 @@ def why(plan: HostPlan) -> str:
     return next(reason.text for reason in plan.reasons if reason.rule == "module-built")
 
 
-def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel(planner: Planner, host: Make) -> None:
+def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel(planner, host):
     offered = answer(catalog.ubuntu_archive(NOBLE), SOURCE)
     plan = planned(planner, ubuntu(host), offered, source="distro")
     assert names(plan)[:2] == [
@@ -96,7 +90,7 @@ def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel(planne
     assert any("prebuilt open kernel modules" in action.why for action in plan.actions)
 
 
-def test_dkms_is_taken_where_it_is_asked_for_and_the_signed_modules_go(planner: Planner, host: Make) -> None:
+def test_dkms_is_taken_where_it_is_asked_for_and_the_signed_modules_go(planner, host):
     offered = answer(catalog.ubuntu_archive(NOBLE), SOURCE)
     plan = planned(planner, ubuntu(host), offered, source="distro", module="dkms")
     assert names(plan)[0] == SOURCE[0]
@@ -105,14 +99,14 @@ def test_dkms_is_taken_where_it_is_asked_for_and_the_signed_modules_go(planner: 
     assert "set by gpusetup_module" in why(plan)
 
 
-def test_a_kernel_without_prebuilt_modules_is_answered_by_dkms(planner: Planner, host: Make) -> None:
+def test_a_kernel_without_prebuilt_modules_is_answered_by_dkms(planner, host):
     offered = answer(catalog.ubuntu_archive("6.8.0-99-generic"), SOURCE)
     plan = planned(planner, ubuntu(host), offered, source="distro")
     assert names(plan)[0] == SOURCE[0]
     assert f"no prebuilt modules for kernel {NOBLE}" in why(plan)
 
 
-def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for(planner: Planner, host: Make) -> None:
+def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for(planner, host):
     offered = answer(catalog.ubuntu_archive("6.8.0-99-generic"), SOURCE)
     (refusal,) = planned(planner, ubuntu(host), offered, source="distro", module="prebuilt").refusals
     assert refusal.reference == "GS-350"
@@ -126,13 +120,13 @@ def without_follower() -> Preview:
     return answer(packages, SOURCE)
 
 
-def test_modules_that_the_next_kernel_would_not_have_are_left_to_dkms(planner: Planner, host: Make) -> None:
+def test_modules_that_the_next_kernel_would_not_have_are_left_to_dkms(planner, host):
     plan = planned(planner, ubuntu(host), without_follower(), source="distro")
     assert names(plan)[0] == SOURCE[0]
     assert "next kernel" in why(plan)
 
 
-def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held(planner: Planner, host: Make) -> None:
+def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held(planner, host):
     plan = planned(planner, ubuntu(host), without_follower(), source="distro", module="prebuilt")
     assert names(plan)[0].startswith("linux-modules-nvidia-580-server-open-6")
     assert "linux-image*" in plan.variables.gpu_packages_hold
@@ -140,9 +134,7 @@ def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held(plan
 
 
 @pytest.mark.parametrize(("system", "source"), [("debian12-t4-open", "distro"), ("debian12-t4-open", "nvidia")])
-def test_debian_has_none_and_says_so_before_anything_is_touched(
-    planner: Planner, host: Make, debian12_archive: Preview, system: str, source: str
-) -> None:
+def test_debian_has_none_and_says_so_before_anything_is_touched(planner, host, debian12_archive, system, source):
     facts = host(system, driver=None, dkms=())
     (refusal,) = planned(planner, facts, debian12_archive, source=source, module="prebuilt").refusals
     assert refusal.reference == "GS-350"
@@ -151,7 +143,7 @@ def test_debian_has_none_and_says_so_before_anything_is_touched(
     assert first.stage == "final", "no repository is asked for what cannot be"
 
 
-def test_rhels_precompiled_modules_come_by_their_stream(planner: Planner, host: Make) -> None:
+def test_rhels_precompiled_modules_come_by_their_stream(planner, host):
     settings = Settings(requirements=DRIVER, module="prebuilt")
     asked = planner.first(red_hat(host, secure_boot=False), settings).ask
     assert asked.gpu_repo_sources[0].module_hotfixes, "what other streams hide must be seen"
@@ -166,30 +158,30 @@ def test_rhels_precompiled_modules_come_by_their_stream(planner: Planner, host: 
     assert {"kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms"} <= set(plan.variables.gpu_packages_remove)
 
 
-def test_rhels_precompiled_modules_without_the_plugin_hold_the_kernel(planner: Planner, host: Make) -> None:
+def test_rhels_precompiled_modules_without_the_plugin_hold_the_kernel(planner, host):
     plan = planned(planner, red_hat(host, secure_boot=False), on_el(PRECOMPILED), module="prebuilt")
     assert "kernel-core*" in plan.variables.gpu_packages_hold
 
 
-def test_dkms_stays_the_way_on_rhel_where_nothing_is_asked(planner: Planner, host: Make) -> None:
+def test_dkms_stays_the_way_on_rhel_where_nothing_is_asked(planner, host):
     plan = planned(planner, red_hat(host, secure_boot=False), on_el(PRECOMPILED, PLUGIN))
     assert names(plan)[0] == "kmod-nvidia-open-dkms"
 
 
-def test_secure_boot_does_not_take_what_nvidia_signed(planner: Planner, host: Make) -> None:
+def test_secure_boot_does_not_take_what_nvidia_signed(planner, host):
     facts = red_hat(host, secure_boot=True)
     found = planned(planner, facts, on_el(PRECOMPILED, PLUGIN), module="prebuilt").refusals
     assert [item.reference for item in found] == ["GS-351"]
     assert "signed by NVIDIA" in found[0].message
 
 
-def test_rebuilds_of_rhel_have_kernels_that_nobody_makes_modules_for(planner: Planner, host: Make) -> None:
+def test_rebuilds_of_rhel_have_kernels_that_nobody_makes_modules_for(planner, host):
     facts = host("rocky9-a100-open", driver=None, dkms=())
     (refusal,) = planned(planner, facts, on_el(PRECOMPILED), module="prebuilt").refusals
     assert refusal.reference == "GS-350"
 
 
-def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay(planner: Planner, host: Make) -> None:
+def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay(planner, host):
     facts = red_hat(host, secure_boot=False)
     older = {"kmod-nvidia-570.211.01-5.14.0-570.12.1": "1", "kmod-nvidia-580.142-5.14.0-503.11.1": "1"}
     facts = msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed=older))
@@ -199,7 +191,7 @@ def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay(planner:
     assert set(dkms.removals) == set(older)
 
 
-def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes(planner: Planner, host: Make) -> None:
+def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes(planner, host):
     kernel, kmod = "6.12.0-124.8.1.el10_1.x86_64", "kmod-nvidia-open-580.142-6.12.0-124.8.1"
     facts = red_hat(host, "10.1", kernel, secure_boot=True)
     offered = on_el((kmod, "3:580.142-1.el10_1"), ("kmod-nvidia", "1-1"))
@@ -218,7 +210,7 @@ def on_suse(*built: str) -> Preview:
     return answer([], *((name, "580.142-1") for name in names), *((KMP, version) for version in built))
 
 
-def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack(planner: Planner, host: Make) -> None:
+def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack(planner, host):
     here = "580.142_k6.4.0_150600.23.25-150600.3.63.7"
     offered = on_suse("580.142_k6.4.0_150700.51-150700.3.1", here)
     plan = planned(planner, suse(host), offered, module="prebuilt")
@@ -229,7 +221,7 @@ def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack(planner
     assert refusal.reference == "GS-350"
 
 
-def test_a_flavour_is_no_way_and_is_said_so() -> None:
+def test_a_flavour_is_no_way_and_is_said_so():
     with pytest.raises(BadInputError, match="gpusetup_module") as caught:
         read_level({"gpusetup_module": "open"}, "host", prefix="gpusetup_")
     assert "follows from the GPU" in caught.value.hint
@@ -246,14 +238,14 @@ def works(host: Make) -> HostFacts:
     return msgspec.structs.replace(facts, dkms=(built,))
 
 
-def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(planner: Planner, host: Make) -> None:
+def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(planner, host):
     facts = works(host)
     for module, stage in (("auto", "final"), ("dkms", "final"), ("prebuilt", "offers")):
         draft = planner.first(facts, Settings(requirements=DRIVER, source="distro", module=module))
         assert draft.stage == stage, module
 
 
-def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted(planner: Planner, host: Make) -> None:
+def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted(planner, host):
     offered = answer(catalog.ubuntu_archive(NOBLE), SOURCE)
     facts = ubuntu(host, nouveau=host("ubuntu24.04-h200-keep").nouveau)
     idle = planned(planner, facts, offered, source="distro")

@@ -1,7 +1,5 @@
 """gpusetup_monitoring: what exports the figures is chosen by the GPUs, with the packages that belong together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -38,7 +36,7 @@ def with_packages(facts: Any, **installed: str) -> Any:
 
 
 @pytest.fixture(name="plan")
-def made_plan(host: Any, planner: Any, nvidia_ubuntu: Any) -> Any:
+def made_plan(host, planner, nvidia_ubuntu):
     def plan(name: str, monitoring: str = "auto", *, facts: Any = None, offers: Any = None, **more: Any) -> Any:
         settings = Settings(monitoring=monitoring, **more)
         return planner.second(facts or host(name), settings, offers or offered(nvidia_ubuntu)).plan
@@ -50,7 +48,7 @@ def names(plan: Any) -> dict[str, str]:
     return {item.name: item.version for item in plan.variables.gpu_monitoring_packages}
 
 
-def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan: Any) -> None:
+def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan):
     """An exporter is offered that was made for a DCGM that is not."""
     found = plan(H200)
     assert found.refusals == ()
@@ -69,14 +67,14 @@ def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan: Any)
     assert why["monitoring-exporter"] == "data-centre GPUs: DCGM reports most about their health"
 
 
-def test_what_exports_is_looked_for_with_the_rest(host: Any, planner: Any) -> None:
+def test_what_exports_is_looked_for_with_the_rest(host, planner):
     ask = planner.first(host(RTX, driver=None), Settings(monitoring="auto")).ask
     assert {CORE, EXPORTER, NODE, "datacenter-gpu-manager-4-cuda*"} <= set(ask.gpu_preflight_candidates)
     without = planner.first(host(RTX, driver=None), Settings()).ask
     assert not {CORE, NODE} & set(without.gpu_preflight_candidates)
 
 
-def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan: Any) -> None:
+def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan):
     found = plan(RTX)
     assert names(found) == {NODE: ""}
     assert NODE not in found.holds
@@ -87,15 +85,13 @@ def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan: An
     assert "not for GeForce RTX 4090" in why
 
 
-def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda(
-    host: Any, planner: Any, nvidia_debian: Any
-) -> None:
+def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda(host, planner, nvidia_debian):
     found = planner.second(host(V100, driver=None), Settings(monitoring="dcgm"), offered(nvidia_debian)).plan
     assert found.stack.driver.branch == "580"
     assert "datacenter-gpu-manager-4-cuda12" in names(found)
 
 
-def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed(plan: Any, host: Any) -> None:
+def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed(plan, host):
     older = {
         "datacenter_gpu_manager_4_core": "1:4.5.3-1",
         "datacenter_gpu_manager_4_cuda13": "1:4.5.3-1",
@@ -106,7 +102,7 @@ def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed(plan: Any, host: A
     assert names(plan(H200, facts=facts, upgrade=True))[EXPORTER] == "4.8.3-1"
 
 
-def test_dcgm_3_is_refused_with_what_to_do(plan: Any, host: Any) -> None:
+def test_dcgm_3_is_refused_with_what_to_do(plan, host):
     facts = with_packages(host(H200), datacenter_gpu_manager="1:3.3.9")
     for monitoring in ("auto", "dcgm"):
         with pytest.raises(PreflightError) as caught:
@@ -116,7 +112,7 @@ def test_dcgm_3_is_refused_with_what_to_do(plan: Any, host: Any) -> None:
     assert names(plan(H200, "textfile", facts=facts)) == {NODE: ""}
 
 
-def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused(plan: Any, nvidia_ubuntu: Any) -> None:
+def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused(plan, nvidia_ubuntu):
     lacking = offered(nvidia_ubuntu, datacenter_gpu_manager_exporter="9.9.9-1")
     assert plan(H200, offers=lacking).variables.gpu_monitoring_exporter == "textfile"
     with pytest.raises(PreflightError) as caught:
@@ -125,7 +121,7 @@ def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused(plan: Any, n
     assert "exporter: 9.9.9" in caught.value.note
 
 
-def test_an_exporter_that_no_repository_has_is_refused(plan: Any, nvidia_ubuntu: Any) -> None:
+def test_an_exporter_that_no_repository_has_is_refused(plan, nvidia_ubuntu):
     with pytest.raises(PreflightError) as caught:
         plan(RTX, "nvidia_gpu_exporter")
     assert caught.value.reference == "GS-361"
@@ -138,7 +134,7 @@ def test_an_exporter_that_no_repository_has_is_refused(plan: Any, nvidia_ubuntu:
     assert "gpusetup_monitoring_textfile=" in caught.value.hint
 
 
-def test_a_node_exporter_of_somebody_else_stays_as_it_is(plan: Any, host: Any) -> None:
+def test_a_node_exporter_of_somebody_else_stays_as_it_is(plan, host):
     found = plan(RTX, facts=with_packages(host(RTX), prometheus_node_exporter="1.5.0-1+b6"))
     assert names(found) == {}
     assert (found.variables.gpu_monitoring_listen, found.variables.gpu_monitoring_folder) == (
@@ -159,7 +155,7 @@ def test_a_node_exporter_of_somebody_else_stays_as_it_is(plan: Any, host: Any) -
         ({**SECRETS, "monitoring_key": ""}, "monitoring_key is"),
     ],
 )
-def test_what_others_can_reach_needs_tls_and_a_password(plan: Any, more: dict[str, str], lacks: str) -> None:
+def test_what_others_can_reach_needs_tls_and_a_password(plan, more, lacks):
     with pytest.raises(PreflightError) as caught:
         plan(H200, "dcgm", **more)
     assert caught.value.reference == "GS-364"
@@ -167,7 +163,7 @@ def test_what_others_can_reach_needs_tls_and_a_password(plan: Any, more: dict[st
     assert "htpasswd -B" in caught.value.hint
 
 
-def test_secrets_reach_the_role_as_paths_alone(plan: Any) -> None:
+def test_secrets_reach_the_role_as_paths_alone(plan):
     variables = plan(H200, "dcgm", monitoring_listen="0.0.0.0:9400", **SECRETS).variables
     assert variables.gpu_monitoring_passwords == SECRETS["monitoring_passwords"]
     assert variables.gpu_monitoring_key == SECRETS["monitoring_key"]
@@ -179,7 +175,7 @@ def recorded(facts: Any, plan: Any) -> Any:
     return msgspec.structs.replace(with_packages(facts, **there), state=state)
 
 
-def test_what_is_no_longer_asked_for_goes_and_is_not_on_record(plan: Any, host: Any) -> None:
+def test_what_is_no_longer_asked_for_goes_and_is_not_on_record(plan, host):
     first = plan(RTX)
     after = recorded(host(RTX), first)
     gone = plan(RTX, "none", facts=after)
@@ -191,7 +187,7 @@ def test_what_is_no_longer_asked_for_goes_and_is_not_on_record(plan: Any, host: 
     assert never.variables.gpu_monitoring_exporter is msgspec.UNSET
 
 
-def test_another_exporter_takes_the_place_of_the_first(plan: Any, host: Any) -> None:
+def test_another_exporter_takes_the_place_of_the_first(plan, host):
     after = recorded(host(H200), plan(H200, "textfile"))
     other = plan(H200, "dcgm", facts=after)
     assert NODE in other.removals
@@ -201,7 +197,7 @@ def test_another_exporter_takes_the_place_of_the_first(plan: Any, host: Any) -> 
     assert NODE not in again.removals
 
 
-def test_the_record_repeats_what_was_chosen(planner: Any, plan: Any, host: Any) -> None:
+def test_the_record_repeats_what_was_chosen(planner, plan, host):
     """A rollback goes to what was there, whatever the inventory asks for today."""
     facts = host(H200)
     first = plan(H200)
@@ -215,7 +211,7 @@ def test_the_record_repeats_what_was_chosen(planner: Any, plan: Any, host: Any) 
     assert set(names(first)) <= set(undone.removals)
 
 
-def test_every_gpu_of_every_kind_has_a_cuda_of_dcgm() -> None:
+def test_every_gpu_of_every_kind_has_a_cuda_of_dcgm():
     assert min(row.min_branch for row in matrix().monitoring.cuda) == 0
     numbers = [tuple(map(int, row.exporter.split("."))) for row in matrix().monitoring.pairs]
     assert numbers == sorted(numbers, reverse=True)

@@ -1,8 +1,6 @@
 """Named Python environments: read strictly, resolved with one driver, made beside each other, each with its reasons."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,16 +8,14 @@ import pytest
 from gpusetup.components.python.environments import PYTHON, with_one_driver
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.applied import SCHEMA, HostRecord
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.settings import Settings
+from gpusetup.plan.host import Planner
 from gpusetup.plan.lifecycle import choose, removal_of
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record
-
-if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.settings import Settings
-    from gpusetup.plan.host import Planner
 
 TWO = {"serve": ["vllm==0.19.*"], "train": ["torch==2.14.*"]}
 
@@ -30,7 +26,7 @@ def settings(named: Any = TWO, **about: Any) -> Settings:
 
 
 @pytest.fixture
-def facts(host: Any) -> HostFacts:
+def facts(host):
     found: HostFacts = host("ubuntu24.04-h200-keep")
     return found
 
@@ -62,7 +58,7 @@ def python_actions(planner: Planner, facts: HostFacts, wish: Settings) -> dict[s
         ("{serve", "is not a mapping"),
     ],
 )  # fmt: skip
-def test_what_is_no_set_of_environments_is_refused_where_it_stands(value: Any, said: str) -> None:
+def test_what_is_no_set_of_environments_is_refused_where_it_stands(value, said):
     with pytest.raises(BadInputError) as caught:
         PYTHON.settings["environments"](value, "h1: gpusetup_environments")
     assert caught.value.reference == "GS-377"
@@ -70,7 +66,7 @@ def test_what_is_no_set_of_environments_is_refused_where_it_stands(value: Any, s
     assert caught.value.path.startswith("h1: gpusetup_environments")
 
 
-def test_requirements_are_read_by_the_parser_of_the_command_line() -> None:
+def test_requirements_are_read_by_the_parser_of_the_command_line():
     with pytest.raises(BadInputError) as caught:
         PYTHON.settings["environments"]({"serve": ["vlm"]}, "gpusetup_environments")
     assert caught.value.reference == "GS-110"
@@ -80,7 +76,7 @@ def test_requirements_are_read_by_the_parser_of_the_command_line() -> None:
     assert PYTHON.settings["environments"]("", "x") == ()
 
 
-def test_each_is_made_beside_the_default_with_a_reason(planner: Planner, facts: HostFacts) -> None:
+def test_each_is_made_beside_the_default_with_a_reason(planner, facts):
     plan = planner.first(facts, settings()).plan
     assert plan.state == "change", plan.refusals
     told = {item.name: item for item in plan.variables.gpu_python_environments or ()}
@@ -99,7 +95,7 @@ def test_each_is_made_beside_the_default_with_a_reason(planner: Planner, facts: 
     assert set(stacks) == {plan.stack.driver.version}, "one driver for all"
 
 
-def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(planner: Planner, facts: HostFacts) -> None:
+def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(planner, facts):
     after = made(planner, facts, settings())
     assert python_actions(planner, after, settings()) == {}
     moved = settings({**TWO, "train": ["torch==2.13.*"]})
@@ -112,7 +108,7 @@ def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(planner
     }
 
 
-def test_one_that_was_damaged_is_made_again(planner: Planner, facts: HostFacts) -> None:
+def test_one_that_was_damaged_is_made_again(planner, facts):
     after = made(planner, facts, settings())
     first, *others = after.state.expect.environments
     expect = msgspec.structs.replace(
@@ -124,7 +120,7 @@ def test_one_that_was_damaged_is_made_again(planner: Planner, facts: HostFacts) 
     }
 
 
-def test_the_default_environment_is_as_without_them(planner: Planner, facts: HostFacts) -> None:
+def test_the_default_environment_is_as_without_them(planner, facts):
     wish = settings_for({}, {}, {}, parse_requirements(["torch==2.14.*"]))
     named = msgspec.structs.replace(wish, environments=settings().environments)
     alone, beside = (planner.first(facts, item).plan.variables for item in (wish, named))
@@ -133,7 +129,7 @@ def test_the_default_environment_is_as_without_them(planner: Planner, facts: Hos
     assert alone.gpu_python_environments is msgspec.UNSET
 
 
-def test_a_driver_that_one_of_them_cannot_have_names_that_one(planner: Planner, facts: HostFacts) -> None:
+def test_a_driver_that_one_of_them_cannot_have_names_that_one(planner, facts):
     plan = planner.first(facts, settings({"old": ["vllm==0.19.*"], "new": ["torch==2.15.*"]}, driver="570.*")).plan
     (refusal,) = plan.refusals
     assert refusal.message.startswith("environment new:")
@@ -159,7 +155,7 @@ class _Chooser:
         return msgspec.structs.replace(self.known, stack=msgspec.structs.replace(self.known.stack, driver=driver))
 
 
-def test_of_several_drivers_the_newest_serves_all(planner: Planner, facts: HostFacts) -> None:
+def test_of_several_drivers_the_newest_serves_all(planner, facts):
     wish = settings()
     chooser = _Chooser(planner, facts, strict=False)
     base = request_for(facts, wish)
@@ -167,7 +163,7 @@ def test_of_several_drivers_the_newest_serves_all(planner: Planner, facts: HostF
     assert {item.stack.driver.version for item in (own, *named.values())} == {"590.48.01"}
 
 
-def test_environments_that_no_driver_serves_together_are_refused_by_name(planner: Planner, facts: HostFacts) -> None:
+def test_environments_that_no_driver_serves_together_are_refused_by_name(planner, facts):
     wish = settings()
     chooser = _Chooser(planner, facts, strict=True)
     base = request_for(facts, wish)
@@ -178,7 +174,7 @@ def test_environments_that_no_driver_serves_together_are_refused_by_name(planner
     assert "environment serve: no stack fits" in caught.value.note
 
 
-def test_a_rollback_goes_back_to_other_environments(planner: Planner, facts: HostFacts) -> None:
+def test_a_rollback_goes_back_to_other_environments(planner, facts):
     from gpusetup.model.lifecycle import Past
 
     verified = {"verdict": "pass", "key": "x"}
@@ -190,7 +186,7 @@ def test_a_rollback_goes_back_to_other_environments(planner: Planner, facts: Hos
     assert choose(tuple(applies), "1").id == "0"
 
 
-def test_removal_names_them(facts: HostFacts) -> None:
+def test_removal_names_them(facts):
     expect = {"environments": [{"path": "/opt/gpusetup-serve"}], "python": {"path": "/opt/new"}}
     told = msgspec.convert({"expect": expect, "environments": {"/opt/new": None, "/opt/old": None}}, HostRecord)
     found = removal_of(msgspec.structs.replace(facts, state=told))

@@ -1,19 +1,18 @@
 """What repos.json says, a plan reads: every section, every row, every field of it, for some host."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from gpusetup.components.base import Offers
+from gpusetup.components.base import Context, Offers
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.archives import last_seen
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Containers
+from gpusetup.model.facts import Containers, HostFacts
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
@@ -22,12 +21,6 @@ from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
 from gpusetup.plan.requests import described_host
 from gpusetup.plan.wanted import wanted_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Context
-    from gpusetup.model.facts import HostFacts
 
 EVIDENCE = set(Record.__struct_fields__)
 """Whence a record is known: for people, and for the lints."""
@@ -152,7 +145,7 @@ def _planned(context: Context, source: str, stack: Stack) -> None:
         return  # no such driver there
 
 
-def test_every_field_of_every_row_is_read_for_some_host() -> None:
+def test_every_field_of_every_row_is_read_for_some_host():
     seen: set[str] = set()
     repos: Any = Watched(matrix().repos, "", seen)
     for system, source in itertools.product(matrix().os.systems, ("nvidia", "distro")):

@@ -1,7 +1,5 @@
 """Desktops in plans: what may be written, the packages, what changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -53,12 +51,12 @@ def wish(value: Any) -> Any:
         ("none", None),
     ],
 )  # fmt: skip
-def test_desktops_are_read(value: Any, read: Any) -> None:
+def test_desktops_are_read(value, read):
     assert wish(value) == read
 
 
 @pytest.mark.parametrize(("value", "hint"), stored_rows("refused-desktops.json"))
-def test_what_cannot_be_a_desktop_is_refused(value: Any, hint: str) -> None:
+def test_what_cannot_be_a_desktop_is_refused(value, hint):
     with pytest.raises(BadInputError) as caught:
         wish(value)
     assert caught.value.reference == "GS-386"
@@ -71,7 +69,7 @@ def planned(host: Any, planner: Any, *offered: tuple[str, str], **more: Any) -> 
     return planner.second(facts, settings, answer(catalog.ubuntu(), *offered)).plan
 
 
-def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(host: Any, planner: Any) -> None:
+def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(host, planner):
     plan = planned(host, planner, *DISTRIBUTION, ("virtualgl", "3.1.4"))
     assert plan.refusals == ()
     names = [package.name for package in plan.variables.gpu_desktop_packages]
@@ -88,7 +86,7 @@ def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(
     assert not any("half of this driver" in text for text in plan.warnings)
 
 
-def test_turbovnc_is_taken_where_a_repository_has_it(host: Any, planner: Any) -> None:
+def test_turbovnc_is_taken_where_a_repository_has_it(host, planner):
     plan = planned(
         host, planner, *DISTRIBUTION, ("virtualgl", "3.1.4"), ("turbovnc", "3.2"), ("startxfce4", "1"), session="startxfce4"
     )  # fmt: skip
@@ -98,14 +96,14 @@ def test_turbovnc_is_taken_where_a_repository_has_it(host: Any, planner: Any) ->
     assert packages.why == "VNC by TurboVNC, which a repository here has"
 
 
-def test_a_repository_without_virtualgl_is_refused(host: Any, planner: Any) -> None:
+def test_a_repository_without_virtualgl_is_refused(host, planner):
     with pytest.raises(PreflightError) as caught:
         planned(host, planner, *DISTRIBUTION)
     assert (caught.value.reference, "needs virtualgl, which" in caught.value.message) == ("GS-387", True)
     assert "gpusetup_extra_sources" in caught.value.hint
 
 
-def test_other_package_managers_are_refused(host: Any, planner: Any) -> None:
+def test_other_package_managers_are_refused(host, planner):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     from gpusetup.components.base import Context, Offers
     from gpusetup.matrix.load import matrix
@@ -131,7 +129,7 @@ def recorded(facts: Any, active: str = "active", desktops: Any = WISH) -> Any:
     return msgspec.structs.replace(facts, state=record, services={**facts.services, unit: service})
 
 
-def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host: Any) -> None:
+def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host):
     facts = host("ubuntu24.04-rtx4090-open")
     assert changes(DESKTOPS, facts) == []
     assert changes(DESKTOPS, recorded(facts), WISH) == []
@@ -145,7 +143,7 @@ def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host:
     assert group.what == "only the group vglusers may use the GPUs (/dev/nvidia*, /dev/dri)"
 
 
-def test_what_is_no_longer_asked_for_goes_with_its_packages(host: Any) -> None:
+def test_what_is_no_longer_asked_for_goes_with_its_packages(host):
     facts = recorded(host("ubuntu24.04-rtx4090-open"))
     (action,) = changes(DESKTOPS, facts)
     assert action.what == "no desktops for alice, bob: their programs end"

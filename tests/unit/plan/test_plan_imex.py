@@ -1,7 +1,5 @@
 """IMEX in plans: what may be written, the package in the driver's version, what changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -35,7 +33,7 @@ def wish(value: Any) -> Any:
         ("10.0.0.1 10.0.0.2", ("10.0.0.1", "10.0.0.2"), 1),
     ],
 )
-def test_a_domain_is_read(value: Any, nodes: tuple[str, ...], channels: int) -> None:
+def test_a_domain_is_read(value, nodes, channels):
     assert wish(value) == ImexWish(nodes=nodes, channels=channels)
     assert wish(False) is None
 
@@ -53,7 +51,7 @@ def test_a_domain_is_read(value: Any, nodes: tuple[str, ...], channels: int) -> 
         ("[", "for example"),
     ],
 )
-def test_what_is_no_domain_is_refused(value: Any, hint: str) -> None:
+def test_what_is_no_domain_is_refused(value, hint):
     with pytest.raises(BadInputError) as caught:
         wish(value)
     assert caught.value.reference == "GS-375"
@@ -66,7 +64,7 @@ def planned(host: Any, planner: Any, offers: Any) -> Any:
     return planner.second(facts, settings, offers).plan
 
 
-def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(host: Any, planner: Any) -> None:
+def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(host, planner):
     from tests.lab.repository import catalog
 
     newest = planned(host, planner, answer(catalog.ubuntu()))
@@ -82,7 +80,7 @@ def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(host
     assert any("is not known to reach other machines" in text for text in newest.warnings)
 
 
-def test_a_repository_without_that_version_is_refused(host: Any, planner: Any) -> None:
+def test_a_repository_without_that_version_is_refused(host, planner):
     from tests.lab.repository import catalog
 
     others = [package for package in catalog.ubuntu() if "imex" not in package.name]
@@ -91,11 +89,11 @@ def test_a_repository_without_that_version_is_refused(host: Any, planner: Any) -
     assert caught.value.reference == "GS-376"
 
 
-def test_nothing_of_it_where_nobody_asks(host: Any) -> None:
+def test_nothing_of_it_where_nobody_asks(host):
     assert changes(IMEX, host("ubuntu24.04-rtx4090-open")) == []
 
 
-def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
+def test_what_is_no_longer_asked_for_is_told_to_the_role(host):
     facts = host("ubuntu24.04-rtx4090-open")
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
     assert role_variables(facts, wanted).gpu_imex_channels is UNSET
@@ -106,7 +104,7 @@ def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
     assert action.what == "the IMEX domain as it was before"
 
 
-def test_beside_a_driver_of_somebody_else_it_is_held(host: Any, planner: Any) -> None:
+def test_beside_a_driver_of_somebody_else_it_is_held(host, planner):
     facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=_DRIVER, imex=ImexWish(nodes=("10.0.0.1",)))
     plan = planner.second(facts, settings, answer([], ("nvidia-imex", f"{facts.driver.version}-1"))).plan
     assert not plan.lock.wanted.manage_driver

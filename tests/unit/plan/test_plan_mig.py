@@ -1,7 +1,5 @@
 """MIG in plans: what people may write, what does not fit, what changes, what comes back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -70,7 +68,7 @@ def cut(facts: Any, *instances: str, mode: str | None = "Enabled", pending: str 
         ({"all": "all-1g.24gb-me"}, [("all", True, [("1g.24gb-me", 0, ())])]),
     ],
 )  # fmt: skip
-def test_layouts_are_read(value: Any, read: list[Any]) -> None:
+def test_layouts_are_read(value, read):
     found = [
         (wish.gpu, wish.enabled, [(item.profile, item.count, item.compute) for item in wish.instances])
         for wish in wishes(value)
@@ -89,14 +87,14 @@ def test_layouts_are_read(value: Any, read: list[Any]) -> None:
         ({"all": []}, "for example"), ("{all", "for example"), (7, "for example"),
     ],
 )  # fmt: skip
-def test_what_is_no_layout_is_refused_with_an_example(value: Any, hint: str) -> None:
+def test_what_is_no_layout_is_refused_with_an_example(value, hint):
     with pytest.raises(BadInputError) as caught:
         wishes(value)
     assert caught.value.reference == "GS-370"
     assert hint in caught.value.hint
 
 
-def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host: Any) -> None:
+def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host):
     found, notes = layouts(host(_HOST), {"all": "all-1g.18gb", "1": "all-balanced"})
     assert [(item.profile, item.count) for item in found[0].instances] == [("1g.18gb", 7)]
     assert [(item.profile, item.count) for item in found[1].instances] == [
@@ -107,7 +105,7 @@ def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host: Any) -> Non
     assert notes == ("the MIG profiles of H200 are not NVIDIA's own table: the GPU itself decides",)
 
 
-def test_the_gpu_s_own_table_decides_where_it_is_known(host: Any) -> None:
+def test_the_gpu_s_own_table_decides_where_it_is_known(host):
     facts = cut(host(_HOST), mode="Disabled")
     assert layouts(facts, "all-1g.18gb")[1] == ()
     with pytest.raises(PreflightError, match=r"2 x 3g\.71gb, 1 x 1g\.18gb do not fit on one GPU") as caught:
@@ -127,16 +125,14 @@ def test_the_gpu_s_own_table_decides_where_it_is_known(host: Any) -> None:
         ("ubuntu22.04-l4vgpu-grid", "all-1g.18gb", "580.159.04", "GS-371", "this host has vGPUs"),
     ],
 )
-def test_what_cannot_be_is_refused_in_the_plan(
-    host: Any, machine: str, value: Any, driver: str, reference: str, says: str
-) -> None:
+def test_what_cannot_be_is_refused_in_the_plan(host, machine, value, driver, reference, says):
     with pytest.raises(PreflightError) as caught:
         layouts(host(machine), value, driver)
     assert caught.value.reference == reference
     assert says in caught.value.message
 
 
-def test_a_plan_says_what_a_gpu_is_and_becomes(host: Any) -> None:
+def test_a_plan_says_what_a_gpu_is_and_becomes(host):
     facts = cut(host(_HOST), "3g.71gb")
     found, _notes = layouts(facts, {"0": "all-1g.18gb", "1": ["3g.71gb"]})
     (action,) = changes(MIG, facts, found)
@@ -144,7 +140,7 @@ def test_a_plan_says_what_a_gpu_is_and_becomes(host: Any) -> None:
     assert (action.kind, action.why, action.reboot) == ("mig", "it is 1 x 3g.71gb", False)
 
 
-def test_ampere_may_need_a_reboot_for_its_mode(host: Any) -> None:
+def test_ampere_may_need_a_reboot_for_its_mode(host):
     facts = host("rocky9-a100-open")
     found, _notes = layouts(facts, "all-balanced")
     actions = changes(MIG, facts, found)
@@ -152,7 +148,7 @@ def test_ampere_may_need_a_reboot_for_its_mode(host: Any) -> None:
     assert all(action.reboot and "cannot be reset" in action.why for action in actions)
 
 
-def test_what_is_no_longer_named_comes_back(host: Any) -> None:
+def test_what_is_no_longer_named_comes_back(host):
     facts = cut(host(_HOST), "1g.18gb")
     address = facts.gpus[0].address
     there = MigCut(enabled=True, instances=(RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),))
@@ -163,7 +159,7 @@ def test_what_is_no_longer_named_comes_back(host: Any) -> None:
     assert "no longer names it" in action.why
 
 
-def test_a_layout_that_waits_for_the_boot_is_no_action_again(host: Any) -> None:
+def test_a_layout_that_waits_for_the_boot_is_no_action_again(host):
     facts = host(_HOST)
     found, _notes = layouts(facts, {"0": ["3g.71gb"]})
     kept = MigCut(enabled=True, instances=(RecordedInstance(profile="3g.71gb", compute=(), count=1),))
@@ -181,9 +177,7 @@ def test_a_layout_that_waits_for_the_boot_is_no_action_again(host: Any) -> None:
         (("1g.18gb", "1g.18gb"), "Enabled", None, "", ""),
     ],
 )
-def test_somebody_else_s_layout_is_drift(
-    host: Any, instances: tuple[str, ...], mode: str, pending: str | None, now: str, mend: str
-) -> None:
+def test_somebody_else_s_layout_is_drift(host, instances, mode, pending, now, mend):
     facts = cut(host(_HOST), *instances, mode=mode, pending=pending)
     part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
     record = RecordedMig(found={}, wanted={facts.gpus[0].address: MigCut(enabled=True, instances=(part, part))})
@@ -192,7 +186,7 @@ def test_somebody_else_s_layout_is_drift(
     assert found == ([("2 x 1g.18gb", now, mend)] if now else [])
 
 
-def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host: Any) -> None:
+def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host):
     facts = host(_HOST)
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
     assert role_variables(facts, wanted).gpu_mig_gpus is UNSET
@@ -201,7 +195,7 @@ def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host: Any) -> No
     assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
 
 
-def test_a_layout_on_record_is_of_gpus_at_other_addresses(planner: Any, host: Any, nvidia_ubuntu: Any) -> None:
+def test_a_layout_on_record_is_of_gpus_at_other_addresses(planner, host, nvidia_ubuntu):
     facts, settings = host(_HOST), Settings(mig=wishes("all-1g.18gb"))
     lock = planner.second(facts, settings, nvidia_ubuntu).plan.lock
     gpus = tuple(msgspec.structs.replace(gpu, address=f"0001{gpu.address[4:]}") for gpu in facts.gpus)

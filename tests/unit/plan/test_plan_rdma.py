@@ -1,7 +1,5 @@
 """RDMA and GPUDirect in plans: how GPU memory is reached and why, packages, refusals, what changes."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 
@@ -37,7 +35,7 @@ def read(name: str, value: Any) -> Any:
     [("rdma", "inbox", "inbox"), ("gds", True, "auto"), ("gds", False, "none"), ("gds", "p2pdma", "p2pdma"),
      ("gpudirect", "nvidia-peermem", "nvidia-peermem"), ("gdrcopy", "yes", True), ("ipoib", False, False)],
 )  # fmt: skip
-def test_wishes_are_read(name: str, value: Any, becomes: Any) -> None:
+def test_wishes_are_read(name, value, becomes):
     assert read(name, value) == becomes
 
 
@@ -45,7 +43,7 @@ def test_wishes_are_read(name: str, value: Any, becomes: Any) -> None:
     ("name", "value"),
     [("rdma", "ofed"), ("rdma", True), ("gds", "compat"), ("gpudirect", "peermem"), ("gdrcopy", "maybe"), ("ipoib", 3)],
 )
-def test_what_is_no_such_wish_is_refused(name: str, value: Any) -> None:
+def test_what_is_no_such_wish_is_refused(name, value):
     with pytest.raises(BadInputError) as caught:
         read(name, value)
     assert caught.value.reference == "GS-313"
@@ -70,16 +68,14 @@ def machine(host: Any, kernel: str = "6.8.0-60-generic", **changes: Any) -> Any:
         ("6.8.0-60-generic", None, "inbox", None, "", "there is no driver"),
     ],
 )  # fmt: skip
-def test_dma_buf_comes_before_nvidia_peermem(
-    host: Any, kernel: str, driver: Any, stack: Any, peer_memory: bool | None, way: str, says: str
-) -> None:
+def test_dma_buf_comes_before_nvidia_peermem(host, kernel, driver, stack, peer_memory, way, says):
     facts = machine(host, kernel, rdma=Rdma(peer_memory=peer_memory))
     found = memory_way(facts, driver, "auto", stack, TABLE)
     assert found.name == way
     assert says in found.why
 
 
-def test_a_spark_has_none_of_it(host: Any) -> None:
+def test_a_spark_has_none_of_it(host):
     facts = machine(host)
     facts = msgspec.structs.replace(facts, gpus=(msgspec.structs.replace(facts.gpus[0], name="GB10"),))
     assert memory_way(facts, OPEN, "auto", "doca", TABLE).name == ""
@@ -96,9 +92,7 @@ def test_a_spark_has_none_of_it(host: Any) -> None:
         ("nvidia-peermem", OPEN, "inbox", "use gpusetup_gpudirect=dma-buf"),
     ],
 )
-def test_a_way_that_is_asked_for_and_cannot_be_is_refused(
-    host: Any, asked: Any, driver: Driver, stack: Any, hint: str
-) -> None:
+def test_a_way_that_is_asked_for_and_cannot_be_is_refused(host, asked, driver, stack, hint):
     with pytest.raises(PreflightError) as caught:
         memory_way(machine(host), driver, asked, stack, TABLE)
     assert caught.value.reference == "GS-382"
@@ -117,9 +111,7 @@ def test_a_way_that_is_asked_for_and_cannot_be_is_refused(
         ("5.15.0-100-generic", OPEN, "auto", False, "no repository here has nvidia-fs-dkms; no P2PDMA, as"),
     ],
 )
-def test_files_come_by_p2pdma_before_nvidia_fs(
-    host: Any, kernel: str, driver: Driver, asked: str, offered: bool, way: str
-) -> None:
+def test_files_come_by_p2pdma_before_nvidia_fs(host, kernel, driver, asked, offered, way):
     if way in {"p2pdma", "nvidia-fs"}:
         assert storage_way(machine(host, kernel), driver, asked, offered, TABLE).name == way
         return
@@ -129,7 +121,7 @@ def test_files_come_by_p2pdma_before_nvidia_fs(
     assert way in caught.value.message
 
 
-def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma(host: Any) -> None:
+def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma(host):
     facts = machine(host, storage=Storage(p2pdma=False))
     assert storage_way(facts, OPEN, "auto", True, TABLE).name == "nvidia-fs"
     gamers = machine(host, gpus=host("ubuntu24.04-rtx5090-open").gpus)
@@ -144,7 +136,7 @@ def planned(host: Any, planner: Any, offered: tuple[Any, ...] = tuple(INBOX), **
     return planner.second(facts, settings, answer(catalog.ubuntu(), *offered)).plan
 
 
-def test_a_plan_with_the_distribution_s_stack(host: Any, planner: Any) -> None:
+def test_a_plan_with_the_distribution_s_stack(host, planner):
     plan = planned(host, planner, rdma="inbox", ipoib=True)
     assert plan.refusals == ()
     assert [package.name for package in plan.variables.gpu_rdma_packages] == [name for name, _version in INBOX]
@@ -160,14 +152,14 @@ def test_a_plan_with_the_distribution_s_stack(host: Any, planner: Any) -> None:
     assert not set(plan.holds) & {name for name, _version in INBOX}  # their security updates must come
 
 
-def test_storage_by_p2pdma_takes_a_reboot(host: Any, planner: Any) -> None:
+def test_storage_by_p2pdma_takes_a_reboot(host, planner):
     plan = planned(host, planner, (), gds="auto")
     actions = {action.id: action for action in plan.actions}
     assert (plan.variables.gpu_rdma_p2pdma, plan.variables.gpu_rdma_stack) == (True, "none")
     assert (actions["module-p2pdma"].reboot, "file-cufile" in actions) == (True, True)
 
 
-def test_gdrcopy_and_doca_come_from_where_the_site_has_them(host: Any, planner: Any) -> None:
+def test_gdrcopy_and_doca_come_from_where_the_site_has_them(host, planner):
     offered = (
         ("gdrdrv-dkms", "2.5.1-1"),
         ("libgdrapi", "2.5.1-1"),
@@ -190,16 +182,14 @@ def test_gdrcopy_and_doca_come_from_where_the_site_has_them(host: Any, planner: 
         ({"gds": "p2pdma", "driver_options": {"NVreg_RegistryDwords": "a=1"}}, "GS-383", "gpusetup_driver_options does too"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_is_touched(
-    host: Any, planner: Any, wishes: Any, reference: str, says: str
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_touched(host, planner, wishes, reference, says):
     with pytest.raises(PreflightError) as caught:
         planned(host, planner, (), **wishes)
     assert caught.value.reference == reference
     assert says in caught.value.message
 
 
-def test_two_rdma_stacks_are_refused(host: Any, planner: Any) -> None:
+def test_two_rdma_stacks_are_refused(host, planner):
     facts = host("ubuntu24.04-h200-keep")
     installed = facts.packages.installed | {"mlnx-ofed-kernel-dkms": "24.10"}
     packages = msgspec.structs.replace(facts.packages, installed=installed)
@@ -215,7 +205,7 @@ def recorded(setup: GpuDirect) -> HostRecord:
     return HostRecord(files={path: RecordedFile(sha256=digest) for path, digest in digests.items()})
 
 
-def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes(host: Any) -> None:
+def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes(host):
     setup = GpuDirect(stack="inbox", memory="dma-buf", storage="p2pdma", modules=("ib_ipoib",))
     ready = Storage(p2pdma=True, multipath=False, registry=gpudirect.REGISTRY, use_pci_p2pdma=True)
     facts = host("ubuntu24.04-h200-keep", state=recorded(setup), storage=ready)

@@ -1,7 +1,5 @@
 """Several toolkits on one host: their packages, their places, and what goes when one is no longer asked for."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,8 +1,6 @@
 """The Python that an environment is made with: a host's own, a package of its distribution, or a way out in words."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,22 +9,17 @@ from gpusetup.components.base import Offers
 from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Python
+from gpusetup.model.facts import HostFacts, Python
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Stack
+from gpusetup.plan.host import Planner
 from gpusetup.plan.requests import described_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
 from tests.unit.plan.conftest import machine, preview
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.stack import Stack
-    from gpusetup.plan.host import Planner
 
 NAMES = ("nvidia-driver-cuda", "kmod-nvidia-open-dkms", "dkms")
 
@@ -51,7 +44,7 @@ def offered(facts: HostFacts, planner: Planner, *pythons: str) -> Preview:
 
 
 @pytest.fixture
-def rocky(host: Callable[..., HostFacts]) -> HostFacts:
+def rocky(host):
     facts = host("rocky9-a100-open")
     return msgspec.structs.replace(
         facts, firmware=msgspec.structs.replace(facts.firmware, uefi=False), secure_boot=False
@@ -62,15 +55,13 @@ def stack(*texts: str, **fields: Any) -> Stack:
     return resolve(Request(requirements=parse_requirements(list(texts)), **fields), matrix()).stack
 
 
-def test_the_repositories_are_asked_for_the_distributions_pythons(planner: Planner, rocky: HostFacts) -> None:
+def test_the_repositories_are_asked_for_the_distributions_pythons(planner, rocky):
     draft = planner.first(rocky, wishes("torch"))
     assert draft.stage == "offers"
     assert {"python3.12", "python3.12-pip", "python3.11"} <= set(draft.ask.gpu_preflight_candidates)
 
 
-def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(
-    planner: Planner, rocky: HostFacts
-) -> None:
+def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(planner, rocky):
     plan = planner.second(rocky, wishes("torch"), offered(rocky, planner, "3.12", "3.11")).plan
     assert plan.state == "change", plan.refusals
     assert plan.variables.gpu_python_interpreter == "/usr/bin/python3.12"
@@ -86,13 +77,13 @@ def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(
     assert "python3.12" in str(plan.lock.wanted.packages.python)
 
 
-def test_what_was_applied_is_planned_from_its_record_with_its_python(planner: Planner, rocky: HostFacts) -> None:
+def test_what_was_applied_is_planned_from_its_record_with_its_python(planner, rocky):
     lock = planner.second(rocky, wishes("torch"), offered(rocky, planner, "3.12")).plan.lock
     again = planner.recorded(rocky, wishes("torch"), lock).plan
     assert again.variables.gpu_python_interpreter == "/usr/bin/python3.12"
 
 
-def test_only_pythons_that_the_repositories_have_count(planner: Planner, rocky: HostFacts) -> None:
+def test_only_pythons_that_the_repositories_have_count(planner, rocky):
     eleven = planner.second(rocky, wishes("torch"), offered(rocky, planner, "3.11")).plan
     assert eleven.variables.gpu_python_interpreter == "/usr/bin/python3.11"
     none = planner.second(rocky, wishes("torch"), offered(rocky, planner)).plan
@@ -104,7 +95,7 @@ def test_only_pythons_that_the_repositories_have_count(planner: Planner, rocky: 
     assert nv(eleven.stack.torch.version) > nv(none.stack.torch.version)  # type: ignore[union-attr]
 
 
-def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner: Planner, rocky: HostFacts) -> None:
+def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner, rocky):
     with pytest.raises(PreflightError) as caught:
         planner.first(rocky, wishes("torch", "python==3.13"))
     assert caught.value.reference == "GS-334"
@@ -117,7 +108,7 @@ def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner: Planner, 
     assert plan.variables.gpu_python_interpreter == named.path
 
 
-def test_a_named_interpreter_decides_the_stack(planner: Planner, rocky: HostFacts) -> None:
+def test_a_named_interpreter_decides_the_stack(planner, rocky):
     named = Python(path="/opt/python/bin/python3.11", version="3.11", ensurepip=True)
     there = msgspec.structs.replace(rocky, pythons=(*rocky.pythons, named))
     settings = wishes("torch", python_interpreter=named.path)
@@ -129,7 +120,7 @@ def test_a_named_interpreter_decides_the_stack(planner: Planner, rocky: HostFact
     assert "python3.12" not in str(plan.variables.gpu_packages_prerequisites)
 
 
-def test_an_environment_of_another_python_is_made_anew(planner: Planner, rocky: HostFacts) -> None:
+def test_an_environment_of_another_python_is_made_anew(planner, rocky):
     plan = planner.second(rocky, wishes("torch"), offered(rocky, planner, "3.12")).plan
     pin = next(line for line in plan.variables.gpu_python_requirements if line.startswith("torch=="))
     version = pin.partition("==")[2]
@@ -140,7 +131,7 @@ def test_an_environment_of_another_python_is_made_anew(planner: Planner, rocky: 
         assert ("python-packages" in ids) is wanted
 
 
-def test_a_host_of_an_unknown_distribution_tells_its_python_itself() -> None:
+def test_a_host_of_an_unknown_distribution_tells_its_python_itself():
     facts = machine("rocky9-a100-open")
     kylin = msgspec.structs.replace(facts, os=msgspec.structs.replace(facts.os, id="kylin", version_id="V11"))
     nothing = Offers(None)
@@ -149,7 +140,7 @@ def test_a_host_of_an_unknown_distribution_tells_its_python_itself() -> None:
     assert pythons_of(bare, Settings(), None, nothing) is None
 
 
-def test_a_release_candidate_comes_only_when_it_is_asked_for() -> None:
+def test_a_release_candidate_comes_only_when_it_is_asked_for():
     system = next(item for item in matrix().os.systems if item.id == "ubuntu22.04")
     facts = machine("ubuntu22.04-a100-mismatch")
     everything = Offers({name: (Offer(version="1"),) for name in packaged_patterns(system)})
@@ -159,7 +150,7 @@ def test_a_release_candidate_comes_only_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("system", matrix().os.systems, ids=lambda system: system.id)
-def test_every_chosen_python_has_a_way_onto_its_distribution(system: Any) -> None:
+def test_every_chosen_python_has_a_way_onto_its_distribution(system):
     facts = described_host(Request(os=system.id, arch="x86_64"))
     assert system_of(matrix(), facts) == system
     for gpu in ("t4", "a100"):

@@ -1,7 +1,5 @@
 """Records of this and of other versions: what is understood is used, what is not is named."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -80,13 +78,13 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return copy  # type: ignore[no-any-return]
 
 
-def test_a_lock_is_read_and_written_as_it_was() -> None:
+def test_a_lock_is_read_and_written_as_it_was():
     lock = read_applied(LOCK)
     assert lock.repeatable
     assert json.loads(msgspec.json.encode(lock)) == LOCK
 
 
-def test_no_lock_is_empty_outward() -> None:
+def test_no_lock_is_empty_outward():
     assert json.loads(msgspec.json.encode(HostPlan(state="unchanged")))["lock"] == {}
     assert read_applied({}) is read_applied(None) is NO_LOCK
     assert not NO_LOCK.repeatable
@@ -106,9 +104,7 @@ def test_no_lock_is_empty_outward() -> None:
         ("schema", "gpusetup/host-lock/2", "gpusetup/host-lock/2"),
     ],
 )
-def test_a_field_that_another_version_wrote_is_named(
-    planner: Any, host: Any, nvidia_ubuntu: Any, path: str, value: Any, named: str
-) -> None:
+def test_a_field_that_another_version_wrote_is_named(planner, host, nvidia_ubuntu, path, value, named):
     told = changed(LOCK, path, value)
     lock = read_applied(told)
     assert named in lock.unread
@@ -123,7 +119,7 @@ def test_a_field_that_another_version_wrote_is_named(
     assert plan.lock.repeatable, "the next record is one that this version understands"
 
 
-def test_the_rest_of_a_stack_is_still_known() -> None:
+def test_the_rest_of_a_stack_is_still_known():
     lock = read_applied(changed(LOCK, "stack.newer", {"version": "1"}))
     assert lock.stack is not None
     assert lock.stack.driver is not None
@@ -131,14 +127,14 @@ def test_the_rest_of_a_stack_is_still_known() -> None:
     assert not lock.repeatable
 
 
-def test_what_the_roles_alone_recorded_is_no_other_version(planner: Any, host: Any, nvidia_ubuntu: Any) -> None:
+def test_what_the_roles_alone_recorded_is_no_other_version(planner, host, nvidia_ubuntu):
     for told in ({"site": "ours"}, ["x"], "x"):
         assert not read_applied(told).repeatable
         facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=record({"lock": told}))
         assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
 
 
-def test_a_whole_record_is_read() -> None:
+def test_a_whole_record_is_read():
     read = record(RECORD)
     assert (read.apply.id, read.apply.lock, read.lock) == ("a2", read_applied(LOCK), NO_LOCK)
     assert read.apply.last is not None
@@ -155,7 +151,7 @@ def test_a_whole_record_is_read() -> None:
     ("path", "value"),
     [("newer", {}), ("verified", {"verdict": 7}), ("verified", "yes"), ("lost", ["?"]), ("lock", changed(LOCK, "new", 1))],
 )  # fmt: skip
-def test_what_is_only_told_spoils_nothing(path: str, value: Any) -> None:
+def test_what_is_only_told_spoils_nothing(path, value):
     read = record(changed(RECORD, path, value))
     assert read.brought == RECORD["brought"]
     assert read.verified is None
@@ -175,9 +171,7 @@ def forgotten_nothing(read: HostRecord) -> bool:
         ("expect.python.packages", {"torch": 2}, "`$.expect.python.packages[...]`"),
     ],
 )
-def test_a_part_that_removal_stands_on_makes_the_record_unreadable(
-    host: Any, path: str, value: Any, named: str, tmp_path: Any
-) -> None:
+def test_a_part_that_removal_stands_on_makes_the_record_unreadable(host, path, value, named, tmp_path):
     told = changed(RECORD, path, value)
     assert read_record(told)[0] is None
     probe = json.loads(msgspec.json.encode(host("ubuntu24.04-h200-keep"))) | {"state": told}
@@ -190,7 +184,7 @@ def test_a_part_that_removal_stands_on_makes_the_record_unreadable(
         assert (refusal.reference, named in refusal.message) == ("GS-801", True), refusal.message
 
 
-def test_a_document_of_facts_is_read_back_as_it_was(host: Any, tmp_path: Any) -> None:
+def test_a_document_of_facts_is_read_back_as_it_was(host, tmp_path):
     facts = Facts(hosts={"a": msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record(RECORD))})
     path = tmp_path / "facts.json"
     path.write_bytes(msgspec.json.encode(facts))
@@ -198,8 +192,8 @@ def test_a_document_of_facts_is_read_back_as_it_was(host: Any, tmp_path: Any) ->
 
 
 def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished(
-    planner: Any, host: Any, nvidia_ubuntu: Any
-) -> None:
+    planner, host, nvidia_ubuntu
+):
     """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
     keep = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
     lock = planner.second(keep, DRIVER, nvidia_ubuntu).plan.lock
@@ -214,7 +208,7 @@ def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one
         assert planner.first(facts, DRIVER).stage == stage
 
 
-def test_an_earlier_record_that_was_lost_is_told(host: Any) -> None:
+def test_an_earlier_record_that_was_lost_is_told(host):
     lost = {"time": "noon", "why": "it is no JSON", "kept": "/x"}
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record({"lost": lost, "verified": {}}))
     assert forgotten(facts) == (

@@ -1,8 +1,6 @@
 """Every wish that a host can have: rollback notices that it differs, and asks for what was asked for then."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,13 +29,6 @@ from gpusetup.plan.lifecycle import choose
 from gpusetup.plan.wanted import packed, unpacked
 from tests.records import lock_of, record
 from tests.unit.plan.conftest import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import Preview
-    from gpusetup.plan.host import Planner
 
 A = (Package(name="a"),)
 OF_PACKAGES: dict[str, Any] = {
@@ -91,7 +82,7 @@ BARE = AppliedWanted(
 )  # fmt: skip
 
 
-def test_no_wish_is_forgotten_here() -> None:
+def test_no_wish_is_forgotten_here():
     assert set(AppliedWanted.__struct_fields__) == {*OF_WANTED, "settings"}
     assert set(AppliedSettings.__struct_fields__) == set(OF_SETTINGS)
     assert set(PackageSet.__struct_fields__) == {*OF_PACKAGES, *BY_CHANCE}
@@ -122,7 +113,7 @@ WISHES = [
 
 
 @pytest.mark.parametrize(("where", "name", "value"), WISHES, ids=lambda item: item if isinstance(item, str) else "")
-def test_another_wish_is_another_state_and_comes_back(where: str, name: str, value: Any) -> None:
+def test_another_wish_is_another_state_and_comes_back(where, name, value):
     with_it, without = wish(where, name, value), BARE
     for before, now in ((with_it, without), (without, with_it)):
         history = (past("a1", before), past("a2", now), past("a3", now))
@@ -136,7 +127,7 @@ def test_another_wish_is_another_state_and_comes_back(where: str, name: str, val
 
 
 @pytest.mark.parametrize("name", sorted(BY_CHANCE))
-def test_what_follows_from_the_packages_before_is_no_difference(name: str) -> None:
+def test_what_follows_from_the_packages_before_is_no_difference(name):
     value = A if name == "prerequisites" else ("a",)
     with pytest.raises(PreflightError, match="no earlier verified state"):
         choose((past("a1", wish("packages", name, value)), past("a2", BARE)), "a2")
@@ -153,9 +144,7 @@ TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0
     ],
     ids=lambda then: next(iter(then)),
 )  # fmt: skip
-def test_roles_are_told_what_they_were_told_then(
-    planner: Planner, host: Callable[..., HostFacts], nvidia_ubuntu: Preview, then: dict[str, Any]
-) -> None:
+def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, then):
     facts = host("ubuntu24.04-rtx4090-open", driver=None, containers=Containers(runtimes=("docker",)))
     more = (*planner.matrix.repos.container_toolkit.packages, "prometheus-node-exporter")
     offered = replace(
@@ -178,7 +167,7 @@ def test_roles_are_told_what_they_were_told_then(
         assert again.variables == plan.variables
 
 
-def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner: Planner, host: Callable[..., HostFacts]) -> None:
+def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner, host):
     files = {"/etc/docker/daemon.json": {"sha256": "ab"}}
     facts = host("ubuntu24.04-h200-keep", state=record({"schema": "gpusetup/record/1", "files": files}))
     settings = Settings(requirements=(Requirement(component="driver"),))
@@ -187,7 +176,7 @@ def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner: Planner, h
     assert plan.variables.gpu_container_give_up is True
 
 
-def test_a_licence_comes_back_with_the_same_token_alone(planner: Planner, host: Callable[..., HostFacts]) -> None:
+def test_a_licence_comes_back_with_the_same_token_alone(planner, host):
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     facts = host("ubuntu24.04-h200-keep", services={"gridd": service})
     there = Settings(

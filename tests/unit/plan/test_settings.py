@@ -137,13 +137,13 @@ def test_what_is_no_question_of_care_is_the_hosts_own():
     assert (settings.source, settings.replace) == ("nvidia", False)
 
 
-def test_a_list_of_components_leaves_the_wish_for_a_python_alone() -> None:
+def test_a_list_of_components_leaves_the_wish_for_a_python_alone():
     level = read_level({"components": '["driver", "torch"]'}, "inventory")
     found = settings_for(level, {}, {}, parse_requirements(["python==3.12", "cupy"])).requirements
     assert [str(item) for item in found] == ["torch", "driver", "python==3.12"]
 
 
-def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name() -> None:
+def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name():
     for spelling in ("flash_attn", "flash-attn"):
         level = read_level({"gpusetup_components": ["torch", spelling]}, "inventory", prefix="gpusetup_")
         assert level["components"] == ("torch", "flash-attn")

@@ -65,18 +65,18 @@ def _names(source: str, family: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("source", "family", "driver"), ROWS)
-def test_the_whole_driver_is_named(source: str, family: str, driver: str) -> None:
+def test_the_whole_driver_is_named(source, family, driver):
     missed = [name for name in driver.split() if not versions.matches(name, _names(source, family))]
     assert missed == []
 
 
 @pytest.mark.parametrize(("source", "family", "_driver"), ROWS)
-def test_nothing_of_others_is(source: str, family: str, _driver: str) -> None:
+def test_nothing_of_others_is(source, family, _driver):
     caught = [name for name in OTHERS.split() if versions.matches(name, _names(source, family))]
     assert caught == []
 
 
-def test_every_plan_takes_its_names_from_there(host, planner, nvidia_ubuntu, debian12_archive) -> None:
+def test_every_plan_takes_its_names_from_there(host, planner, nvidia_ubuntu, debian12_archive):
     """Held, removed or pinned: one list, and a container toolkit that is there already stays free."""
     from gpusetup.model.settings import Settings
 

@@ -1,7 +1,5 @@
 """What was applied stays until --upgrade, `latest` or a wish that it does not meet; what is brought is held."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -37,7 +35,7 @@ def asked(host: Any, *wishes: Requirement, upgrade: bool = False, manages: bool 
     return resolve(request_for(facts, settings), matrix())
 
 
-def test_a_newer_release_does_not_replace_what_is_on_record(host: Any) -> None:
+def test_a_newer_release_does_not_replace_what_is_on_record(host):
     found = asked(host, Requirement(component="torch"))
     assert (found.stack.torch.version, found.stack.torch.variant) == ("2.14.1", "cu130")
     assert "stays-on-record" in {item.rule for item in found.reasons}
@@ -51,11 +49,11 @@ def test_a_newer_release_does_not_replace_what_is_on_record(host: Any) -> None:
         (Requirement(component="torch", specifier=">=2.15"), False),
     ],
 )
-def test_upgrade_latest_and_another_wish_choose_anew(host: Any, wish: Requirement, upgrade: bool) -> None:
+def test_upgrade_latest_and_another_wish_choose_anew(host, wish, upgrade):
     assert asked(host, wish, upgrade=upgrade).stack.torch.version == "2.15.0"
 
 
-def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(host: Any) -> None:
+def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(host):
     working = host("ubuntu24.04-h200-keep").driver.version
     ours = asked(host, Requirement(component="torch"), upgrade=True, manages=True)
     theirs = asked(host, Requirement(component="torch"), upgrade=True, manages=False)
@@ -63,12 +61,12 @@ def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(host: Any) 
     assert ours.stack.driver.version == "620.70.06"
 
 
-def test_a_record_of_another_form_is_no_obstacle(host: Any) -> None:
+def test_a_record_of_another_form_is_no_obstacle(host):
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=applied({"torch": {"strange": 1}}))
     assert request_for(facts, Settings()).recorded == ()
 
 
-def test_latest_in_an_inventory_means_latest() -> None:
+def test_latest_in_an_inventory_means_latest():
     level = read_level({"torch": "latest", "cuda": True, "upgrade": "yes", "dev": True}, "gpusetup.toml")
     found = settings_for({}, level, {}, ())
     assert {str(item) for item in found.requirements} == {"torch==latest", "cuda"}
@@ -76,7 +74,7 @@ def test_latest_in_an_inventory_means_latest() -> None:
     assert found.dev
 
 
-def test_libraries_are_held_beside_a_driver_that_was_there(host: Any, planner: Any, nvidia_ubuntu: Any) -> None:
+def test_libraries_are_held_beside_a_driver_that_was_there(host, planner, nvidia_ubuntu):
     facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=CUDA)
     plan = planner.second(facts, settings, nvidia_ubuntu).plan
     assert plan.lock.wanted.manage_driver is False
@@ -88,7 +86,7 @@ def test_libraries_are_held_beside_a_driver_that_was_there(host: Any, planner: A
     assert "hold-libraries" in {action.id for action in plan.actions if action.kind == "hold"}
 
 
-def test_holds_that_an_apply_without_packages_releases_are_named(host: Any, planner: Any) -> None:
+def test_holds_that_an_apply_without_packages_releases_are_named(host, planner):
     facts, change = host("ubuntu24.04-h200-keep"), msgspec.structs.replace
     packages = change(facts.packages, installed={**facts.packages.installed, "libnccl2": "2"}, held=("libnccl2",))
     facts = change(facts, packages=packages, state=HostRecord(holds=("libnccl2",)))
@@ -99,7 +97,7 @@ def test_holds_that_an_apply_without_packages_releases_are_named(host: Any, plan
     assert told == ["no longer libnccl2"]
 
 
-def test_headers_come_when_they_are_asked_for(host: Any, planner: Any, nvidia_ubuntu: Any) -> None:
+def test_headers_come_when_they_are_asked_for(host, planner, nvidia_ubuntu):
     facts = host("ubuntu24.04-h200-keep")
     for dev in (False, True):
         plan = planner.second(facts, Settings(requirements=CUDA, dev=dev), nvidia_ubuntu).plan

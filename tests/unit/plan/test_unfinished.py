@@ -1,9 +1,8 @@
 """An apply that was cut is finished by the same command, at whatever seam between two steps it was cut."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +20,6 @@ from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences
 from tests.lab.repository import catalog
 from tests.unit.plan.conftest import answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
 PLAYBOOKS = content_path() / "playbooks"
@@ -59,13 +55,13 @@ class Manager:
 
 
 @pytest.fixture
-def first(planner: Any, host: Any, nvidia_ubuntu: Any) -> Any:
+def first(planner, host, nvidia_ubuntu):
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
     return planner.second(facts, DRIVER, nvidia_ubuntu).plan
 
 
 @pytest.fixture
-def rebooted(host: Any, first: Any) -> Any:
+def rebooted(host, first):
     """The host after the apply's reboot: everything is there, and the driver runs."""
     keep = host("ubuntu24.04-h200-keep")
     version, packages = first.stack.driver.version, msgspec.to_builtins(first.lock.wanted.packages)
@@ -97,7 +93,7 @@ def rebooted(host: Any, first: Any) -> Any:
 
 
 @pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any) -> Any:
+def record(tmp_path, monkeypatch, first):
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Manager([]))
 
     def opened(**more: Any) -> lifecycle.Lifecycle:
@@ -117,9 +113,7 @@ def state_of(folder: Path) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("steps", range(len(STEPS) + 1), ids=["nothing", *STEPS])
-def test_the_same_command_finishes_it(
-    steps: int, planner: Any, rebooted: Any, record: Any, first: Any, tmp_path: Path
-) -> None:
+def test_the_same_command_finishes_it(steps, planner, rebooted, record, first, tmp_path):
     ours = tmp_path / "etc/modprobe.d/gpusetup-nouveau.conf"
     for step in STEPS[:steps]:
         if step == "gpu_state":
@@ -153,7 +147,7 @@ def test_the_same_command_finishes_it(
     assert (after.state, after.actions) == ("unchanged", ())
 
 
-def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner: Any, host: Any, first: Any) -> None:
+def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner, host, first):
     """A version may have left the repository since: repeating the old choice would fail for ever."""
     begun = HostRecord(apply=Apply(id="run-1", lock=first.lock))
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=begun)
@@ -161,9 +155,7 @@ def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner: Any, host
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
-def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(
-    cut: int, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(cut, record, tmp_path, monkeypatch):
     """What the record calls finished stands in the history; what it calls verified is verified there too."""
     real, left = files.write_atomically, [cut]
 
@@ -193,9 +185,7 @@ def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(
         assert [item["id"] for item in record().history()["history"]] == ["run-1"]
 
 
-def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(
-    planner: Any, rebooted: Any, first: Any
-) -> None:
+def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(planner, rebooted, first):
     """Its record has no packages of the driver: nothing would move, and that is no way back."""
     change = msgspec.structs.replace
     driver = change(first.stack.driver, version="570.1", installed=True)
@@ -210,7 +200,7 @@ def lost_facts(facts: Any, why: str) -> Any:
     return msgspec.structs.replace(facts, state=None, unreadable=(Unreadable(field="state", reason=why),))
 
 
-def test_a_host_whose_record_is_lost_is_told_so(planner: Any, rebooted: Any) -> None:
+def test_a_host_whose_record_is_lost_is_told_so(planner, rebooted):
     why = "/var/lib/gpusetup/state.json is no JSON"
     plan = planner.first(lost_facts(rebooted, why), DRIVER).plan
     assert plan.state == "change"
@@ -225,9 +215,7 @@ def test_a_host_whose_record_is_lost_is_told_so(planner: Any, rebooted: Any) -> 
     assert hidden(rebooted) is None
 
 
-def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(
-    record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path, monkeypatch):
     record(id="run-1").begin()
     begun = ledger.Ledger(str(tmp_path))
     begun.state.update(
@@ -248,7 +236,7 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(
     assert not tmp_path.exists()
 
 
-def test_imex_and_desktops_come_beside_a_driver_on_record(planner: Any, rebooted: Any, first: Any) -> None:
+def test_imex_and_desktops_come_beside_a_driver_on_record(planner, rebooted, first):
     facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=first.lock))
     full = next(item.version for item in first.lock.wanted.packages.driver if item.version)
     table = planner.matrix.repos.desktops
@@ -262,7 +250,7 @@ def test_imex_and_desktops_come_beside_a_driver_on_record(planner: Any, rebooted
     assert not [text for text in plan.warnings if "half of this driver that draws" in text]
 
 
-def test_a_run_installer_on_record_gets_no_daemon_later(planner: Any, host: Any) -> None:
+def test_a_run_installer_on_record_gets_no_daemon_later(planner, host):
     change, facts = msgspec.structs.replace, host("ubuntu22.04-t4-runfile")
     settings = Settings(source=f"/root/NVIDIA-Linux-x86_64-{facts.driver.version}.run", source_sha256="a" * 64)
     lock = planner.second(change(facts, driver=None), settings, answer(catalog.ubuntu())).plan.lock
@@ -271,9 +259,7 @@ def test_a_run_installer_on_record_gets_no_daemon_later(planner: Any, host: Any)
     assert plan.lock.wanted.services == lock.wanted.services == ()
 
 
-def test_the_persistence_daemon_comes_when_it_is_asked_for_later(
-    planner: Any, host: Any, rebooted: Any, nvidia_ubuntu: Any
-) -> None:
+def test_the_persistence_daemon_comes_when_it_is_asked_for_later(planner, host, rebooted, nvidia_ubuntu):
     change, facts = msgspec.structs.replace, host("ubuntu24.04-h200-keep")
     without = change(DRIVER, persistence=False)
     lock = planner.second(change(facts, driver=None, services={}), without, nvidia_ubuntu).plan.lock
@@ -285,7 +271,7 @@ def test_the_persistence_daemon_comes_when_it_is_asked_for_later(
 
 
 @pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
-def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner: Any, host: Any, state: Any) -> None:
+def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner, host, state):
     facts, change, table = host("ubuntu24.04-h200-keep"), msgspec.structs.replace, planner.matrix.monitoring
     dcgm = [(name.replace("{major}", "13"), f"1:{table.pairs[0].dcgm}-1") for name in table.dcgm.needed]
     offers = answer(catalog.ubuntu(), *dcgm, (table.dcgm.exporter, f"{table.pairs[0].exporter}-1"))
@@ -300,7 +286,7 @@ def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner: Any
     assert (gone.id, gone.what.split()) == ("remove-unasked", sorted(there))
 
 
-def test_other_module_options_are_a_change(planner: Any, rebooted: Any, first: Any, nvidia_ubuntu: Any) -> None:
+def test_other_module_options_are_a_change(planner, rebooted, first, nvidia_ubuntu):
     facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=first.lock))
     settings = msgspec.structs.replace(DRIVER, driver_options={"NVreg_EnableGpuFirmware": 0})
     plan = planner.second(facts, settings, nvidia_ubuntu).plan
@@ -319,7 +305,7 @@ def test_other_module_options_are_a_change(planner: Any, rebooted: Any, first: A
     )
 
 
-def test_apply_mends_the_package_database_as_drift_says(planner: Any, rebooted: Any, first: Any) -> None:
+def test_apply_mends_the_package_database_as_drift_says(planner, rebooted, first):
     packages = msgspec.structs.replace(rebooted.packages, problems=("dpkg was interrupted",))
     facts = msgspec.structs.replace(rebooted, packages=packages)
     assert planner.first(facts, DRIVER).plan.state == "unchanged", "nothing of it is gpusetup's"

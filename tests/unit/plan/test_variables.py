@@ -41,7 +41,7 @@ def told(hint: Any) -> tuple[str, Any, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", RoleVariables.__struct_fields__)
-def test_it_is_what_the_roles_take(name: str) -> None:
+def test_it_is_what_the_roles_take(name):
     spec = specified().get(name)
     if spec is None:
         plays = "".join(path.read_text() for path in (ROOT / "playbooks").glob("*.yml"))
@@ -59,24 +59,24 @@ def test_it_is_what_the_roles_take(name: str) -> None:
         assert getattr(element, "__origin__", element) is elements
 
 
-def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
+def test_nothing_said_is_nothing_written(tmp_path):
     write_overlay(tmp_path, {"a": NOTHING, "b": RoleVariables(gpu_driver_packages=(Package(name="x", version="1"),))})
     told = {name: (tmp_path / "host_vars" / name / "plan.json").read_text() for name in "ab"}
     assert told == {"a": "{}", "b": '{"gpu_driver_packages":[{"name":"x","version":"1"}]}'}
 
 
-def test_a_template_is_found_however_deep(tmp_path: Path) -> None:
+def test_a_template_is_found_however_deep(tmp_path):
     planted = RoleVariables(gpu_repo_sources=(Source(name="x", uris=("https://x/{{ lookup('pipe', 'id') }}",)),))
     with pytest.raises(BadInputError, match="template markers"):
         write_overlay(tmp_path, {"a": planted})
 
 
-def test_a_plan_from_a_file_says_nothing_that_no_role_takes() -> None:
+def test_a_plan_from_a_file_says_nothing_that_no_role_takes():
     with pytest.raises(msgspec.ValidationError, match="gpu_drivr"):
         msgspec.json.decode(b'{"gpu_drivr_version": "1"}', type=RoleVariables)
 
 
-def test_the_hosts_of_a_play_have_one_name() -> None:
+def test_the_hosts_of_a_play_have_one_name():
     for path in (ROOT / "playbooks").glob("*.yml"):
         for play in yaml.safe_load(path.read_text()):
             if "hosts" in play:

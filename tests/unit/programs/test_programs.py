@@ -1,20 +1,15 @@
 """Programs of roles: each has with it what it imports, and nothing else, wherever it lies."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
 
 from gpusetup.content import host_code
 from gpusetup.verify.probe import probe_argv
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAMS = host_code("programs")
 SHARED = "ansible_collections/gpusetup/stack/plugins/module_utils/"
@@ -37,9 +32,7 @@ def unpacked(folder: Path, role: str, *entries: str) -> list[str]:
         ("gpu_verify", (), "gpu_measure", ["observe", "container", "worker"]),
     ],
 )
-def test_a_program_runs_from_its_folder_alone(
-    tmp_path: Path, role: str, entries: tuple[str, ...], beside: str, imported: list[str]
-) -> None:
+def test_a_program_runs_from_its_folder_alone(tmp_path, role, entries, beside, imported):
     unpacked(tmp_path, role, *entries)
     code = (
         f"import sys; sys.path[:0] = {[str(tmp_path / beside), str(tmp_path)]!r}; import {', '.join(imported)}\n"
@@ -51,7 +44,7 @@ def test_a_program_runs_from_its_folder_alone(
     assert (done.returncode, done.stdout) == (0, "[] []\n"), done.stderr
 
 
-def test_a_program_takes_no_more_along_than_it_imports(tmp_path: Path) -> None:
+def test_a_program_takes_no_more_along_than_it_imports(tmp_path):
     places = unpacked(tmp_path, "gpu_monitoring", "gpu_textfile/look.py")
     assert [place for place in places if place.startswith(SHARED)] == [
         SHARED + "__init__.py",
@@ -66,7 +59,7 @@ def test_a_program_takes_no_more_along_than_it_imports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["checkout", "host"])
-def test_collections_that_are_installed_into_a_python_do_not_hide_ours(tmp_path: Path, where: str) -> None:
+def test_collections_that_are_installed_into_a_python_do_not_hide_ours(tmp_path, where):
     (tmp_path / "site/ansible_collections").mkdir(parents=True)
     (tmp_path / "site/ansible_collections/__init__.py").write_text("")
     argv = probe_argv()

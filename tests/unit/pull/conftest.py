@@ -1,7 +1,5 @@
 """A collector that listens, a lock, a key to sign with."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Attacks on a collector over TLS, a row each: what is sent, what is wanted, what came. The server is the real one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

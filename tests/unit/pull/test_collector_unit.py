@@ -1,7 +1,5 @@
 """The collector's unit: what systemd reads back, and how exposed it says that the service is."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -19,9 +17,7 @@ from tests.certificates import Authority
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the unit back")
 @pytest.mark.parametrize("listen", ["0.0.0.0:8443", "0.0.0.0:443"])
-def test_systemd_takes_it_and_finds_little_exposed(
-    listen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_systemd_takes_it_and_finds_little_exposed(listen, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Path, "owner", lambda _: "daemon")
     folder = tmp_path / "the 100% $folder"
     folder.mkdir()
@@ -39,17 +35,13 @@ def test_systemd_takes_it_and_finds_little_exposed(
     assert float(exposure[1]) <= 2.0
 
 
-def test_a_folder_of_root_makes_no_unit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_root_makes_no_unit(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Path, "owner", lambda _: "root")
     assert main(["fleet", "collect", str(tmp_path), "--unit"]) == 3
     assert "useradd --system gpusetup && install -d -o gpusetup -m 0700" in capsys.readouterr().err
 
 
-def test_a_reload_returns_when_the_certificate_is_read_and_fails_when_it_cannot_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_returns_when_the_certificate_is_read_and_fails_when_it_cannot_be(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Path, "owner", lambda _: "daemon")
     authority = Authority(tmp_path)
     pair, runtime = authority.pair("localhost"), tmp_path / "runtime"

@@ -1,7 +1,5 @@
 """The lease store as sites run it, by Debian's real etcd: three members, TLS with client certificates, users, failures."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

@@ -1,7 +1,5 @@
 """`./dev test real` without a machine: its arguments, the seed, the journey's verdicts, the row, an image that breaks off."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json
@@ -13,7 +11,7 @@ import tempfile
 import threading
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +22,6 @@ from tests.real import images, page
 from tests.real.journey import NO_GPU, STEPS, Journey, Step
 from tests.real.machine import Remote, parted
 from tests.vm.seed import cloud_documents, fixed_address, write_image
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FACTS = {"os": {"name": "Rocky Linux 9.6"}, "kernel": {"running": "5.14.0-570.el9.x86_64"}}
 
@@ -43,7 +38,7 @@ FACTS = {"os": {"name": "Rocky Linux 9.6"}, "kernel": {"running": "5.14.0-570.el
         (["--host=-oProxyCommand=x", "--yes"], 5, "is no host"),
     ],
 )
-def test_arguments(words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_arguments(words, code, says, capsys, tmp_path):
     try:
         ended = command.main([*words, "--out", str(tmp_path)])
     except SystemExit as error:
@@ -56,18 +51,18 @@ def test_arguments(words: list[str], code: int, says: str, capsys: pytest.Captur
     ("address", "found"),
     [("h", ("", "h", 0)), ("u@h:2222", ("u", "h", 2222)), ("u@[fe80::1]", ("u", "fe80::1", 0)), ("u@fe80::1", ("u", "fe80::1", 0))],
 )  # fmt: skip
-def test_addresses(address: str, found: tuple[str, str, int]) -> None:
+def test_addresses(address, found):
     assert parted(address) == found
 
 
-def test_a_host_of_somebodys_is_reached_as_they_reach_it() -> None:
+def test_a_host_of_somebodys_is_reached_as_they_reach_it():
     assert Remote("ubuntu@gpu07").variables() == {
         "ansible_host": "gpu07", "ansible_become": True, "ansible_user": "ubuntu",
     }  # fmt: skip
     assert Remote("root@gpu07:22").variables()["ansible_become"] is False
 
 
-def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_path: Path) -> None:
+def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_path):
     (tmp_path / "host_key").write_text("PRIVATE")
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA lab\n")
     documents = cloud_documents("machine", "tester", "ssh-ed25519 KEY", tmp_path / "host_key", simulates=True)
@@ -94,7 +89,7 @@ def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_pa
 @pytest.mark.skipif(
     shutil.which("genisoimage") is None, reason="genisoimage is not installed (apt-get install genisoimage)"
 )
-def test_the_seed_is_an_image_that_cloud_init_finds(tmp_path: Path) -> None:
+def test_the_seed_is_an_image_that_cloud_init_finds(tmp_path):
     write_image(tmp_path / "seed.iso", {"user-data": "#cloud-config\n{}\n", "meta-data": "{}\n"}, "t4")
     raw = (tmp_path / "seed.iso").read_bytes()
     assert raw[0x8028:0x802E] == b"cidata"
@@ -127,7 +122,7 @@ def travel(tmp_path: Path, asked: Asked, older: tuple[str, ...] = ("driver==580.
 DONE, SAME = (0, {"state": "done", "changed": 9}), (0, {"state": "unchanged", "changed": 0})
 
 
-def test_the_whole_way(tmp_path: Path) -> None:
+def test_the_whole_way(tmp_path):
     checked = (0, {"state": "done", "checks": [{"verdict": "skip"}, {"verdict": "skip"}, {"verdict": "pass"}]})
     asked = Asked(apply=[checked, SAME, DONE], rollback=DONE)
     steps = travel(tmp_path, asked)
@@ -138,19 +133,19 @@ def test_the_whole_way(tmp_path: Path) -> None:
     assert wanted == ["driver==580.*", "driver==580.*", "driver==595.*"], "the older one first"
 
 
-def test_without_an_older_driver_there_is_nothing_to_go_back_to(tmp_path: Path) -> None:
+def test_without_an_older_driver_there_is_nothing_to_go_back_to(tmp_path):
     steps = travel(tmp_path, Asked(apply=[DONE, SAME]), older=())
     assert steps["rollback"].code is None
     assert steps["remove"].code == 9
 
 
-def test_a_host_without_a_gpu_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_host_without_a_gpu_is_said_to_be_one(tmp_path):
     steps = travel(tmp_path, Asked(apply=(0, {"state": "nothing-to-do"})))
     assert (steps["apply"].as_wanted, steps["apply"].said) == (True, NO_GPU)
     assert steps["remove"].code is None
 
 
-def test_a_failed_apply_is_removed_and_its_reason_told(tmp_path: Path) -> None:
+def test_a_failed_apply_is_removed_and_its_reason_told(tmp_path):
     failure = {"state": "failed", "failure": {"message": "no such\n package", "reference": "GS-452"}}
     steps = travel(tmp_path, Asked(apply=(7, failure)))
     assert (steps["apply"].as_wanted, steps["apply"].said) == (False, "no such package [GS-452]")
@@ -171,7 +166,7 @@ def test_a_failed_apply_is_removed_and_its_reason_told(tmp_path: Path) -> None:
         ({"facts": (6, {})}, "facts", "no answer"),
     ],
 )
-def test_an_exit_code_of_0_alone_proves_nothing(tmp_path: Path, answers: Any, name: str, said: str) -> None:
+def test_an_exit_code_of_0_alone_proves_nothing(tmp_path, answers, name, said):
     steps = travel(tmp_path, Asked(**{"apply": [DONE, SAME, DONE], "rollback": DONE, **answers}))
     assert not steps[name].as_wanted
     assert steps[name].said == said
@@ -187,7 +182,7 @@ def steps_of(code: int | None, *, good: bool = True, said: str = "") -> list[Ste
     return [Step(name, code, 61.4, good, said) for name in STEPS]
 
 
-def test_a_row_says_what_happened() -> None:
+def test_a_row_says_what_happened():
     text = page.row(seen(), steps_of(0, said="a | b"))
     assert text.startswith(
         "| Rocky Linux 9.6 (Rocky-9.qcow2) | QEMU, virtualised | NVIDIA's repository | 5.14.0-570.el9.x86_64 | 0, 61 s; a / b |"
@@ -198,7 +193,7 @@ def test_a_row_says_what_happened() -> None:
     assert "| not run: no GPU |" in page.row(seen(), steps_of(None, said="no GPU"))
 
 
-def test_a_row_takes_the_place_of_the_earlier_one() -> None:
+def test_a_row_takes_the_place_of_the_earlier_one():
     text = f"before\n\n{page.HEAD}\n|---|\n\nafter\n"
     one, other = page.row(seen(), steps_of(0)), page.row(seen("Alma-9.qcow2"), steps_of(7, good=False))
     both = page.merged(text, [one, other])
@@ -213,7 +208,7 @@ def test_a_row_takes_the_place_of_the_earlier_one() -> None:
         page.merged("nothing", [one])
 
 
-def test_the_page_has_the_table_and_is_left_as_it_is_by_no_rows() -> None:
+def test_the_page_has_the_table_and_is_left_as_it_is_by_no_rows():
     text = page.PAGE.read_text()
     assert page.merged(text, []) == text
 
@@ -244,7 +239,7 @@ class Breaking(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def breaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[type[Breaking], str]]:
+def breaking(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "FOLDER", tmp_path)
     monkeypatch.setattr(images.time, "sleep", lambda _: None)
     monkeypatch.setattr(images, "locked", lambda _: contextlib.nullcontext())
@@ -256,7 +251,7 @@ def breaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
     web.server_close()
 
 
-def test_an_image_that_breaks_off_is_gone_on_with(breaking: tuple[type[Breaking], str]) -> None:
+def test_an_image_that_breaks_off_is_gone_on_with(breaking):
     handler, url = breaking
     path = images._fetched(url)
     assert path.read_bytes() == Breaking.content
@@ -270,9 +265,7 @@ def test_an_image_that_breaks_off_is_gone_on_with(breaking: tuple[type[Breaking]
     assert images._fetched(url).read_bytes() == b"newer" * 10
 
 
-def test_an_image_that_is_not_there_does_not_stop_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_that_is_not_there_does_not_stop_the_next(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "require", lambda _: None)
     words = ["--image", str(tmp_path / "one.qcow2"), "--image", str(tmp_path / "two.qcow2"), "--out", str(tmp_path)]
     assert command.main(words) == 1
@@ -282,7 +275,7 @@ def test_an_image_that_is_not_there_does_not_stop_the_next(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_it_needs_no_root() -> None:
+def test_it_needs_no_root():
     """What the machine's emulator is chosen by is kept where an ordinary user may write."""
     code = (
         "import os, sys\n"
@@ -309,6 +302,6 @@ def test_it_needs_no_root() -> None:
         assert done.stdout == "locked\n", done.stderr
 
 
-def test_what_is_no_image_is_refused_in_words(tmp_path: Path) -> None:
+def test_what_is_no_image_is_refused_in_words(tmp_path):
     with pytest.raises(LabError, match="takes a file, an address, or the word lab"):
         images.ready(str(tmp_path / "none.qcow2"))

@@ -1,7 +1,5 @@
 """What a finding needs: the table agrees with the catalogue, with the driver's words and with whoever else tells them."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from typing import get_args
@@ -110,6 +108,6 @@ XID = "NVRM: Xid (PCI:0000:17:00): 62, pid=1"
         ("[  100.000000] NVRM: Xid: 62", False),
     ],
 )
-def test_only_xids_of_that_gpu_before_that_moment_are_settled(line: str, done: bool) -> None:
+def test_only_xids_of_that_gpu_before_that_moment_are_settled(line, done):
     assert settled(line, RESETS) is done
     assert settled(line, {}) is False

@@ -1,7 +1,5 @@
 """One report in five formats: what each must hold, and that those who read them accept them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The picture of a host's GPUs, from what real machines said of themselves and from ways that others have."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

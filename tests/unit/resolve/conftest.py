@@ -1,25 +1,18 @@
 """Short ways to ask the resolver."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Request
+from gpusetup.model.stack import Resolution
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import Resolution
-
 
 @pytest.fixture(scope="session")
-def ask(shipped: Matrix) -> Callable[..., Resolution]:
+def ask(shipped):
     """Resolve: requirements as people type them, the rest as fields of a request."""
 
     def asked(*texts: str, **fields: Any) -> Resolution:
@@ -33,7 +26,7 @@ def ask(shipped: Matrix) -> Callable[..., Resolution]:
 
 
 @pytest.fixture(scope="session")
-def refused(ask: Callable[..., Resolution]) -> Callable[..., dict[str, Any]]:
+def refused(ask):
     """Ask for what cannot be; return the conflict's rules and the whole document."""
 
     def asked(*texts: str, **fields: Any) -> dict[str, Any]:

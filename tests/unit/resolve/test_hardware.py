@@ -1,9 +1,5 @@
 """What GPUs ask: driver windows, module flavours, code inside builds, several kinds in one host."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from gpusetup.model.release import ArchCode
@@ -11,12 +7,9 @@ from gpusetup.resolve.rules import code_for, compiles_for, way_of
 from gpusetup.versions import nv
 from tests.stored import stored_rows
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 
 @pytest.mark.parametrize("gpu", ["v100", "gtx 1080 ti", "p100", "sm_52"])
-def test_before_turing_r580_cuda_12_and_torch_2_14_cu126_are_the_last(ask: Any, gpu: str) -> None:
+def test_before_turing_r580_cuda_12_and_torch_2_14_cu126_are_the_last(ask, gpu):
     stack = ask("torch", "cuda", gpu=[gpu]).stack
     assert stack.driver.branch == "580"
     assert stack.driver.module == "proprietary"
@@ -24,18 +17,18 @@ def test_before_turing_r580_cuda_12_and_torch_2_14_cu126_are_the_last(ask: Any, 
     assert (stack.torch.version.rpartition(".")[0], stack.torch.variant) == ("2.14", "cu126")
 
 
-def test_before_turing_a_newer_branch_is_refused_not_switched_to_proprietary(refused: Any) -> None:
+def test_before_turing_a_newer_branch_is_refused_not_switched_to_proprietary(refused):
     assert refused("driver==595.*", gpu=["v100"])["rules"] >= {"requested"}
     assert refused("driver==595.*", gpu=["v100"])["rules"] & {"gpu-driver-window", "module-flavour"}
     assert refused("cuda>=13", gpu=["v100"])["rules"] == {"requested", "toolkit-targets-gpu"}
 
 
-def test_cudnn_9_10_2_is_the_last_before_turing(ask: Any, refused: Any) -> None:
+def test_cudnn_9_10_2_is_the_last_before_turing(ask, refused):
     assert nv(ask("cudnn", gpu=["v100"]).stack.cudnn.version).numbers[:3] == (9, 10, 2)
     assert "cudnn-support-row" in refused("cudnn==9.11.*", gpu=["v100"])["rules"]
 
 
-def test_kepler_ends_with_r470_and_cuda_11(ask: Any) -> None:
+def test_kepler_ends_with_r470_and_cuda_11(ask):
     resolution = ask("cuda", gpu=["k80"])
     assert resolution.stack.driver.branch == "470"
     assert nv(resolution.stack.cuda.version).major == 11
@@ -43,7 +36,7 @@ def test_kepler_ends_with_r470_and_cuda_11(ask: Any) -> None:
 
 
 @pytest.mark.parametrize("gpu", ["b200", "rtx 5090", "sm_120"])
-def test_blackwell_needs_torch_2_7_with_cu128_and_open_modules(ask: Any, refused: Any, gpu: str) -> None:
+def test_blackwell_needs_torch_2_7_with_cu128_and_open_modules(ask, refused, gpu):
     stack = ask("torch==2.7.*", gpu=[gpu]).stack
     assert stack.torch.variant == "cu128"
     assert stack.driver.module == "open"
@@ -55,45 +48,43 @@ def test_blackwell_needs_torch_2_7_with_cu128_and_open_modules(ask: Any, refused
 
 
 @pytest.mark.parametrize("gpu", ["sm_103", "sm_121"])
-def test_the_second_blackwells_need_cuda_12_9(ask: Any, refused: Any, gpu: str) -> None:
+def test_the_second_blackwells_need_cuda_12_9(ask, refused, gpu):
     assert ask("cuda==12.9.*", gpu=[gpu]).stack.cuda.version.startswith("12.9")
     # A cubin for 10.0 runs on 10.3, but the compiler before has no -arch=sm_103.
     assert "toolkit-targets-gpu" in refused("cuda==12.8.*", gpu=[gpu])["rules"]
     assert ask("torch", gpu=[gpu]).stack.torch.version
 
 
-def test_before_turing_beside_blackwell_is_impossible(refused: Any) -> None:
+def test_before_turing_beside_blackwell_is_impossible(refused):
     document = refused("torch", gpu=["v100", "b200"])
     assert document["rules"] == {"module-flavour"}
     assert len(document["conflict"]) == 2
     assert {"leave the v100 out of this host", "leave the b200 out of this host"} <= set(document["suggestions"])
 
 
-def test_volta_beside_hopper_takes_what_both_take(ask: Any) -> None:
+def test_volta_beside_hopper_takes_what_both_take(ask):
     stack = ask("torch", "cuda", gpu=["v100", "h100"]).stack
     assert stack.driver.branch == "580"
     assert nv(stack.cuda.version).major == 12
 
 
 @pytest.mark.parametrize(("targets", "ptx", "cc", "way"), stored_rows("code-for-gpus.json"))
-def test_a_cubin_runs_upwards_within_its_major_and_ptx_upwards(
-    targets: Any, ptx: Any, cc: str, way: str | None
-) -> None:
+def test_a_cubin_runs_upwards_within_its_major_and_ptx_upwards(targets, ptx, cc, way):
     assert code_for(ArchCode(targets=tuple(targets), ptx=tuple(ptx)), cc) == way
 
 
-def test_ptx_is_a_bridge_only_where_the_driver_compiles_it() -> None:
+def test_ptx_is_a_bridge_only_where_the_driver_compiles_it():
     assert way_of(("9.0",), ("9.0",), "10.0", jit=True) == "ptx"
     assert way_of(("9.0",), ("9.0",), "10.0", jit=False) is None
     assert way_of(("9.0",), ("9.0",), "9.0", jit=False) == "sass"
 
 
-def test_no_code_runs_nowhere(shipped: Matrix) -> None:
+def test_no_code_runs_nowhere(shipped):
     assert code_for(None, "9.0") is None
     assert not compiles_for(shipped, "1.0", "9.0")
 
 
-def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped: Matrix, refused: Any) -> None:
+def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped, refused):
     ptx_only = [
         (build.version, build.variant, build.cuda)
         for build in shipped.torch.builds
@@ -114,14 +105,14 @@ def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped: Matrix, refused: 
             }
 
 
-def test_grace_hopper_implies_its_cpu_and_open_modules(ask: Any, refused: Any) -> None:
+def test_grace_hopper_implies_its_cpu_and_open_modules(ask, refused):
     resolution = ask("torch", gpu=["gh200"])
     assert resolution.stack.driver.module == "open"
     assert any("is the build on PyPI" in reason.text for reason in resolution.reasons)
     assert refused("torch", gpu=["gh200"], arch="x86_64")["rules"] == {"gpu-only-beside-cpu"}
 
 
-def test_t4g_has_no_torch(ask: Any, refused: Any) -> None:
+def test_t4g_has_no_torch(ask, refused):
     document = refused("torch", gpu=["t4g"])
     assert document["rules"] == {"torch-needs-code-for-gpu"}
     assert "aarch64" in document["conflict"][0]["text"]
@@ -129,12 +120,12 @@ def test_t4g_has_no_torch(ask: Any, refused: Any) -> None:
 
 
 @pytest.mark.parametrize(("gpu", "floor"), [("h200", "550.90.07"), ("l40s", "535"), ("b300", "580")])
-def test_a_products_first_driver_binds_when_we_choose(ask: Any, refused: Any, gpu: str, floor: str) -> None:
+def test_a_products_first_driver_binds_when_we_choose(ask, refused, gpu, floor):
     assert nv(ask("driver", gpu=[gpu]).stack.driver.version) >= nv(floor)
     assert "gpu-product-floor" in refused(f"driver<{floor}", gpu=[gpu])["rules"] or floor == "580"
 
 
-def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(ask: Any) -> None:
+def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(ask):
     for resolution in (
         ask("cuda==12.2.*", gpu=["h200"], driver="535.154.05"),
         ask("driver==535.154.05", gpu=["h200"]),
@@ -144,7 +135,7 @@ def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(as
         assert any("lists h200 from driver 550.90.07" in text for text in resolution.warnings)
 
 
-def test_nccl_code_is_a_must_with_more_than_one_gpu(ask: Any, refused: Any) -> None:
+def test_nccl_code_is_a_must_with_more_than_one_gpu(ask, refused):
     alone = ask("cuda==12.*", "nccl==2.26.2", gpu=["sm_90"])
     assert alone.stack.nccl.version == "2.26.2"
     for count in (1, 8):
@@ -152,19 +143,19 @@ def test_nccl_code_is_a_must_with_more_than_one_gpu(ask: Any, refused: Any) -> N
         assert with_blackwell.version != "2.25.1"
 
 
-def test_nccl_beside_one_gpu_warns_instead(ask: Any, shipped: Matrix) -> None:
+def test_nccl_beside_one_gpu_warns_instead(ask, shipped):
     one = ask(gpu=["v100"], gpu_count=1)
     two = ask(gpu=["v100"], gpu_count=2)
     assert not [text for text in two.warnings if "has no code for v100" in text]
     assert one.stack.nccl
 
 
-def test_laptop_gpus_are_known_by_their_die_and_say_so(ask: Any) -> None:
+def test_laptop_gpus_are_known_by_their_die_and_say_so(ask):
     resolution = ask("cuda", gpu=["mx150"])
     assert resolution.stack.driver.module == "proprietary"
     assert any("is inferred from its die; to confirm it: nvidia-smi" in text for text in resolution.warnings)
 
 
 @pytest.mark.parametrize("name", ["rtx 3080 ti", "rtx 3080", "rtx 2080 ti", "gtx 1080 ti", "quadro p6000", "titan v"])
-def test_a_product_on_nvidia_s_own_list_is_not_called_inferred(ask: Any, name: str) -> None:
+def test_a_product_on_nvidia_s_own_list_is_not_called_inferred(ask, name):
     assert not [text for text in ask("driver", gpu=[name]).warnings if "compute capability" in text]

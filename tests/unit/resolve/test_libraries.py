@@ -1,9 +1,7 @@
 """What a framework brings below itself: libraries and compilers that must know the GPU too."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -16,17 +14,12 @@ from gpusetup.resolve.domains import domain
 from gpusetup.resolve.hardware import limits_of
 from gpusetup.resolve.requests import parse_requirements
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 CAPABILITIES = ("3.7", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1")
 
 
 @pytest.mark.parametrize("cc", CAPABILITIES)
 @pytest.mark.parametrize("framework", ["tensorflow", "jax"])
-def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_the_gpu(
-    shipped: Matrix, framework: str, cc: str
-) -> None:
+def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_the_gpu(shipped, framework, cc):
     """Every release on every architecture: where a cuDNN of its range supports the GPU, the newest allowed one does."""
     gpu = "sm_" + cc.replace(".", "")
     space = build(shipped, Request(requirements=parse_requirements([framework]), gpus=(gpu,), gpu_count=1))
@@ -52,18 +45,18 @@ def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_th
             assert not limits
 
 
-def test_the_printed_line_keeps_cudnn_where_the_gpu_still_works(ask: Any, shipped: Matrix) -> None:
+def test_the_printed_line_keeps_cudnn_where_the_gpu_still_works(ask, shipped):
     stack = ask("jax", gpu=["v100"]).stack
     assert stack.jax.limits == ("nvidia-cudnn-cu12<9.11",)
     assert "nvidia-cudnn-cu12<9.11" in python_requirements(stack, shipped)
     assert ask("jax", gpu=["h100"]).stack.jax.limits == ()
 
 
-def test_the_lowest_gpu_of_a_host_decides(ask: Any) -> None:
+def test_the_lowest_gpu_of_a_host_decides(ask):
     assert ask("tensorflow", gpu=["a100", "v100"]).stack.tensorflow.limits == ("nvidia-cudnn-cu12<9.11",)
 
 
-def test_triton_has_a_floor_of_its_own(ask: Any, refused: Any) -> None:
+def test_triton_has_a_floor_of_its_own(ask, refused):
     assert "package-gpu-floor" in refused("triton", gpu=["p100"])["rules"]
     assert ask("triton", gpu=["v100"]).stack.triton.version
     warnings = ask("torch", gpu=["k80"]).warnings
@@ -73,7 +66,7 @@ def test_triton_has_a_floor_of_its_own(ask: Any, refused: Any) -> None:
 
 
 @pytest.mark.parametrize("cc", CAPABILITIES)
-def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped: Matrix, cc: str) -> None:
+def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped, cc):
     gpu = "sm_" + cc.replace(".", "")
     space = build(shipped, Request(requirements=parse_requirements(["cuda"]), gpus=(gpu,), gpu_count=1))
     masks = [item.allowed for item in space.constraints if item.rule == "toolkit-targets-gpu"]
@@ -84,14 +77,14 @@ def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped: 
             assert offered == (cc in measured[value.release.minor]), value.version
 
 
-def test_an_unmeasured_toolkit_knows_no_gpu_that_a_newer_one_does_not(shipped: Matrix) -> None:
+def test_an_unmeasured_toolkit_knows_no_gpu_that_a_newer_one_does_not(shipped):
     chains = [chain.minor for chain in shipped.cuda.toolchains if chain.minor.startswith("11.")]
     for older, newer in pairwise(chains):
         for cc in CAPABILITIES:
             assert not rules.compiles_for(shipped, older, cc) or rules.compiles_for(shipped, newer, cc)
 
 
-def test_arm_says_which_torch_would_be_native(ask: Any) -> None:
+def test_arm_says_which_torch_would_be_native(ask):
     resolution = ask("torch", "driver==580.*", gpu=["gb200"])
     assert resolution.stack.torch.relation == "minor-version"
     assert any("is native to R580; the last torch that has one" in reason.text for reason in resolution.reasons)

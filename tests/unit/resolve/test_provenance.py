@@ -1,31 +1,26 @@
 """Where a fact comes from is told among the reasons; a warning is what can hurt."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
 
 
 def provenance(resolution: Any) -> list[str]:
     return [reason.text for reason in resolution.reasons if reason.rule == "provenance"]
 
 
-def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask: Any) -> None:
+def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask):
     resolution = ask("cudnn==9.6.*", "cuda==12.6.*", gpu=["h100"])
     assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in provenance(resolution))
     assert not any("cuDNN" in text for text in resolution.warnings)
 
 
-def test_the_oldest_gpus_that_a_cudnn_may_have_dropped_are_warned_of(ask: Any) -> None:
+def test_the_oldest_gpus_that_a_cudnn_may_have_dropped_are_warned_of(ask):
     assert any("its support of T4 is not confirmed" in text for text in ask("cudnn", gpu=["t4"]).warnings)
     assert not any("not confirmed" in text for text in ask("cudnn", gpu=["h100"]).warnings)
 
 
-def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any) -> None:
+def test_rows_of_one_new_platform_are_never_leaned_on(shipped, ask):
     special = {row.version for row in shipped.cudnn.support if not row.general}
     assert special
     newest = provenance(ask("cudnn"))
@@ -33,7 +28,7 @@ def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any)
     assert not any(f"judged by the row of {version}" in text for version in special for text in newest)
 
 
-def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask: Any, shipped: Matrix) -> None:
+def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask, shipped):
     build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
     resolution = ask(f"torch=={build.version}+{build.variant}")
     assert any("secondary sources only" in text for text in provenance(resolution))
@@ -43,5 +38,5 @@ def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask: Any, shipped: M
 
 
 @pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
-def test_a_plain_question_about_torch_meets_no_warning(ask: Any, gpu: str) -> None:
+def test_a_plain_question_about_torch_meets_no_warning(ask, gpu):
     assert ask("torch", gpu=[gpu]).warnings == ()

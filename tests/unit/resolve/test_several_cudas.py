@@ -1,7 +1,5 @@
 """Several toolkits side by side: each as asked, on one driver that runs them all, the first one the default."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpusetup.errors import BadInputError, NoStackError

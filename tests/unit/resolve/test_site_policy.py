@@ -1,11 +1,9 @@
 """A site's policy: each key against each command, and what is wrong with its table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,9 +18,6 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.policy import _ALLOWS, stricter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OLD = "550.144.03"
 MISMATCH = Path(__file__).parents[2] / "hosts/ubuntu22.04-a100-mismatch/root"
@@ -43,7 +38,7 @@ def host(driver: str = OLD, *toolkits: str, name: str = "ubuntu22.04-a100-mismat
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def site(tmp_path, monkeypatch):
     """An inventory of one host beside a gpusetup.toml, in the current folder."""
 
     def make(text: str, facts: Any = None) -> str:
@@ -61,7 +56,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("command", ["resolve", "plan", "apply", "drift"])
-def test_a_breach_is_refused_with_its_line_and_a_command(site: Any, capsys: Any, command: str, key: str) -> None:
+def test_a_breach_is_refused_with_its_line_and_a_command(site, capsys, command, key):
     inventory = site(f'driver = "=={OLD}"\n\n[policy]\n{key}\n')
     words = [f"driver=={OLD}", "--gpu", "a100"] if command == "resolve" else [inventory]
     assert main([command, *words, "--format", "json"]) == 5
@@ -77,7 +72,7 @@ def test_a_breach_is_refused_with_its_line_and_a_command(site: Any, capsys: Any,
 @pytest.mark.parametrize(
     "words", [["resolve", "--from"], ["lock", "--from"], ["doctor", "--root", str(MISMATCH)]], ids=str
 )
-def test_a_project_forbids_it_too(site: Any, capsys: Any, words: list[str], key: str) -> None:
+def test_a_project_forbids_it_too(site, capsys, words, key):
     site("[policy]\nnewest_driver_branch = 600\noldest_driver = '470.57.02'\nforbid_cvss_from = 9.9\n")
     machine = f"[tool.other]\npolicy = 1\n[tool.gpusetup]\ngpu = 'a100'\ndriver = '=={OLD}'\n"
     Path("pyproject.toml").write_text(f"{machine}\n[tool.gpusetup.policy]\n{key}\n", encoding="utf-8")
@@ -86,7 +81,7 @@ def test_a_project_forbids_it_too(site: Any, capsys: Any, words: list[str], key:
     assert f"{name} = " + value.strip('[]"') + " in pyproject.toml:8 [GS-212]" in capsys.readouterr().err
 
 
-def test_of_two_policies_the_stricter_value_counts() -> None:
+def test_of_two_policies_the_stricter_value_counts():
     one = Policy(newest_driver_branch=580, oldest_driver="570.9", forbid_end_of_life=("driver",), forbid_cvss_from=7)
     two = Policy(newest_driver_branch=570, oldest_driver="570.86.15", forbid_end_of_life=("cuda",), forbid_cvss_from=8)
     one, two = (replace(said, places=tuple((key, at) for key in _ALLOWS)) for said, at in ((one, "a:1"), (two, "b:2")))
@@ -98,7 +93,7 @@ def test_of_two_policies_the_stricter_value_counts() -> None:
     assert (stricter(None, two), stricter(None)) == (two, None)
 
 
-def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan() -> None:
+def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan():
     planner = Planner(matrix(), resolve)
     here, there = (Settings(policy=Policy(oldest_driver="570.86.15", places=(("oldest_driver", at),))) for at in "ab")
     draft = planner.first(host(), here)
@@ -107,7 +102,7 @@ def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan() -
 
 
 @pytest.mark.parametrize("command", ["plan", "drift"])
-def test_a_toolkit_that_would_stay_is_refused_too(site: Any, capsys: Any, command: str) -> None:
+def test_a_toolkit_that_would_stay_is_refused_too(site, capsys, command):
     facts = host("580.178.04", "12.4.1", "13.0.2", name="ubuntu24.04-h200-keep")
     inventory = site('components = ["driver"]\n[policy]\nforbid_end_of_life = ["cuda"]\n', facts)
     assert main([command, inventory, "--format", "json"]) == 5
@@ -125,7 +120,7 @@ def test_a_toolkit_that_would_stay_is_refused_too(site: Any, capsys: Any, comman
      ('[policy]\nforbid_end_of_life = ["nccl"]', 2, "Invalid enum value 'nccl'"),
      ("policy.forbid_cvss_from = 11", 1, "Expected `float` <= 10.0"), ("\npolicy = 3", 2, "Expected `object`, got `int`")],
 )  # fmt: skip
-def test_a_wrong_table_is_bad_input_with_its_line(site: Any, capsys: Any, table: str, line: int, said: str) -> None:
+def test_a_wrong_table_is_bad_input_with_its_line(site, capsys, table, line, said):
     inventory = site(table)
     Path("pyproject.toml").write_text(table.replace("policy", "tool.gpusetup.policy", 1), encoding="utf-8")
     for words in (["resolve"], ["plan", inventory], ["drift", inventory], ["resolve", "--from", "pyproject.toml"]):

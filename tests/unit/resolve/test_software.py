@@ -1,9 +1,7 @@
 """What software asks: relations to the driver, CUDA majors, Python and glibc, libraries inside wheels, named releases."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from packaging.version import Version
@@ -15,16 +13,13 @@ from gpusetup.resolve.requests import parse_requirements
 from gpusetup.resolve.tables import table_rows
 from gpusetup.versions import nv
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 
 def rules_of(resolution: Any, component: str) -> set[str]:
     return {reason.rule for reason in resolution.reasons if reason.component == component}
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
-def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(shipped: Matrix, arch: Any) -> None:
+def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(shipped, arch):
     for row in table_rows("python", "", Request(arch=arch), shipped):
         for name in ("torch", "tensorflow", "jax", "cupy"):
             asked = parse_requirements([name, f"python=={row['python']}"])
@@ -51,7 +46,7 @@ def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(s
         ("450.80.02", "11.8.0", "minor-version"),
     ],
 )
-def test_relations(ask: Any, driver: str, cuda: str, relation: str) -> None:
+def test_relations(ask, driver, cuda, relation):
     stack = ask(f"cuda=={cuda}", driver=driver).stack
     assert (stack.cuda.relation, stack.driver.relation) == (relation, relation)
 
@@ -60,29 +55,29 @@ def test_relations(ask: Any, driver: str, cuda: str, relation: str) -> None:
     ("driver", "cuda"),
     [("525.60.04", "12.4.0"), ("575.64.05", "13.0.0"), ("450.51.06", "11.8.0"), ("535.183.06", "13.1.0")],
 )
-def test_below_the_floor_of_a_major_nothing_runs(refused: Any, driver: str, cuda: str) -> None:
+def test_below_the_floor_of_a_major_nothing_runs(refused, driver, cuda):
     document = refused(f"cuda=={cuda}", driver=driver)
     assert document["rules"] == {"requested", "installed-driver-stays", "driver-runs-cuda"}
     assert any(text.startswith("without --driver") for text in document["suggestions"])
 
 
-def test_native_leaves_minor_version_compatibility_out(ask: Any, refused: Any) -> None:
+def test_native_leaves_minor_version_compatibility_out(ask, refused):
     assert ask("cuda==12.6.*", driver="550.54.14").stack.cuda.relation == "minor-version"
     document = refused("cuda==12.6.*", driver="550.54.14", native=True)
     assert "without --native it fits by minor-version compatibility" in document["suggestions"]
     assert ask("cuda", driver="550.144.03", native=True).stack.cuda.relation in ("native", "backward")
 
 
-def test_cuda_10_runs_natively_or_not_at_all(refused: Any) -> None:
+def test_cuda_10_runs_natively_or_not_at_all(refused):
     assert "driver-runs-cuda" in refused("cuda==10.2.*", driver="418.226.00")["rules"]
 
 
-def test_minor_version_compatibility_warns_of_ptx(ask: Any) -> None:
+def test_minor_version_compatibility_warns_of_ptx(ask):
     resolution = ask("cuda==12.8.*", driver="550.144.03")
     assert any("error 222" in text for text in resolution.warnings)
 
 
-def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask: Any, refused: Any) -> None:
+def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask, refused):
     wish = {"gpu": ["h100"], "driver": "570.211.01"}
     assert any(text.startswith("add --forward") for text in refused("cuda==13.4.*", **wish)["suggestions"])
     stack = ask("cuda==13.4.*", forward=True, **wish).stack
@@ -91,20 +86,20 @@ def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask: Any, refus
     assert refused("cuda==13.4.*", gpu=["h100"], driver="550.144.03", forward=True)["rules"] >= {"driver-runs-cuda"}
 
 
-def test_forward_is_for_data_centre_gpus(ask: Any, refused: Any) -> None:
+def test_forward_is_for_data_centre_gpus(ask, refused):
     assert "driver-runs-cuda" in refused("cuda==13.4.*", gpu=["rtx 4090"], driver="570.211.01", forward=True)["rules"]
     open_question = ask("cuda==13.4.*", driver="570.211.01", forward=True)
     assert any("only on data-centre GPUs" in text for text in open_question.warnings)
 
 
-def test_forward_is_not_preferred(ask: Any) -> None:
+def test_forward_is_not_preferred(ask):
     assert ask("cuda", gpu=["h100"], forward=True).stack.cuda.compat is None
 
 
 # --- drivers --------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask: Any) -> None:
+def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask):
     resolution = ask("cuda", driver="550.199.99")
     assert resolution.stack.driver.version == "550.199.99"
     assert any("550.199.99 is not in the matrix" in text for text in resolution.warnings)
@@ -112,29 +107,29 @@ def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask:
     assert any("judged as R595" in text for text in newer.warnings)
 
 
-def test_a_driver_older_than_every_branch_is_bad_input(ask: Any) -> None:
+def test_a_driver_older_than_every_branch_is_bad_input(ask):
     with pytest.raises(BadInputError, match="older than every branch"):
         ask("cuda", driver="390.157")
 
 
-def test_a_driver_nobody_published_names_the_nearest(refused: Any) -> None:
+def test_a_driver_nobody_published_names_the_nearest(refused):
     document = refused("driver==535.154.02")
     (item,) = document["conflict"]
     assert "there is no driver==535.154.02" in item["text"]
     assert "535.154.05" in item["text"]
 
 
-def test_windows_numbers_are_said_to_be_that(refused: Any) -> None:
+def test_windows_numbers_are_said_to_be_that(refused):
     (item,) = refused("driver==566.03")["conflict"]
     assert "566.03 is the Windows number of Linux driver 565.57.01" in item["text"]
 
 
-def test_driver_text_is_kept(ask: Any) -> None:
+def test_driver_text_is_kept(ask):
     assert ask("driver==550.144.03").stack.driver.version == "550.144.03"
     assert ask("driver==550.144.3").stack.driver.version == "550.144.03"
 
 
-def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask: Any, shipped: Matrix) -> None:
+def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask, shipped):
     alive = ask("cuda==12.4.*")
     assert alive.stack.driver.branch == "620"
     assert not any("end of life" in text for text in alive.warnings)
@@ -142,7 +137,7 @@ def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask: Any, s
     assert any("end of life" in text for text in ended.warnings)
 
 
-def test_a_working_installed_driver_is_kept(ask: Any) -> None:
+def test_a_working_installed_driver_is_kept(ask):
     kept = ask("torch", installed_driver="580.126.09", installed_module="open", gpu=["h100"])
     assert (kept.stack.driver.version, kept.stack.driver.module, kept.stack.driver.installed) == (
         "580.126.09",
@@ -156,12 +151,12 @@ def test_a_working_installed_driver_is_kept(ask: Any) -> None:
     assert not replaced.stack.driver.installed
 
 
-def test_an_installed_flavour_that_cannot_drive_the_gpu_is_changed(ask: Any) -> None:
+def test_an_installed_flavour_that_cannot_drive_the_gpu_is_changed(ask):
     stack = ask("cuda", installed_driver="580.126.09", installed_module="open", gpu=["v100"]).stack
     assert stack.driver.module == "proprietary"
 
 
-def test_what_repositories_offer_restricts_version_and_flavour(ask: Any, refused: Any) -> None:
+def test_what_repositories_offer_restricts_version_and_flavour(ask, refused):
     debian = (DriverCandidate(version="535.247.01", modules=("proprietary",)),)
     stack = ask("torch", gpu=["h100"], driver_candidates=debian).stack
     assert (stack.driver.version, stack.driver.module) == ("535.247.01", "proprietary")
@@ -172,7 +167,7 @@ def test_what_repositories_offer_restricts_version_and_flavour(ask: Any, refused
     assert refused("cuda", driver_candidates=())["rules"] == {"repository-offers"}
 
 
-def test_a_vgpu_guest_keeps_its_driver(ask: Any, refused: Any) -> None:
+def test_a_vgpu_guest_keeps_its_driver(ask, refused):
     assert ask("cuda", vgpu_guest=True, installed_driver="550.144.03").stack.driver.version == "550.144.03"
     assert "vgpu-guest-driver" in refused("cuda", vgpu_guest=True)["rules"]
 
@@ -180,7 +175,7 @@ def test_a_vgpu_guest_keeps_its_driver(ask: Any, refused: Any) -> None:
 # --- frameworks -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_asked_gives_a_long_lived_driver_and_a_cuda_that_it_runs(ask: Any) -> None:
+def test_nothing_asked_gives_a_long_lived_driver_and_a_cuda_that_it_runs(ask):
     stack = ask().stack
     assert (stack.driver.branch, stack.driver.relation, stack.cuda.relation) == ("620", "backward", "backward")
     assert stack.cuda.version.startswith("13.2.")
@@ -190,7 +185,7 @@ def test_nothing_asked_gives_a_long_lived_driver_and_a_cuda_that_it_runs(ask: An
     assert stack.torch is None
 
 
-def test_torch_is_the_newest_with_a_supported_driver_native_to_it(ask: Any, shipped: Matrix) -> None:
+def test_torch_is_the_newest_with_a_supported_driver_native_to_it(ask, shipped):
     stack = ask("torch").stack
     newest = max((item.version for item in shipped.torch.releases), key=nv)
     assert stack.torch.version == newest
@@ -198,7 +193,7 @@ def test_torch_is_the_newest_with_a_supported_driver_native_to_it(ask: Any, ship
     assert stack.torch.relation in ("native", "backward")
 
 
-def test_which_build_the_one_on_pypi_if_it_fits_else_the_newest_stable(ask: Any) -> None:
+def test_which_build_the_one_on_pypi_if_it_fits_else_the_newest_stable(ask):
     assert ask("torch==2.6.*").stack.torch.variant == "cu124"
     on_v100 = ask("torch==2.11.*", gpu=["v100"])
     assert (on_v100.stack.torch.variant, on_v100.stack.torch.on_pypi) == ("cu126", False)
@@ -206,7 +201,7 @@ def test_which_build_the_one_on_pypi_if_it_fits_else_the_newest_stable(ask: Any)
     assert ask("torch==2.2.1", driver="470.256.02").stack.torch.variant == "cu118"
 
 
-def test_a_build_by_name(ask: Any, refused: Any) -> None:
+def test_a_build_by_name(ask, refused):
     assert ask("torch==2.7.1+cu128").stack.torch.variant == "cu128"
     assert ask("torch==2.7.1+CU128").stack.torch.variant == "cu128"
     (item,) = refused("torch==2.2.1+cu116")["conflict"]
@@ -214,15 +209,15 @@ def test_a_build_by_name(ask: Any, refused: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["torch==2.7.1+cpu", "torch==2.7.1rc1", "torch==1!2.7.1", "torch==2.7.1.post1"])
-def test_a_release_nobody_published_is_not_taken_for_another(refused: Any, text: str) -> None:
+def test_a_release_nobody_published_is_not_taken_for_another(refused, text):
     assert refused(text)["rules"] == {"requested"}
 
 
-def test_a_short_version_names_a_series_where_no_such_release_exists(ask: Any) -> None:
+def test_a_short_version_names_a_series_where_no_such_release_exists(ask):
     assert ask("cudnn==9.10.2", "cuda==12.*").stack.cudnn.version.startswith("9.10.2.")
 
 
-def test_python_of_the_distribution_and_of_the_request(ask: Any, refused: Any) -> None:
+def test_python_of_the_distribution_and_of_the_request(ask, refused):
     assert ask("torch", os="ubuntu22.04").stack.python.version == "3.10"
     old = ask("torch", os="ubuntu20.04").stack
     assert (old.python.version, old.torch.version) == ("3.8", "2.4.1")
@@ -239,7 +234,7 @@ def test_python_of_the_distribution_and_of_the_request(ask: Any, refused: Any) -
         ("amzn2023", "3.13", "3.9", "python3.13"), ("sles15", "3.11", "3.6", "python311"),
     ],
 )  # fmt: skip
-def test_a_packaged_python_carries_the_newest_stack(ask: Any, system: str, python: str, own: str, package: str) -> None:
+def test_a_packaged_python_carries_the_newest_stack(ask, system, python, own, package):
     found, free = ask("torch", os=system, gpu=["a100"]), ask("torch", gpu=["a100"])
     assert (found.stack.python.version, found.stack.torch.version) == (python, free.stack.torch.version)
     (reason,) = [item for item in found.reasons if item.component == "python"]
@@ -249,9 +244,7 @@ def test_a_packaged_python_carries_the_newest_stack(ask: Any, system: str, pytho
 
 
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "cupy"])
-def test_the_newest_stack_that_any_python_of_a_distribution_carries_is_chosen(
-    ask: Any, shipped: Matrix, name: str
-) -> None:
+def test_the_newest_stack_that_any_python_of_a_distribution_carries_is_chosen(ask, shipped, name):
     for system in shipped.os.systems:
         if system.python == "unknown" or not system.pythons:
             continue
@@ -264,13 +257,13 @@ def test_the_newest_stack_that_any_python_of_a_distribution_carries_is_chosen(
         assert found == max(each, key=nv), system.id
 
 
-def test_the_own_python_stays_where_it_carries_the_same_stack(ask: Any) -> None:
+def test_the_own_python_stays_where_it_carries_the_same_stack(ask):
     found = ask("torch==2.8.*", os="rocky9", gpu=["a100"])
     assert found.stack.python.version == "3.9"
     assert not [item for item in found.reasons if item.component == "python"]
 
 
-def test_a_python_that_is_asked_for_stays(ask: Any) -> None:
+def test_a_python_that_is_asked_for_stays(ask):
     packaged = ask("torch", "python==3.11", os="rocky9")
     assert packaged.stack.python.version == "3.11"
     assert any("3.11 is Rocky Linux 9's own package python3.11" in item.text for item in packaged.reasons)
@@ -278,7 +271,7 @@ def test_a_python_that_is_asked_for_stays(ask: Any) -> None:
     assert any("no package of Python 3.13" in text and "uv venv" in text for text in missing.warnings)
 
 
-def test_a_release_candidate_of_python_is_never_chosen_but_may_be_asked_for(ask: Any, shipped: Matrix) -> None:
+def test_a_release_candidate_of_python_is_never_chosen_but_may_be_asked_for(ask, shipped):
     jammy = next(item for item in shipped.os.systems if item.id == "ubuntu22.04")
     assert any(row.prerelease for row in jammy.pythons)
     assert ask("torch", os="ubuntu22.04").stack.python.version == jammy.python
@@ -286,19 +279,19 @@ def test_a_release_candidate_of_python_is_never_chosen_but_may_be_asked_for(ask:
     assert any("release candidate" in text for text in asked.warnings)
 
 
-def test_an_unknown_python_stays_unknown(ask: Any) -> None:
+def test_an_unknown_python_stays_unknown(ask):
     found = ask("torch", os="kylin11", gpu=["a100"])
     assert found.stack.python.version is None
     assert any("nobody published which Python" in text for text in found.warnings)
 
 
-def test_a_host_tells_its_pythons_itself(ask: Any) -> None:
+def test_a_host_tells_its_pythons_itself(ask):
     assert ask("torch", os="kylin11", pythons=("3.11",)).stack.python.version == "3.11"
     assert ask("torch", os="rocky9", pythons=("3.9",)).stack.torch.version == "2.8.0"
     assert ask("torch", os="ubuntu22.04", pythons=("3.10", "3.11")).stack.python.version == "3.11"
 
 
-def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask: Any) -> None:
+def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask):
     (loud,) = [text for text in ask("torch", os="ubuntu20.04").warnings if "Python" in text]
     assert "limits torch to 2.4.1 (2024-09)" in loud
     assert "uv venv --managed-python --python 3.12" in loud
@@ -306,7 +299,7 @@ def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask: Any) -> None
     assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]
 
 
-def test_glibc_of_the_distribution(ask: Any, shipped: Matrix) -> None:
+def test_glibc_of_the_distribution(ask, shipped):
     glibc = {system.id: system.glibc for system in shipped.os.systems}
     release = {item.version: item.glibc for item in shipped.torch.releases}
     for system in ("rhel8", "ubuntu20.04", "ubuntu24.04"):
@@ -314,7 +307,7 @@ def test_glibc_of_the_distribution(ask: Any, shipped: Matrix) -> None:
         assert nv(release[version]) <= nv(glibc[system])
 
 
-def test_aarch64_wheels(ask: Any, refused: Any) -> None:
+def test_aarch64_wheels(ask, refused):
     stack = ask("torch", arch="aarch64", gpu=["h100"]).stack
     assert nv(stack.torch.version) >= nv("2.11.0")
     assert stack.torch.on_pypi
@@ -322,7 +315,7 @@ def test_aarch64_wheels(ask: Any, refused: Any) -> None:
     assert "wheel-for-cpu" in refused("torch==2.2.*", arch="aarch64")["rules"]
 
 
-def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask: Any, refused: Any) -> None:
+def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask, refused):
     stack = ask("torch", "tensorflow").stack
     assert stack.torch.cuda.startswith("12.")
     document = refused("torch==2.11.0+cu130", "tensorflow")
@@ -330,13 +323,13 @@ def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask: Any, refused: Any) 
     assert "one-cuda-major" in refused("tensorflow", "cuda>=13")["rules"]
 
 
-def test_torch_decides_the_cudnn(ask: Any, refused: Any) -> None:
+def test_torch_decides_the_cudnn(ask, refused):
     stack = ask("torch==2.6.0+cu124", "cudnn").stack
     assert nv(stack.cudnn.version).numbers[:3] == (9, 1, 0)
     assert "torch-pins-cudnn" in refused("torch==2.6.0+cu124", "cudnn>=9.5")["rules"]
 
 
-def test_cupy_package_follows_the_major(ask: Any, refused: Any) -> None:
+def test_cupy_package_follows_the_major(ask, refused):
     assert ask("cupy", "cuda==12.*").stack.cupy.package == "cupy-cuda12x"
     assert ask("cupy", "cuda==13.*").stack.cupy.package == "cupy-cuda13x"
     assert ask("cupy", gpu=["v100"]).stack.cupy.package == "cupy-cuda12x"
@@ -344,19 +337,19 @@ def test_cupy_package_follows_the_major(ask: Any, refused: Any) -> None:
     assert "release-excluded" in refused("cupy==14.0.0")["rules"]
 
 
-def test_jax_extra_follows_the_driver(ask: Any) -> None:
+def test_jax_extra_follows_the_driver(ask):
     assert ask("jax", driver="580.178.04").stack.jax.extra.startswith("cuda13")
     assert ask("jax", driver="550.144.03").stack.jax.extra.startswith("cuda12")
 
 
-def test_one_environment_holds_one_cuda_major(ask: Any) -> None:
+def test_one_environment_holds_one_cuda_major(ask):
     stack = ask("torch", "jax", "cupy", "cuda").stack
     majors = {stack.torch.cuda.split(".")[0], stack.jax.cuda.split(".")[0], stack.cuda.version.split(".")[0]}
     assert len(majors) == 1
     assert stack.cupy.package == f"cupy-cuda{majors.pop()}x"
 
 
-def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: Any) -> None:
+def test_a_build_nobody_looked_into_is_never_chosen(shipped, refused):
     releases = {item.version for item in shipped.torch.releases}
     for build in shipped.torch.builds:
         if build.code is None and build.version in releases:
@@ -364,28 +357,28 @@ def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: An
 
 
 @pytest.mark.parametrize(("cuda", "said"), [("13.9", "has no CUDA newer than"), ("12.7", "there is no")])
-def test_what_was_never_released_is_not_offered(refused: Any, cuda: str, said: str) -> None:
+def test_what_was_never_released_is_not_offered(refused, cuda, said):
     assert said in refused(f"cuda=={cuda}.*")["conflict"][0]["text"]
 
 
-def test_distribution_without_old_toolkits(refused: Any, shipped: Matrix) -> None:
+def test_distribution_without_old_toolkits(refused, shipped):
     system = next(item for item in shipped.os.systems if item.cuda_min)
     older = next(item.version for item in reversed(shipped.cuda.releases) if nv(item.version) < nv(system.cuda_min))
     assert "distribution-has-cuda" in refused(f"cuda=={older}", os=system.id)["rules"]
 
 
-def test_an_unknown_distribution_suggests(ask: Any) -> None:
+def test_an_unknown_distribution_suggests(ask):
     with pytest.raises(BadInputError) as caught:
         ask("torch", os="ubunto24.04")
     assert "ubuntu24.04" in caught.value.hint
 
 
-def test_a_python_beside_a_toolkit_alone(ask: Any) -> None:
+def test_a_python_beside_a_toolkit_alone(ask):
     stack = ask("cuda", "python==3.11").stack
     assert stack.python.version == "3.11"
 
 
-def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask: Any) -> None:
+def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask):
     resolution = ask("torch", "cupy", "jax", gpu=["h200"], os="ubuntu24.04")
     for reason in resolution.reasons:
         assert reason.rule
@@ -396,7 +389,7 @@ def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask: Any) ->
     assert chosen - {"python"} <= components
 
 
-def test_a_long_conflict_without_a_package_is_told_whole(refused: Any) -> None:
+def test_a_long_conflict_without_a_package_is_told_whole(refused):
     told = refused("torch<2.5", "jax>=0.7", "cudnn", gpu=("rtx 2080 ti",), driver="470.256.02")
     texts = [item["text"] for item in told["conflict"]]
     assert texts[:2] == ["torch<2.5 was asked for", "jax>=0.7 was asked for"]

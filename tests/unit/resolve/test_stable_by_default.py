@@ -1,9 +1,5 @@
 """What people ask first: stable by default, native where a build is, and reasons that explain."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -13,7 +9,7 @@ from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 
 
-def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any) -> None:
+def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask):
     earlier = Matrix()
     released = tuple(item for item in earlier.driver.versions if item.branch < 620)
     earlier.driver = msgspec.structs.replace(earlier.driver, versions=released)
@@ -26,44 +22,44 @@ def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any
 
 
 @pytest.mark.parametrize("wish", ["cuda", "cuda>=13", "cuda==13.*", "driver>=580", "cudnn", "cupy"])
-def test_no_new_feature_branch_unasked(ask: Any, wish: str) -> None:
+def test_no_new_feature_branch_unasked(ask, wish):
     assert ask(wish).stack.driver.branch == "620"
 
 
-def test_a_cuda_asked_for_by_its_version_brings_its_driver(ask: Any) -> None:
+def test_a_cuda_asked_for_by_its_version_brings_its_driver(ask):
     stack = ask("cuda==13.5.*").stack
     assert (stack.driver.branch, stack.cuda.relation) == ("620", "native")
     assert ask("torch==2.15.0+cu132", "driver<620").stack.driver.branch == "595"
 
 
 @pytest.mark.parametrize("kept", [{"driver": "580.126.09"}, {"installed_driver": "580.126.09"}])
-def test_a_driver_that_stays_gets_the_native_build_of_the_same_release(ask: Any, kept: dict[str, str]) -> None:
+def test_a_driver_that_stays_gets_the_native_build_of_the_same_release(ask, kept):
     torch = ask("torch", gpu=["h100"], **kept).stack.torch
     assert (torch.version, torch.variant, torch.relation) == ("2.15.0", "cu130", "native")
     pinned = ask("torch", "driver==580.*", gpu=["h100"]).stack.torch
     assert (pinned.variant, pinned.relation) == ("cu130", "native")
 
 
-def test_latest_means_latest(ask: Any) -> None:
+def test_latest_means_latest(ask):
     assert ask("driver==latest").stack.driver.branch == "620"
     assert ask("cuda==latest").stack.cuda.version == "13.5.0"
     kept = ask("driver==latest", "cuda==latest", installed_driver="580.126.09").stack
     assert (kept.driver.branch, kept.cuda.version) == ("620", "13.5.0")
 
 
-def test_torch_2_6_has_a_build_for_gh200(ask: Any) -> None:
+def test_torch_2_6_has_a_build_for_gh200(ask):
     torch = ask("torch==2.6.*", gpu=["gh200"]).stack.torch
     assert (torch.version, torch.variant) == ("2.6.0", "cu126")
 
 
 @pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121"])
-def test_tensorflow_is_refused_where_it_is_known_to_fail(refused: Any, gpu: str) -> None:
+def test_tensorflow_is_refused_where_it_is_known_to_fail(refused, gpu):
     (item,) = refused("tensorflow", gpu=[gpu])["conflict"]
     assert item["rule"] == "tensorflow-fails-on-gpu"
     assert "container works" in item["text"]
 
 
-def test_jax_keeps_to_the_gpus_that_it_supports(ask: Any, refused: Any) -> None:
+def test_jax_keeps_to_the_gpus_that_it_supports(ask, refused):
     _, item = refused("jax==0.12.*", gpu=["quadro k2200"])["conflict"]
     assert item["rule"] == "jax-gpu-floor"
     assert "compute capability 5.2 or newer" in item["text"]
@@ -71,7 +67,7 @@ def test_jax_keeps_to_the_gpus_that_it_supports(ask: Any, refused: Any) -> None:
     assert ask("jax", gpu=["gtx 970"]).stack.jax.extra == "cuda12"
 
 
-def test_tensorflow_still_runs_on_hopper(ask: Any) -> None:
+def test_tensorflow_still_runs_on_hopper(ask):
     assert ask("tensorflow", gpu=["h100"]).stack.tensorflow.version
 
 
@@ -88,23 +84,21 @@ def test_tensorflow_still_runs_on_hopper(ask: Any) -> None:
          "does is 12.9.2")),
     ],
 )  # fmt: skip
-def test_a_reason_judges_the_candidate_that_it_names(
-    ask: Any, wishes: tuple[str, ...], machine: dict[str, Any], reason: str
-) -> None:
+def test_a_reason_judges_the_candidate_that_it_names(ask, wishes, machine, reason):
     assert reason in [item.text for item in ask(*wishes, **machine).reasons]
 
 
-def test_no_cudnn_is_called_none(ask: Any) -> None:
+def test_no_cudnn_is_called_none(ask):
     found = ask("torch==2.15.0+cu130", "cudnn", gpu=["h100"])
     assert not [item.text for item in found.reasons if "None" in item.text]
 
 
-def test_a_driver_that_nobody_listed_is_judged_by_its_branch(ask: Any) -> None:
+def test_a_driver_that_nobody_listed_is_judged_by_its_branch(ask):
     stack = ask("cuda", driver="550.54").stack
     assert (stack.cuda.version.rpartition(".")[0], stack.cuda.relation) == ("12.4", "native")
 
 
-def test_the_nearest_change_comes_first(refused: Any) -> None:
+def test_the_nearest_change_comes_first(refused):
     assert refused("torch==2.6.5")["suggestions"][0] == "torch==2.6.0 exists and would fit"
     assert refused("torch==2.6.*", gpu=["rtx 5090"])["suggestions"][0] == "torch==2.7.1+cu128 would fit"
     assert "torch 2.6.0 has the builds cu118, cu124, cu126" in refused("torch==2.6.0+cpu")["conflict"][0]["text"]
@@ -113,17 +107,17 @@ def test_the_nearest_change_comes_first(refused: Any) -> None:
     assert "use ubuntu24.04 instead of ubuntu26.04" in ways
 
 
-def test_the_build_on_pypi_is_not_doubted(ask: Any) -> None:
+def test_the_build_on_pypi_is_not_doubted(ask):
     assert not [text for text in ask("torch==1.13.1", gpu=["a100"]).warnings if "check the index" in text]
 
 
-def test_jetson_thor_gets_no_driver_from_the_branches_either(refused: Any) -> None:
+def test_jetson_thor_gets_no_driver_from_the_branches_either(refused):
     told = refused("torch", gpu=["Jetson T5000"])
     assert [item["rule"] for item in told["conflict"]] == ["jetson-driver-elsewhere"]
     assert "JetPack" in told["suggestions"][0]
 
 
-def test_a_repository_that_lacks_a_supported_branch_is_blamed_itself(ask: Any) -> None:
+def test_a_repository_that_lacks_a_supported_branch_is_blamed_itself(ask):
     debian = (DriverCandidate(version="535.309.01", modules=("proprietary",)),)
     (text,) = [text for text in ask("cuda", gpu=["v100"], driver_candidates=debian).warnings if "end of life" in text]
     assert "this host's repositories have no supported branch that fits; NVIDIA's has R580" in text

@@ -1,7 +1,5 @@
 """Wheel variants: our answers against the reference validator, through its own loader."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path
@@ -36,7 +34,7 @@ def choice(values: Any) -> list[str]:
 
 
 @pytest.fixture(params=HOSTS)
-def host(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def host(request, tmp_path, monkeypatch):
     """A captured machine that stands for this one."""
     found = captured(TESTS / "hosts" / request.param / "root", matrix_lookup(matrix()))
     (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(hosts={"one": found})))
@@ -45,7 +43,7 @@ def host(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def test_the_reference_chooses_what_we_choose_on_each_machine(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reference_chooses_what_we_choose_on_each_machine(host, capsys):
     best = get_variants_by_priority(variants_json=copy.deepcopy(TOY))
     values = {name: found for name, found, _ in Provider.get_supported_configs()}
     assert [item.label for item in best] == choice(values) == HOSTS[host]
@@ -57,20 +55,18 @@ def test_the_reference_chooses_what_we_choose_on_each_machine(host: str, capsys:
     assert (code, {row["property"].split(" :: ")[1]: row["values"] for row in rows}) == (0 if values else 4, values)
 
 
-def test_hosts_of_no_kind_are_an_error_and_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hosts_of_no_kind_are_an_error_and_no_answer(tmp_path, monkeypatch, capsys):
     (tmp_path / "none.json").write_bytes(msgspec.json.encode(Facts(hosts={})))
     monkeypatch.setenv(FACTS, str(tmp_path / "none.json"))
     assert (main(["matrix", "variants"]), "0 kinds of hosts" in capsys.readouterr().err) == (3, True)
 
 
-def test_an_h100_answers_what_it_answered_when_it_was_asked() -> None:
+def test_an_h100_answers_what_it_answered_when_it_was_asked():
     seen = json.loads((TESTS / "fixtures/variants/h100-x1.json").read_text())
     assert supported(machine_of(matrix(), [seen["gpu"]], seen["driver"])) == seen["values"]
 
 
-def test_the_reference_takes_every_value_that_we_know() -> None:
+def test_the_reference_takes_every_value_that_we_know():
     with EntryPointPluginLoader() as loader:
         known = {item.name: item.values for item in loader.get_all_configs()["nvidia"].configs}
     for variant in TOY["variants"].values():
@@ -100,7 +96,7 @@ def test_the_reference_takes_every_value_that_we_know() -> None:
         (["h100"], None, [], []),
     ],
 )
-def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpus, driver, first, code) -> None:
+def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpus, driver, first, code):
     values = supported(machine_of(matrix(), gpus, driver))
     lower, upper = values.get("cuda_version_lower_bound", []), values.get("cuda_version_upper_bound", [])
     newest = [item.cuda for item in matrix().driver.branches][-1]
@@ -110,7 +106,7 @@ def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpu
     assert not lower or (len(lower) + len(upper), lower[-1], upper[0]) == (110, "11", "15.20")
 
 
-def test_a_variant_is_better_by_its_first_feature_then_by_having_more_of_them() -> None:
+def test_a_variant_is_better_by_its_first_feature_then_by_having_more_of_them():
     lower, arch = {"cuda_version_lower_bound": ["12.0"]}, {"sm_arch": ["90_real"]}
     variants = {"b": {"nvidia": lower}, "a": {"nvidia": lower}, "c": {"nvidia": lower | arch}, "d": {"nvidia": arch}}
     unknown = {"e": {"amd": {"gfx_arch": ["gfx942"]}}, "null": {}}

@@ -1,10 +1,7 @@
 """Requirements and distributions as people write them mean what they say."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,30 +13,27 @@ from gpusetup.resolve.requests import joined_words, parse_requirement, parse_req
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-
 
 @pytest.mark.parametrize(("words", "meant"), stored_rows("typed-requirements.json"), ids=" ".join)
-def test_a_requirement_means_what_it_says(words: list[str], meant: list[str]) -> None:
+def test_a_requirement_means_what_it_says(words, meant):
     assert [str(item) for item in parse_requirements(words)] == meant
 
 
 @pytest.mark.parametrize("words", [["2.6"], ["=2.6"], ["torch="], ["torch=="], ["torch 2.6 2.7"], ["cuda", "torch!2"]])
-def test_what_says_nothing_is_refused(words: list[str]) -> None:
+def test_what_says_nothing_is_refused(words):
     with pytest.raises(BadInputError) as refused:
         parse_requirements(words)
     assert refused.value.hint
 
 
-def test_a_build_without_cuda_is_named_as_such(refused: Any) -> None:
+def test_a_build_without_cuda_is_named_as_such(refused):
     told = refused("torch==2.6.0+cpu")
     assert "a build without code for GPUs" in told["conflict"][0]["text"]
     assert told["suggestions"] == ["torch==2.6.0 exists and would fit"]
     assert refused("torch===2.6")["suggestions"] == ["torch==2.6.0 exists and would fit"]
 
 
-def test_a_suggested_command_works() -> None:
+def test_a_suggested_command_works():
     for words in (
         "vllm==0.33.0 sglang --gpu h100 --driver 535.154.05 --forward",
         "python=3.9 tensorrt driver>=615 --driver 410.48",
@@ -50,46 +44,46 @@ def test_a_suggested_command_works() -> None:
     assert run(shlex.split(told.partition("  gpusetup ")[2].splitlines()[0]))[0] == 0
 
 
-def test_a_release_that_is_near_is_one_of_the_same_series(refused: Any) -> None:
+def test_a_release_that_is_near_is_one_of_the_same_series(refused):
     assert refused("torch==2.6.5")["suggestions"] == ["torch==2.6.0 exists and would fit"]
 
 
-def test_words_stay_apart_where_no_version_follows() -> None:
+def test_words_stay_apart_where_no_version_follows():
     assert joined_words(["torch", "cupy", "driver", "==580.*"]) == ["torch", "cupy", "driver==580.*"]
 
 
 @pytest.mark.parametrize(("text", "meant"), stored_rows("typed-distributions.json"))
-def test_a_distribution_by_its_usual_names(text: str, meant: str) -> None:
+def test_a_distribution_by_its_usual_names(text, meant):
     assert find_system(matrix(), text).id == meant
 
 
-def test_every_distribution_is_found_by_its_id_and_by_its_name() -> None:
+def test_every_distribution_is_found_by_its_id_and_by_its_name():
     for system in matrix().os.systems:
         assert find_system(matrix(), system.id.upper()) == system
         assert find_system(matrix(), system.name) == system
 
 
 @pytest.mark.parametrize("text", ["ubuntu 24.10", "ubuntu", "centos 7", "", "9", "debian", "amazon linux 2"])
-def test_a_release_that_the_matrix_lacks_is_not_taken_for_another(text: str) -> None:
+def test_a_release_that_the_matrix_lacks_is_not_taken_for_another(text):
     with pytest.raises(BadInputError) as refused:
         find_system(matrix(), text)
     assert "gpusetup matrix os" in refused.value.hint
 
 
 @pytest.mark.parametrize(("text", "hint"), [("wsl2", "takes its driver from Windows"), ("macos", "no NVIDIA driver")])
-def test_where_no_driver_is_installed_it_is_said_what_to_do(text: str, hint: str) -> None:
+def test_where_no_driver_is_installed_it_is_said_what_to_do(text, hint):
     with pytest.raises(BadInputError) as refused:
         find_system(matrix(), text)
     assert hint in refused.value.hint
 
 
 @pytest.mark.parametrize(("typed", "meant"), stored_rows("typed-packages.json"))
-def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed: str, meant: str) -> None:
+def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed, meant):
     assert str(parse_requirement(typed)) == meant
 
 
 @pytest.mark.parametrize("typed", ["a100", "rtx4090", "h200"])
-def test_a_gpu_as_a_component_is_pointed_to_its_option(typed: str) -> None:
+def test_a_gpu_as_a_component_is_pointed_to_its_option(typed):
     with pytest.raises(BadInputError) as caught:
         parse_requirement(typed)
     assert f"--gpu {typed}" in (caught.value.hint or "")
@@ -104,18 +98,18 @@ def test_a_gpu_as_a_component_is_pointed_to_its_option(typed: str) -> None:
         ("cudnn>=99", "has no cuDNN newer than"),
     ],
 )
-def test_what_lies_outside_the_matrix_is_not_called_missing(refused: Any, asked: str, limit: str) -> None:
+def test_what_lies_outside_the_matrix_is_not_called_missing(refused, asked, limit):
     texts = " ".join(item["text"] for item in refused(asked)["conflict"])
     assert limit in texts
     assert "there is no" not in texts
 
 
-def test_what_nobody_published_is_called_missing(refused: Any) -> None:
+def test_what_nobody_published_is_called_missing(refused):
     texts = " ".join(item["text"] for item in refused("torch==2.6.99")["conflict"])
     assert "there is no torch==2.6.99" in texts
 
 
-def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(refused: Any) -> None:
+def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(refused):
     document = refused("flash-attn", gpu=["v100"])
     assert any("without flash-attn: gpusetup resolve torch --gpu v100" in text for text in document["suggestions"])
 
@@ -129,14 +123,14 @@ def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(ref
         ("arch", "installs nothing"),
     ],
 )
-def test_other_distributions_get_a_next_step(shipped: Matrix, system: str, hint: str) -> None:
+def test_other_distributions_get_a_next_step(shipped, system, hint):
     with pytest.raises(BadInputError) as caught:
         find_system(shipped, system)
     assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("gpu", "maker"), [("mi300", "AMD"), ("Radeon RX 7900 XTX", "AMD"), ("arc a770", "Intel")])
-def test_a_gpu_of_another_maker_is_said_to_be_one(shipped: Matrix, gpu: str, maker: str) -> None:
+def test_a_gpu_of_another_maker_is_said_to_be_one(shipped, gpu, maker):
     with pytest.raises(BadInputError) as caught:
         find_gpu(shipped, gpu)
     assert maker in caught.value.message

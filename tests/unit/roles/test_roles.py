@@ -1,7 +1,5 @@
 """Roles keep their promises: specified variables, thin tables of contents, no shell, no version, URL or key in them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -35,7 +33,7 @@ def tasks_of(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_every_default_is_specified_with_the_same_value(role: Path) -> None:
+def test_every_default_is_specified_with_the_same_value(role):
     options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("options") or {}
     defaults = load(role / "defaults/main.yml") or {} if (role / "defaults/main.yml").exists() else {}
     assert sorted(options) == sorted(defaults)
@@ -44,7 +42,7 @@ def test_every_default_is_specified_with_the_same_value(role: Path) -> None:
         assert spec["default"] == defaults[name], name
 
 
-def test_every_role_has_its_page_and_every_module_its_route() -> None:
+def test_every_role_has_its_page_and_every_module_its_route():
     written = {path: path.read_text(encoding="utf-8") if path.exists() else "" for path in role_pages.pages()}
     assert written == role_pages.pages(), "run `python -m tools.role_pages`"
     made = {path.parent for path in (ROOT / "roles").glob("*/defaults")}
@@ -52,19 +50,19 @@ def test_every_role_has_its_page_and_every_module_its_route() -> None:
 
 
 @pytest.mark.parametrize("path", TASKS + PLAYBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_shell_and_no_looking_away(path: Path) -> None:
+def test_no_shell_and_no_looking_away(path):
     for task in tasks_of(load(path)):
         assert not {"shell", "ansible.builtin.shell", "ignore_errors"} & set(task), task.get("name")
         assert task.get("failed_when") is not False, task.get("name")
 
 
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_task_files_are_short(path: Path) -> None:
+def test_task_files_are_short(path):
     assert len(path.read_text().splitlines()) < 120
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.name)
-def test_playbooks_are_short_and_gather_nothing(path: Path) -> None:
+def test_playbooks_are_short_and_gather_nothing(path):
     assert len(path.read_text().splitlines()) < 40
     assert all(
         play.get("gather_facts", "import_playbook" in play) in (False, True) and play.get("gather_facts") is not True
@@ -73,7 +71,7 @@ def test_playbooks_are_short_and_gather_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", MINE, ids=lambda role: role.name)
-def test_roles_hold_no_version_address_or_key(role: Path) -> None:
+def test_roles_hold_no_version_address_or_key(role):
     for path in [*role.glob("tasks/*.yml"), *role.glob("defaults/*.yml"), *role.glob("vars/*.yml")]:
         text = path.read_text()
         assert not re.search(r"https?://", text), path
@@ -82,7 +80,7 @@ def test_roles_hold_no_version_address_or_key(role: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
+def test_modules_are_documented_and_accept_check_mode(path):
     tree = ast.parse(path.read_text())
     said = {
         node.targets[0].id: ast.literal_eval(node.value)
@@ -99,6 +97,6 @@ def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_runs_on_hosts_is_python_3_6_and_small(path: Path) -> None:
+def test_what_runs_on_hosts_is_python_3_6_and_small(path):
     ast.parse(path.read_text(), feature_version=(3, 6))
     assert len(path.read_text().splitlines()) <= 500

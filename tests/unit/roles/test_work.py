@@ -1,7 +1,5 @@
 """What a host wants of each role is said once, in gpu_common: the play, the roles and the roles' defaults agree with it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -62,7 +60,7 @@ def expanded(text: str) -> str:
 
 
 @pytest.mark.parametrize("task", included(), ids=role_of)
-def test_a_role_acts_only_where_the_play_would_load_it(task: dict[str, Any]) -> None:
+def test_a_role_acts_only_where_the_play_would_load_it(task):
     asked = set(ASKED.findall(task["when"]))
     assert asked <= set(WORK)
     variables = set(re.findall(r"\bgpu_\w+", " ".join(expanded(WORK[name]) for name in asked)))
@@ -74,30 +72,30 @@ def test_a_role_acts_only_where_the_play_would_load_it(task: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("task", included(), ids=role_of)
-def test_a_tag_that_reaches_a_role_reaches_its_tasks(task: dict[str, Any]) -> None:
+def test_a_tag_that_reaches_a_role_reaches_its_tasks(task):
     assert all(one["tags"] for one in own(role_of(task)))
     assert set(task["tags"]) in ({"always"}, {tag for one in own(role_of(task)) for tag in one["tags"]})
 
 
 @pytest.mark.parametrize("task", APPLY, ids=lambda task: task["name"])
-def test_what_several_parts_share_is_skipped_with_none_of_them(task: dict[str, Any]) -> None:
+def test_what_several_parts_share_is_skipped_with_none_of_them(task):
     assert len(task["tags"]) == 1
 
 
 @pytest.mark.parametrize(
     "task", [task for task in APPLY if "ansible.builtin.include_tasks" in task], ids=lambda task: task["name"]
 )
-def test_a_group_is_entered_for_each_of_its_parts_alone(task: dict[str, Any]) -> None:
+def test_a_group_is_entered_for_each_of_its_parts_alone(task):
     within = parts(task["ansible.builtin.include_tasks"])
     assert set(ASKED.findall(task["when"])) == {name for one in within for name in ASKED.findall(one["when"])}
     assert (task["tags"], all(len(one["tags"]) == 1 for one in within)) == (["always"], True)
 
 
-def test_all_work_is_asked_for() -> None:
+def test_all_work_is_asked_for():
     assert {name for task in included() for name in ASKED.findall(task["when"])} == set(WORK)
 
 
-def test_what_stands_in_for_an_undefined_variable_is_its_roles_default() -> None:
+def test_what_stands_in_for_an_undefined_variable_is_its_roles_default():
     text = (ROOT / "roles/gpu_common/vars/main.yml").read_text()
     found = re.findall(r"\b(gpu_\w+) \| default\(([^()]*)\)", text)
     assert len(found) > 50

@@ -1,7 +1,5 @@
 """What a host answers between two looks is read once, as one type; one machine under two names is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +35,7 @@ def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
     return _answered(rollout, planner, DRAFT, "a", run).plan, rollout.fetched["a"], asked
 
 
-def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone() -> None:
+def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone():
     told = {"changed": False, "findings": [{"level": "warn", "id": "x", "text": "t", "hint": "", "reference": ""}],
             "candidates": {"a": [{"version": "1", "size": None, "transitional": False, "source": "s"}]},
             "transaction": {"remove": {"b": "1"}, "install": {}, "download_bytes": 7}, "fetched": "/run/x", "space": []}  # fmt: skip
@@ -56,7 +54,7 @@ def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone() -> None:
         ({"fetched": 1}, "$.fetched"),
     ],
 )
-def test_an_answer_of_another_form_names_the_field(told: Any, named: str) -> None:
+def test_an_answer_of_another_form_names_the_field(told, named):
     plan, fetched, asked = answered(told)
     assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
     assert named in plan.refusals[0].message
@@ -66,7 +64,7 @@ def booted(facts: Any, boot: str | None, machine: str | None) -> Any:
     return msgspec.structs.replace(facts, boot=Boot(id=boot, time=1, machine=machine))
 
 
-def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not() -> None:
+def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not():
     facts = captured(HOSTS / "debian12-t4-open" / "root", matrix_lookup(matrix()))
     hosts = {
         "gpu01": booted(facts, "b1", "m1"), "gpu01.example.org": booted(facts, "b1", "m1"),

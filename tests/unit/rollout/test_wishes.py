@@ -1,9 +1,7 @@
 """A wish of the command line that a host's own variable overrules is said, with both values and where each stands."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,6 +9,7 @@ from gpusetup.cli.apply import _host
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
+from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
@@ -18,11 +17,6 @@ from gpusetup.rollout.looks import _with_care
 from gpusetup.rollout.options import Wishes, settings_of_hosts
 from tests.stored import stored_rows
 from tests.unit.doctor.test_machines import HEALTHY, look_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.model.settings import Settings
 
 
 def asked(words: list[str], inventory: str | None = None, **variables: Any) -> tuple[Settings, tuple[str, ...]]:
@@ -32,7 +26,7 @@ def asked(words: list[str], inventory: str | None = None, **variables: Any) -> t
 
 
 @pytest.mark.parametrize(("wish", "variables", "said"), stored_rows("lost-wishes.json"))
-def test_a_wish_that_loses_is_named_with_what_wins(wish: str, variables: dict[str, Any], said: str) -> None:
+def test_a_wish_that_loses_is_named_with_what_wins(wish, variables, said):
     (text,) = asked([wish], **variables)[1]
     assert said in text
 
@@ -47,11 +41,11 @@ def test_a_wish_that_loses_is_named_with_what_wins(wish: str, variables: dict[st
         ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
     ],
 )
-def test_what_counts_or_is_only_made_narrower_is_no_loss(wish: str, variables: dict[str, Any]) -> None:
+def test_what_counts_or_is_only_made_narrower_is_no_loss(wish, variables):
     assert asked([wish], **variables)[1] == ()
 
 
-def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path: Path) -> None:
+def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path):
     (tmp_path / "gpusetup.toml").write_text('torch = "2.5.*"\n', encoding="utf-8")
     inventory = str(tmp_path / "hosts.ini")
     assert "torch = 2.5.* in gpusetup.toml wins" in asked(["torch==2.6.*"], inventory)[1][0]
@@ -60,7 +54,7 @@ def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(
     assert len(both) == 1
 
 
-def test_the_command_that_is_offered_wins() -> None:
+def test_the_command_that_is_offered_wins():
     """Ansible's -e is the last word on a variable."""
     (text,) = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
     name, _, value = text.rpartition("-e ")[2].strip("'").partition("=")
@@ -69,7 +63,7 @@ def test_the_command_that_is_offered_wins() -> None:
     assert lost == ()
 
 
-def test_hosts_are_grouped_as_before() -> None:
+def test_hosts_are_grouped_as_before():
     """The warning is no part of what decides a stack: hosts with equal wishes stay one class."""
     planner, facts = Planner(matrix(), resolve), look_at(HEALTHY).facts
     with_loss, without = asked(["torch==2.6.*"], gpusetup_torch="2.7.*"), asked([], gpusetup_torch="2.7.*")
@@ -78,7 +72,7 @@ def test_hosts_are_grouped_as_before() -> None:
     assert planner.key(facts, with_loss[0]) == planner.key(facts, without[0])
 
 
-def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too() -> None:
+def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too():
     lost = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
     rollout: Any = SimpleNamespace(connections={"a": "local"})
     plan = _with_care(rollout, "a", HostPlan(state="unchanged", warnings=("other",)), lost)

@@ -1,24 +1,18 @@
 """Small signed rpm packages and repositories, by the real rpmbuild, rpmsign and createrepo_c."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from gpusetup.supply import rpm_repository
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.root import Extras
+from gpusetup.supply.root import Entry, Extras
+from gpusetup.supply.signing import Signer
 from tests.programs import RPM, lacking
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.supply.root import Entry
-    from gpusetup.supply.signing import Signer
 
 NEEDED = pytest.mark.skipif(
     bool(lacking(RPM)) or os.geteuid() != 0, reason=f"needs root and: apt-get install {' '.join(RPM.values())}"

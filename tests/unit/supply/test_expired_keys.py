@@ -1,10 +1,8 @@
 """Keys that have expired, made by gpg at a time of before: nothing is signed with one, and what one signed is not taken."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from gpusetup.supply.fetching import Pool
 from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply.test_site import deb, described, nothing
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 THEN = "20240101T120000!"
 
@@ -29,14 +24,14 @@ def gpg(home: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def expired(tmp_path: Path) -> Path:
+def expired(tmp_path):
     home = tmp_path / "keyring"
     home.mkdir(mode=0o700)
     gpg(home, "--faked-system-time", THEN, "--passphrase", "", "--quick-generate-key", "site", "rsa3072", "sign", "1d")
     return home
 
 
-def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired: Path) -> None:
+def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired):
     with pytest.raises(PreflightError, match="expired on 2024-01-02") as told:
         signer("", expired)
     assert f"--homedir {expired} --quick-set-expire" in (told.value.hint or "")
@@ -45,9 +40,7 @@ def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired: Path) ->
     assert signer("", expired).fingerprint == fingerprint
 
 
-def test_the_command_says_so_and_makes_nothing(
-    expired: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_so_and_makes_nothing(expired, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GNUPGHOME", str(expired))
     code = main(["bundle", "mirror", "--os", "ubuntu24.04", "--sign-with", "site", "--out", str(tmp_path / "out")])
     assert code == 5
@@ -55,7 +48,7 @@ def test_the_command_says_so_and_makes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_repository_of_an_expired_key_is_not_taken(expired: Path, tmp_path: Path) -> None:
+def test_a_repository_of_an_expired_key_is_not_taken(expired, tmp_path):
     fingerprint = gpg(expired, "--with-colons", "--list-keys").split("fpr:::::::::")[1][:40]
     then = _Then(fingerprint, str(expired))
     pool = Pool(tmp_path / "pool")

@@ -1,11 +1,9 @@
 """Files come whole by their digest, or not at all; what was cut goes on."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,17 +13,11 @@ from gpusetup.supply import fetching
 from gpusetup.supply.fetching import Pool, Wanted, sized
 from tests.flaky import CONTENT, serving
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.flaky import Site
-
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(monkeypatch):
     monkeypatch.setattr(fetching, "_PAUSE", 0.0)
     monkeypatch.setattr(fetching, "_SILENCE", 0.5)
     with serving() as one:
@@ -40,7 +32,7 @@ def nothing(_done: int, _whole: int) -> None: ...
 
 
 @pytest.mark.parametrize("trouble", ["broken", "hangs up", "503", "429", "stalls"])
-def test_what_breaks_off_goes_on(site: Site, tmp_path: Path, trouble: str) -> None:
+def test_what_breaks_off_goes_on(site, tmp_path, trouble):
     pool = Pool(tmp_path / "pool")
     assert pool.fetch([wanted(site.says(trouble, trouble, "whole"))], nothing) == len(CONTENT)
     assert pool.path(DIGEST).read_bytes() == CONTENT
@@ -49,9 +41,7 @@ def test_what_breaks_off_goes_on(site: Site, tmp_path: Path, trouble: str) -> No
     assert site.asked == asked, "what is there is not asked for again"
 
 
-def test_a_server_that_trickles_is_left_and_what_came_is_kept(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_trickles_is_left_and_what_came_is_kept(site, tmp_path, monkeypatch):
     """It sends fifty bytes a second, and never falls silent."""
     monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 0.2)
     pool = Pool(tmp_path / "pool")
@@ -69,7 +59,7 @@ def test_a_server_that_trickles_is_left_and_what_came_is_kept(
     assert site.handler.spans == [f"bytes={there}-"]
 
 
-def test_a_later_run_uses_what_an_earlier_one_brought(site: Site, tmp_path: Path) -> None:
+def test_a_later_run_uses_what_an_earlier_one_brought(site, tmp_path):
     part = tmp_path / "pool/.part"
     part.mkdir(parents=True)
     (part / DIGEST).write_bytes(CONTENT[:1000])
@@ -80,7 +70,7 @@ def test_a_later_run_uses_what_an_earlier_one_brought(site: Site, tmp_path: Path
 
 
 @pytest.mark.parametrize("word", ["other", "404", "hangs up"])
-def test_what_is_not_the_file_is_never_in_the_pool(site: Site, tmp_path: Path, word: str) -> None:
+def test_what_is_not_the_file_is_never_in_the_pool(site, tmp_path, word):
     pool = Pool(tmp_path / "pool")
     with pytest.raises(UnreachableError, match=r"a\.deb could not be downloaded"):
         pool.fetch([wanted(site.says(word))], nothing)
@@ -88,7 +78,7 @@ def test_what_is_not_the_file_is_never_in_the_pool(site: Site, tmp_path: Path, w
     assert pool.fetch([wanted(site.says("whole"))], nothing) == len(CONTENT), "the same command completes"
 
 
-def test_a_size_that_nobody_told_is_asked_for(site: Site, tmp_path: Path) -> None:
+def test_a_size_that_nobody_told_is_asked_for(site, tmp_path):
     site.handler.do_HEAD = site.handler.do_GET  # type: ignore[attr-defined]
     (told,) = sized([wanted(site.says("whole"), size=0)])
     assert told.size == len(CONTENT)
@@ -98,9 +88,7 @@ def test_a_size_that_nobody_told_is_asked_for(site: Site, tmp_path: Path) -> Non
     assert pool.fetch([wanted(f"file://{here}", size=0)], nothing) == len(CONTENT)
 
 
-def test_no_room_is_said_before_anything_is_fetched(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_is_said_before_anything_is_fetched(site, tmp_path, monkeypatch):
     pool = Pool(tmp_path / "pool")
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 100})())
     with pytest.raises(HostFailedError, match="MiB free"):
@@ -108,7 +96,7 @@ def test_no_room_is_said_before_anything_is_fetched(
     assert site.asked == 0
 
 
-def test_a_disk_that_fills_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_is_said_at_once(tmp_path, monkeypatch):
     def full(*_words: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -117,7 +105,7 @@ def test_a_disk_that_fills_is_said_at_once(tmp_path: Path, monkeypatch: pytest.M
         Pool(tmp_path / "pool").fetch([wanted("http://nowhere.invalid/x")], nothing)
 
 
-def test_an_interrupt_does_not_wait_for_the_rest(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
     monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 5)
     other = CONTENT[1:]
     site.handler.content["/y"] = other
@@ -134,7 +122,7 @@ def test_an_interrupt_does_not_wait_for_the_rest(site: Site, tmp_path: Path, mon
     assert site.asked == 2
 
 
-def test_a_name_is_a_link_and_known_files_are_used(tmp_path: Path) -> None:
+def test_a_name_is_a_link_and_known_files_are_used(tmp_path):
     old = tmp_path / "old.deb"
     old.write_bytes(CONTENT)
     pool = Pool(tmp_path / "pool", {DIGEST: old})
@@ -143,9 +131,7 @@ def test_a_name_is_a_link_and_known_files_are_used(tmp_path: Path) -> None:
     assert (tmp_path / "new/a.deb").stat().st_ino == old.stat().st_ino
 
 
-def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(tmp_path, monkeypatch):
     left, late, delete = tmp_path / ".site.new", ["a", "b"], shutil.rmtree
     left.mkdir()
 

@@ -1,7 +1,5 @@
 """What is carried from hand to hand, broken in every way: a refusal with a reason, nothing outside, nothing in force."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import itertools
@@ -10,8 +8,10 @@ import random
 import shutil
 import tarfile
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,10 +28,6 @@ from gpusetup.plan.lock import lock_of, read_lock
 from gpusetup.pull import offers
 from gpusetup.resolve.api import resolve
 from gpusetup.supply.packing import pack, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CASES = [200, pytest.param(10_000, marks=pytest.mark.fuzz)]
 CONTENT = b"{}"
@@ -135,7 +131,7 @@ def manifests(source: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_broken_manifests(cases: int, tmp_path: Path) -> None:
+def test_broken_manifests(cases, tmp_path):
     source, no = random.Random(17), 0
     for _ in range(cases):
         shutil.rmtree(tmp_path / "there", ignore_errors=True)
@@ -159,7 +155,7 @@ def _names(raw: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("cases", CASES)
 @pytest.mark.parametrize("breaking", [altered, headers])
-def test_broken_archives(cases: int, breaking: Any, tmp_path: Path) -> None:
+def test_broken_archives(cases, breaking, tmp_path):
     source, no = random.Random(23), 0
     whole = archive(tmp_path / "evil.tar", (MANIFEST, document()), ("a.json", CONTENT)).read_bytes()
     for _ in range(cases):
@@ -170,7 +166,7 @@ def test_broken_archives(cases: int, breaking: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_broken_parts(cases: int, tmp_path: Path) -> None:
+def test_broken_parts(cases, tmp_path):
     source = random.Random(29)
     whole = archive(tmp_path / "evil.tar", (MANIFEST, document()), ("a.json", CONTENT)).read_bytes()
     (tmp_path / "evil.tar").unlink()
@@ -196,7 +192,7 @@ def changed(value: Any, source: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_broken_offers(cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_offers(cases, tmp_path, monkeypatch):
     """Each once as it comes, and once as if a trusted key had signed it: what is behind the signature holds too."""
     source, loaded, trusted = random.Random(31), Matrix(), {True: 0, False: 0}
     (tmp_path / "signers").write_text("")
@@ -223,7 +219,7 @@ def test_broken_offers(cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_broken_releases_of_the_matrix(cases: int) -> None:
+def test_broken_releases_of_the_matrix(cases):
     source = random.Random(37)
     files = {"driver": "{}", "cuda": "{}"}
     whole = msgspec.json.encode(MatrixRelease(date="2030-01-01", sha256=releases.digest(files), files=files))
@@ -241,7 +237,7 @@ def test_broken_releases_of_the_matrix(cases: int) -> None:
 
 
 @pytest.mark.parametrize("cases", [20, pytest.param(10_000, marks=pytest.mark.fuzz)])
-def test_releases_that_are_broken_behind_their_digest(cases: int) -> None:
+def test_releases_that_are_broken_behind_their_digest(cases):
     source, whole, no = random.Random(53), releases.release_of(Matrix()), 0
     for _ in range(cases):
         name = source.choice(sorted(whole.files))
@@ -257,7 +253,7 @@ def test_releases_that_are_broken_behind_their_digest(cases: int) -> None:
 NESTED = "[" * 100_000
 
 
-def test_deep_documents_are_refused(tmp_path: Path) -> None:
+def test_deep_documents_are_refused(tmp_path):
     evil = archive(tmp_path / "evil.tar", (MANIFEST, NESTED.encode()))
     assert refused(evil, tmp_path / "there", tmp_path)
     (tmp_path / "signers").write_text("")
@@ -270,7 +266,7 @@ def test_deep_documents_are_refused(tmp_path: Path) -> None:
         releases.examined(releases.opened(msgspec.json.encode(release), "here"))
 
 
-def test_a_release_that_lacks_a_components_file_is_refused_whole() -> None:
+def test_a_release_that_lacks_a_components_file_is_refused_whole():
     files = dict(releases.release_of(Matrix()).files)
     for name in sorted(files):
         fewer = {other: text for other, text in files.items() if other != name}
@@ -280,7 +276,7 @@ def test_a_release_that_lacks_a_components_file_is_refused_whole() -> None:
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in NAMES[:18]), ("a", "a/b"), ("a/b/c", "a")])
-def test_names_that_no_file_can_have(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_names_that_no_file_can_have(names, tmp_path):
     raw = document(files=dict.fromkeys(names, FILE))
     members = [(name, CONTENT) for name in names if "\0" not in name]
     with pytest.raises(GpuSetupError) as told:
@@ -290,7 +286,7 @@ def test_names_that_no_file_can_have(names: tuple[str, ...], tmp_path: Path) -> 
     assert not (tmp_path / "in" / "there" / MANIFEST).exists()
 
 
-def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path: Path) -> None:
+def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path):
     long = tarfile.TarInfo(MANIFEST)
     long.size = 3 << 30
     longer = tarfile.TarInfo("x")
@@ -313,7 +309,7 @@ def site(folder: Path, serial: int, content: bytes = CONTENT) -> Path:
     return folder
 
 
-def test_an_older_bundle_is_refused_unless_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_older_bundle_is_refused_unless_told_so(tmp_path, capsys):
     (new,) = pack(site(tmp_path / "new", 7), tmp_path / "new.tar", 0, silent)
     (old,) = pack(site(tmp_path / "old", 6, b"old"), tmp_path / "old.tar", 0, silent)
     (bare,) = pack(site(tmp_path / "bare", 0, b"bare"), tmp_path / "bare.tar", 0, silent)
@@ -342,7 +338,7 @@ def test_an_older_bundle_is_refused_unless_told_so(tmp_path: Path, capsys: pytes
     assert check_bundle(there).serial == 6
 
 
-def test_a_later_bundle_has_a_greater_serial_and_an_equal_one_the_same(tmp_path: Path) -> None:
+def test_a_later_bundle_has_a_greater_serial_and_an_equal_one_the_same(tmp_path):
     first = numbered(read_manifest(site(tmp_path / "a", 0) / MANIFEST)[0], None)
     assert first.serial >= int(time.time()) - 60
     assert numbered(msgspec.structs.replace(first, serial=0, made=""), first) == first

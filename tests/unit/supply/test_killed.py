@@ -1,27 +1,21 @@
 """SIGKILL at random moments while a bundle or a mirror is renewed: hosts have the old one or the new one, whole."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import shutil
 import time
-from typing import TYPE_CHECKING
+from multiprocessing.context import ForkProcess
+from pathlib import Path
 
 import pytest
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.supply import site
 from gpusetup.supply.apt_repository import read
+from gpusetup.supply.choosing import Supply
+from gpusetup.supply.signing import Signer
 from gpusetup.supply.site import add_system
 from tests.unit.supply.test_site import REPOSITORY, _no_wheels, deb, described, key, nothing, supply
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkProcess
-    from pathlib import Path
-
-    from gpusetup.supply.choosing import Supply
-    from gpusetup.supply.signing import Signer
 
 __all__ = ["key", "supply"]  # fixtures
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
@@ -39,7 +33,7 @@ def _ended(process: ForkProcess) -> int | None:
     return process.exitcode
 
 
-def test_a_bundle_that_is_renewed(tmp_path: Path, supply: Supply, key: Signer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_is_renewed(tmp_path, supply, key, monkeypatch):
     monkeypatch.setattr(site, "controller_wheels", _no_wheels)
     out = tmp_path / "site"
     (tmp_path / "newer").mkdir()

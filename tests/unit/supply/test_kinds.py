@@ -1,10 +1,8 @@
 """A bundle for an inventory: its hosts are looked at by real Ansible, and read, planned and followed as apply does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +11,8 @@ from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Wanted, working_driver
-from gpusetup.matrix.load import matrix
+from gpusetup.matrix.load import Matrix, matrix
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
@@ -24,16 +23,11 @@ from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.choosing import Asked, choose
 from gpusetup.supply.fetching import Pool
+from gpusetup.supply.root import Root
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
 from tests.unit.plan.conftest import machine
 from tests.unit.supply.test_site import REPOSITORY, deb, described, nothing
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.supply.root import Root
-    from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
@@ -41,7 +35,7 @@ BUNDLE = "A71155CDFDD4EC5478D170C02223059898B8750B"
 
 
 @pytest.fixture
-def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def inventory(tmp_path, monkeypatch):
     """Five hosts with captured GPUs; a lab of two machines alike, others of other wishes, one without a GPU."""
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     t4, v100, none = (HOSTS / f"debian12-{name}/root" for name in ("t4-open", "v100-proprietary", "none-nothing"))
@@ -68,7 +62,7 @@ gpusetup_extra_sources=[{{"name": "gpusetup-bundle", "urls": ["file:///srv/bundl
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
@@ -77,7 +71,7 @@ def kinds_of(inventory: Path, *words: str) -> dict[tuple[str, ...], Asked]:
     return {kind.names: kind for kind in kinds}
 
 
-def test_an_inventory_is_read_as_apply_reads_it(inventory: Path) -> None:
+def test_an_inventory_is_read_as_apply_reads_it(inventory):
     kinds = kinds_of(inventory)
     assert list(kinds) == [("one", "two"), ("old",), ("serving",)]
     for kind in kinds.values():
@@ -91,7 +85,7 @@ def test_an_inventory_is_read_as_apply_reads_it(inventory: Path) -> None:
     assert (serving.containers, [item.name for item in serving.environments]) == (("docker",), ["serve"])
 
 
-def test_the_command_line_is_above_the_inventory(inventory: Path) -> None:
+def test_the_command_line_is_above_the_inventory(inventory):
     words = ["--set", "gpusetup_source=https://mirror.example", "--set", 'gpusetup_environments={"train": ["torch"]}']
     kinds = kinds_of(inventory, *words, "--limit", "serving,old")
     assert list(kinds) == [("old",), ("serving",)]
@@ -100,9 +94,7 @@ def test_the_command_line_is_above_the_inventory(inventory: Path) -> None:
         assert [item.name for item in kind.settings.environments] == ["train"]
 
 
-def test_what_has_no_effect_and_what_is_wrong_is_said(
-    inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_has_no_effect_and_what_is_wrong_is_said(inventory, tmp_path, capsys):
     inventory.write_text(inventory.read_text().replace('gpusetup_driver="==570.211.01"', "gpusetup_tourch=2.6"))
     assert main(["bundle", "--inventory", str(inventory), "--out", str(tmp_path / "site")]) == 3
     assert "gpusetup_tourch" in capsys.readouterr().err
@@ -112,16 +104,14 @@ def test_what_has_no_effect_and_what_is_wrong_is_said(
     assert not (tmp_path / "site").exists()
 
 
-def test_a_host_counts_without_what_we_brought_and_what_passes() -> None:
+def test_a_host_counts_without_what_we_brought_and_what_passes():
     theirs = machine("debian12-v100-proprietary")
     assert working_driver(as_delivered(theirs)) == working_driver(theirs), "somebody else's driver stays"
     full = replace(theirs, packages=replace(theirs.packages, problems=("dpkg: broken",)))
     assert as_delivered(full) == as_delivered(theirs)
 
 
-def test_each_kind_has_its_lock_and_one_repository_has_it_all(
-    tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_kind_has_its_lock_and_one_repository_has_it_all(tmp_path, key, monkeypatch):
     """Two kinds want different versions of a package: apt is asked for each, and the bundle has both."""
     controllers = []
     monkeypatch.setattr(site, "controller_wheels", lambda _folder, **what: controllers.append(what) or ("", {}))

@@ -1,10 +1,9 @@
 """A mirror: what is chosen, what a half-published repository does to it, and what hosts read; apt, dnf and gpg are real."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import jsonschema
 import pytest
@@ -19,14 +18,9 @@ from gpusetup.supply import apt_repository, mirroring
 from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.mirroring import Selection, alone, keep, look, require_limit, select
 from gpusetup.supply.root import Entry
-from gpusetup.supply.signing import signer
+from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply import rpms
 from tests.unit.supply.test_site import deb, described
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 
@@ -36,7 +30,7 @@ def entry(name: str, version: str, needs: str = "") -> Entry:
     return Entry(name, version, file, apt_repository.needs_of(needs))
 
 
-def test_the_newest_of_each_line_and_what_they_need() -> None:
+def test_the_newest_of_each_line_and_what_they_need():
     drivers = [entry("cuda-drivers", f"{version}-1", f"nvidia-driver (= {version}-1), libc6 (>= 2.3)") for version in
                ("570.10.01", "570.9.01", "570.8.01", "580.1.01")]  # fmt: skip
     needed = [entry("nvidia-driver", f"{version}-1") for version in ("570.10.01", "570.9.01", "570.8.01", "580.1.01")]
@@ -50,12 +44,12 @@ def test_the_newest_of_each_line_and_what_they_need() -> None:
 
 
 @pytest.fixture(scope="module")
-def vendor(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+def vendor(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("v"))
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
@@ -98,9 +92,7 @@ class Upstream(NamedTuple):
     params=[("debian12", "debian12", ".deb"), pytest.param(("rocky9", "rhel9", ".rpm"), marks=rpms.NEEDED)],
     ids=("deb", "rpm"),
 )
-def upstream(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: Signer
-) -> Upstream:
+def upstream(request, tmp_path, monkeypatch, vendor):
     monkeypatch.setattr(mirroring.time, "sleep", lambda _seconds: None)
     system, directory, suffix = request.param
     made = Upstream(system, f"compute/cuda/repos/{directory}/x86_64", suffix, tmp_path / "upstream", vendor)
@@ -115,7 +107,7 @@ def contents(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
-def test_it_follows_what_is_published(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+def test_it_follows_what_is_published(tmp_path, upstream, key):
     out = tmp_path / "mirror"
     assert keep(out, upstream.chosen(), key, nothing) == (1, 0)
     assert keep(out, upstream.chosen(), key, nothing) == (0, 0)
@@ -128,9 +120,7 @@ def test_it_follows_what_is_published(tmp_path: Path, upstream: Upstream, key: S
 
 
 @pytest.mark.parametrize("harm", ["missing", "other", "index"])
-def test_what_is_half_published_leaves_the_mirror_as_it_was(
-    tmp_path: Path, upstream: Upstream, key: Signer, harm: str
-) -> None:
+def test_what_is_half_published_leaves_the_mirror_as_it_was(tmp_path, upstream, key, harm):
     out = tmp_path / "mirror"
     keep(out, upstream.chosen(), key, nothing)
     before = contents(out / upstream.place)
@@ -151,7 +141,7 @@ def test_what_is_half_published_leaves_the_mirror_as_it_was(
     assert contents(out / upstream.place) == before
 
 
-def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+def test_a_stranger_and_too_little_room_are_refused(tmp_path, upstream, key):
     settings = Settings(
         source=f"file://{upstream.folder}", source_fingerprints=(key.fingerprint,),
         source_key=f"file://{upstream.folder}/{upstream.place}/{upstream.key.key_file}",
@@ -163,9 +153,7 @@ def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Up
     assert not (tmp_path / "mirror").exists()
 
 
-def test_programs_are_told_what_people_are(
-    tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_programs_are_told_what_people_are(tmp_path, upstream, monkeypatch, capsys):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     words = ["bundle", "mirror", "--os", upstream.system, "--source", f"file://{upstream.folder}",
              "--source-fingerprints", upstream.key.fingerprint]  # fmt: skip
@@ -185,7 +173,7 @@ def test_programs_are_told_what_people_are(
     assert ",".join(told[1]["fingerprints"]) in said
 
 
-def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_told(capsys):
     assert main(["bundle", "mirror", "--os", "debian12"]) == 3
     assert main(["bundle", "mirror", "--os", "amzn2023", "--arch", "aarch64", "--source", "distro", "--dry-run"]) == 3
     told = capsys.readouterr().err
@@ -193,7 +181,7 @@ def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "GS-777" in told
 
 
-def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path: Path, upstream: Upstream) -> None:
+def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upstream):
     chosen = upstream.chosen()
     first = chosen.entries[0]
     other = chosen._replace(entries=(first._replace(file=first.file._replace(sha256="0" * 64)),))

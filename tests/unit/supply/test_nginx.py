@@ -1,12 +1,9 @@
 """Any static web server does: apt reads a bundle through the real nginx."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,13 +12,6 @@ from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.site import add_system
 from tests.unit.supply.test_site import REPOSITORY, key, nothing, supply
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from gpusetup.supply.choosing import Supply
-    from gpusetup.supply.signing import Signer
 
 __all__ = ["key", "supply"]  # fixtures
 pytestmark = pytest.mark.skipif(
@@ -40,7 +30,7 @@ http {{
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
+def served(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -57,7 +47,7 @@ def served(tmp_path: Path) -> Iterator[str]:
     process.wait()
 
 
-def test_apt_installs_from_a_bundle_behind_nginx(tmp_path: Path, supply: Supply, key: Signer, served: str) -> None:
+def test_apt_installs_from_a_bundle_behind_nginx(tmp_path, supply, key, served):
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
     url = f"{served}/{REPOSITORY}"

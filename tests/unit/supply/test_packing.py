@@ -1,7 +1,5 @@
 """A bundle as one file and back: whole, in parts, cut, changed, with tricks in it; zstd is real."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import hashlib
@@ -51,7 +49,7 @@ def bundle(folder: Path, contents: dict[str, bytes]) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
+def site(tmp_path):
     noise = random.Random(1).randbytes
     return bundle(
         tmp_path / "site",
@@ -61,7 +59,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["site.tar", pytest.param("site.tar.zst", marks=needs_zstd)])
 @pytest.mark.parametrize("split", ["", "1M"])
-def test_there_and_back(site: Path, tmp_path: Path, name: str, split: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_and_back(site, tmp_path, name, split, capsys):
     words = ["--split", split] if split else []
     assert main(["bundle", "pack", str(site), "--out", str(tmp_path / name), *words]) == 0
     parts = sorted(tmp_path.glob(f"{name}*"))
@@ -74,7 +72,7 @@ def test_there_and_back(site: Path, tmp_path: Path, name: str, split: str, capsy
     assert (tmp_path / "there" / MANIFEST).read_bytes() == (site / MANIFEST).read_bytes()
 
 
-def test_programs_are_told_the_same(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_are_told_the_same(site, tmp_path, capsys):
     def told(*words: str) -> dict[str, Any]:
         assert main([*words, "--format", "json"]) == 0
         document: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -91,14 +89,14 @@ def test_programs_are_told_the_same(site: Path, tmp_path: Path, capsys: pytest.C
     assert lacks["bytes"] == 4 * MIB + 17
 
 
-def test_equal_bundles_are_equal_files(site: Path, tmp_path: Path) -> None:
+def test_equal_bundles_are_equal_files(site, tmp_path):
     (first,) = pack(site, tmp_path / "a.tar", 0, silent)
     shutil.copytree(site, tmp_path / "copy")
     (second,) = pack(tmp_path / "copy", tmp_path / "b.tar", 0, silent)
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_parts_of_a_longer_one_go(site: Path, tmp_path: Path) -> None:
+def test_parts_of_a_longer_one_go(site, tmp_path):
     (tmp_path / ".s[1].tar.zst.new").touch()  # of another run, which is at work
     assert len(pack(site, tmp_path / "s[1].tar", MIB, silent)) == 5
     there = pack(site, tmp_path / "s[1].tar", 3 * MIB, silent)
@@ -108,9 +106,7 @@ def test_parts_of_a_longer_one_go(site: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*s[[]1*")) == [".s[1].tar.zst.new", "s[1].tar"]
 
 
-def test_a_folder_is_unpacked_into_by_one_command_at_a_time(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_unpacked_into_by_one_command_at_a_time(site, tmp_path, monkeypatch):
     (one,) = pack(site, tmp_path / "s.tar", 0, silent)
     there = Path(shutil.copytree(site, tmp_path / "there"))
     (there / "sbom.json").write_bytes(b"[]")
@@ -125,17 +121,17 @@ def test_a_folder_is_unpacked_into_by_one_command_at_a_time(
     check_bundle(there)
 
 
-def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path: Path) -> None:
+def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path):
     assert asyncio.run(_answer(tmp_path, "GET", "/sbom.json")).status_code == 503
 
 
-def test_what_fails_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_what_fails_leaves_nothing_beside(tmp_path):
     with pytest.raises(ZeroDivisionError), replaced(tmp_path / "place"):
         _ = 1 / 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path) -> None:
+def test_into_an_older_bundle_comes_only_what_differs(site, tmp_path):
     newer = bundle(tmp_path / "newer", {"sbom.json": b"{}", "python/b.whl": b"new"})
     there = Path(shutil.copytree(site, tmp_path / "there"))
     (one,) = pack(newer, tmp_path / "n.tar", 0, silent)
@@ -146,7 +142,7 @@ def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path
 
 
 @pytest.fixture
-def newer(site: Path, tmp_path: Path) -> Path:
+def newer(site, tmp_path):
     """The next bundle: the same wheel under another name, one file changed, one new."""
     wheel = (site / "python/a.whl").read_bytes()
     return bundle(tmp_path / "newer", {"python/moved.whl": wheel, "sbom.json": b"{1}", "python/b.whl": b"new" * MIB})
@@ -155,9 +151,7 @@ def newer(site: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["n.tar", pytest.param("n.tar.zst", marks=needs_zstd)])
 @pytest.mark.parametrize("split", ["", "1M"])
 @pytest.mark.parametrize("since", ["site", "site/manifest.json"])
-def test_an_archive_of_what_is_new_alone(
-    site: Path, newer: Path, tmp_path: Path, name: str, split: str, since: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_archive_of_what_is_new_alone(site, newer, tmp_path, name, split, since, capsys):
     there = Path(shutil.copytree(site, tmp_path / "there"))
     words = ["--since", str(tmp_path / since), *(["--split", split] if split else [])]
     assert main(["bundle", "pack", str(newer), "--out", str(tmp_path / name), *words]) == 0
@@ -172,9 +166,7 @@ def test_an_archive_of_what_is_new_alone(
     assert "0 of 3 files were new" in capsys.readouterr().out
 
 
-def test_an_archive_of_what_is_new_is_refused_without_its_base(
-    site: Path, newer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_archive_of_what_is_new_is_refused_without_its_base(site, newer, tmp_path, capsys):
     (one,) = pack(newer, tmp_path / "n.tar", 0, silent, site / MANIFEST)
     base = hashlib.sha256((site / MANIFEST).read_bytes()).hexdigest()
     stranger = bundle(tmp_path / "stranger", {"python/c.whl": b"c"})
@@ -196,9 +188,7 @@ def test_an_archive_of_what_is_new_is_refused_without_its_base(
     assert not (site / "python/b.whl").exists()
 
 
-def test_an_archive_of_what_is_new_that_is_cut_or_killed_is_completed_by_the_same_command(
-    site: Path, newer: Path, tmp_path: Path
-) -> None:
+def test_an_archive_of_what_is_new_that_is_cut_or_killed_is_completed_by_the_same_command(site, newer, tmp_path):
     there = Path(shutil.copytree(site, tmp_path / "there"))
     (one,) = pack(newer, tmp_path / "n.tar", 0, silent, site / MANIFEST)
     whole = one.read_bytes()
@@ -221,7 +211,7 @@ def test_an_archive_of_what_is_new_that_is_cut_or_killed_is_completed_by_the_sam
 
 
 @pytest.mark.parametrize("name", ["../outside", "python/none.whl"])
-def test_what_an_archive_says_of_its_base_is_not_believed(site: Path, tmp_path: Path, name: str) -> None:
+def test_what_an_archive_says_of_its_base_is_not_believed(site, tmp_path, name):
     content = (site / "sbom.json").read_bytes()
     write_manifest(tmp_path / MANIFEST, _naming("../outside", content))
     evil = tmp_path / "evil.tar"
@@ -237,7 +227,7 @@ def test_what_an_archive_says_of_its_base_is_not_believed(site: Path, tmp_path: 
     assert not list(tmp_path.rglob("outside"))
 
 
-def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site: Path, tmp_path: Path) -> None:
+def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site, tmp_path):
     newer = bundle(
         tmp_path / "newer", {"compute/driver.deb": b"newer" * MIB, "python/b.whl": b"new", "sbom.json": b"{}"}
     )
@@ -255,7 +245,7 @@ def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site: Path, t
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".there")]
 
 
-def test_an_update_that_is_killed_leaves_a_whole_bundle(site: Path, tmp_path: Path) -> None:
+def test_an_update_that_is_killed_leaves_a_whole_bundle(site, tmp_path):
     newer = bundle(tmp_path / "newer", {"compute/driver.deb": b"newer" * MIB, "sbom.json": b"[]"})
     (old,), (new,) = pack(site, tmp_path / "o.tar", 0, silent), pack(newer, tmp_path / "n.tar", 0, silent)
     there, moments = tmp_path / "there", random.Random(11)
@@ -276,7 +266,7 @@ def test_an_update_that_is_killed_leaves_a_whole_bundle(site: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["s.tar", pytest.param("s.tar.zst", marks=needs_zstd)])
-def test_a_file_that_ends_early_is_told_and_the_same_command_completes(site: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_that_ends_early_is_told_and_the_same_command_completes(site, tmp_path, name):
     (one,) = pack(site, tmp_path / name, 0, silent)
     whole = one.read_bytes()
     one.write_bytes(whole[: len(whole) * 2 // 3])
@@ -289,7 +279,7 @@ def test_a_file_that_ends_early_is_told_and_the_same_command_completes(site: Pat
     check_bundle(tmp_path / "there")
 
 
-def test_a_changed_byte_is_found(site: Path, tmp_path: Path) -> None:
+def test_a_changed_byte_is_found(site, tmp_path):
     (one,) = pack(site, tmp_path / "s.tar", 0, silent)
     raw = bytearray(one.read_bytes())
     raw[len(raw) // 2] ^= 1
@@ -300,7 +290,7 @@ def test_a_changed_byte_is_found(site: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "there").rglob("*.whl"))
 
 
-def test_a_missing_part_is_named(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_part_is_named(site, tmp_path, capsys):
     parts = pack(site, tmp_path / "s.tar", MIB, silent)
     parts[2].unlink()
     assert main(["bundle", "unpack", str(parts[0]), "--out", str(tmp_path / "there")]) == 3
@@ -309,7 +299,7 @@ def test_a_missing_part_is_named(site: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", ".hidden", "python/../../outside"])
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
     content = b"bad"
     write_manifest(tmp_path / MANIFEST, _naming(name, content))
     evil = tmp_path / "evil.tar"
@@ -329,7 +319,7 @@ def _naming(name: str, content: bytes) -> Manifest:
     return Manifest(gpusetup="0.1.0", pip="", sets={}, files={name: file})
 
 
-def test_links_and_unknown_files_are_refused(site: Path, tmp_path: Path) -> None:
+def test_links_and_unknown_files_are_refused(site, tmp_path):
     evil = tmp_path / "evil.tar"
     with tarfile.open(evil, "w") as tar:
         tar.add(site / MANIFEST, MANIFEST)
@@ -341,7 +331,7 @@ def test_links_and_unknown_files_are_refused(site: Path, tmp_path: Path) -> None
     assert not (tmp_path / "there/sbom.json").exists()
 
 
-def test_somebody_elses_folder_and_file_are_left_alone(site: Path, tmp_path: Path) -> None:
+def test_somebody_elses_folder_and_file_are_left_alone(site, tmp_path):
     (one,) = pack(site, tmp_path / "s.tar", 0, silent)
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter").write_text("mine")
@@ -356,9 +346,7 @@ def test_somebody_elses_folder_and_file_are_left_alone(site: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["s.tar", pytest.param("s.tar.zst", marks=needs_zstd)])
-def test_a_full_disk_leaves_the_former_file(
-    site: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_former_file(site, tmp_path, name, monkeypatch):
     (one,) = pack(site, tmp_path / name, 0, silent)
     former = one.read_bytes()
 
@@ -372,7 +360,7 @@ def test_a_full_disk_leaves_the_former_file(
     assert [path.name for path in tmp_path.glob("*s.tar*")] == [name]
 
 
-def test_without_zstd_it_says_what_to_do(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zstd_it_says_what_to_do(site, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PreflightError) as told:
         pack(site, tmp_path / "s.tar.zst", 0, silent)
@@ -380,13 +368,13 @@ def test_without_zstd_it_says_what_to_do(site: Path, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("words", [["--split", "4X"], ["--split", "10"], ["--out", "site.zip"], ["--out", "no/s.tar"]])
-def test_bad_words(site: Path, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_words(site, tmp_path, words, capsys):
     out = [] if "--out" in words else ["--out", str(tmp_path / "s.tar")]
     assert main(["bundle", "pack", str(site), *out, *words]) == 3
     assert "GS-788" in capsys.readouterr().err
 
 
-def test_killed_at_any_moment_the_same_command_completes(site: Path, tmp_path: Path) -> None:
+def test_killed_at_any_moment_the_same_command_completes(site, tmp_path):
     (one,) = pack(site, tmp_path / "s.tar", 0, silent)
     argv = [sys.executable, "-m", "gpusetup", "bundle", "unpack", str(one), "--out", str(tmp_path / "there")]
     began = time.monotonic()

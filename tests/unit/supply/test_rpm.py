@@ -1,9 +1,8 @@
 """A bundle of rpm packages from what dnf solves to what dnf reads of it; dnf, rpm, createrepo_c and gpg are real."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -21,18 +20,12 @@ from gpusetup.supply import rpm_repository, rpm_root, site
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
-from gpusetup.supply.root import Extras
+from gpusetup.supply.root import Entry, Extras
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
 from tests.stored import stored
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.supply.root import Entry
-    from gpusetup.supply.signing import Signer
 
 REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
 KERNELS = ("5.14.0-1.el9", "5.14.0-2.el9")
@@ -67,12 +60,12 @@ def nothing(_done: int, _whole: int) -> None: ...
 
 
 @pytest.fixture(scope="module")
-def upstream(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+def upstream(tmp_path_factory):
     return Upstream(tmp_path_factory.mktemp("u"))
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
@@ -85,14 +78,12 @@ def solved(folder: Path, upstream: Upstream, stream: str, *packages: Package) ->
 
 
 @pytest.fixture(autouse=True)
-def _without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_wheels(monkeypatch):
     monkeypatch.setattr(site, "controller_wheels", lambda _folder, **_what: ("", {}))
 
 
 @NEEDED
-def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(
-    tmp_path: Path, upstream: Upstream, supply: Supply
-) -> None:
+def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(tmp_path, upstream, supply):
     found, root = solved(tmp_path / "r", upstream, "570")
     assert [(entry.name, entry.version) for entry in found] == [("builder", "3.0-1.el9"), ("driver", OLD)]
     assert [entry.version for entry in supply.packages] == ["3.0-1.el9", NEW], "of the other stream"
@@ -108,7 +99,7 @@ def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(
 
 
 @pytest.fixture(scope="module")
-def supply(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Supply:
+def supply(tmp_path_factory, upstream):
     found, root = solved(tmp_path_factory.mktemp("s") / "r", upstream, "580")
     request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="rocky9", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
@@ -116,9 +107,7 @@ def supply(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Supp
 
 
 @NEEDED
-def test_dnf_takes_the_bundle_by_its_keys_alone(
-    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
-) -> None:
+def test_dnf_takes_the_bundle_by_its_keys_alone(tmp_path, supply, key, upstream):
     out = tmp_path / "site"
     manifest = add_system(out, supply, key, nothing)
     check_bundle(out)
@@ -152,9 +141,7 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(
 
 
 @NEEDED
-def test_releases_that_share_a_repository_keep_packages_streams_and_keys(
-    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
-) -> None:
+def test_releases_that_share_a_repository_keep_packages_streams_and_keys(tmp_path, supply, key, upstream):
     out = tmp_path / "site"
     older, root = solved(tmp_path / "r", upstream, "570", Package(name="driver", version=OLD))
     other = supply.asked._replace(request=structs.replace(supply.asked.request, os="rhel9"))
@@ -170,7 +157,7 @@ def test_releases_that_share_a_repository_keep_packages_streams_and_keys(
 
 
 @NEEDED
-def test_what_is_there_is_not_fetched_again(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_what_is_there_is_not_fetched_again(tmp_path, supply, key):
     out = tmp_path / "site"
     first = add_system(out, supply, key, nothing)
     gone = tuple(entry._replace(file=entry.file._replace(url="file:///nowhere")) for entry in supply.packages)
@@ -181,9 +168,7 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path, supply: Supply, key:
 
 @NEEDED
 @pytest.mark.parametrize("signed", ["by nobody", "by a stranger"])
-def test_a_package_that_its_vendor_did_not_sign_ends_it(
-    tmp_path: Path, supply: Supply, key: Signer, signed: str
-) -> None:
+def test_a_package_that_its_vendor_did_not_sign_ends_it(tmp_path, supply, key, signed):
     build(tmp_path / "p", [Rpm("toolkit")], key if signed == "by a stranger" else None)
     more = supply._replace(packages=(*supply.packages, *described(tmp_path / "p")))
     for _again in range(2):
@@ -193,9 +178,7 @@ def test_a_package_that_its_vendor_did_not_sign_ends_it(
 
 
 @NEEDED
-def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles_key(
-    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
-) -> None:
+def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles_key(tmp_path, supply, key, upstream):
     """As NVIDIA's container toolkit is published: gpgcheck=0, repo_gpgcheck=1."""
     toolkit = tmp_path / "toolkit"
     build(toolkit, [Rpm("toolkit", needs="builder")], None)
@@ -237,7 +220,7 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
 
 
 @NEEDED
-def test_a_list_of_a_stranger_is_refused(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+def test_a_list_of_a_stranger_is_refused(tmp_path, upstream, key):
     (tmp_path / "k.pub").write_bytes(key.public())
     root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", alone=True)
     source = Source(
@@ -250,7 +233,7 @@ def test_a_list_of_a_stranger_is_refused(tmp_path: Path, upstream: Upstream, key
 
 
 @NEEDED
-def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
     root = RpmRoot(tmp_path / "solved", "opensuse-leap15", "x86_64", (str(upstream.archive),))
     root.add([structs.replace(upstream.source(), kind="zypper")], {})
     root.refresh()
@@ -280,7 +263,7 @@ def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key:
         host.refresh()
 
 
-def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(rpm_root.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(rpm_root.os, "geteuid", lambda: 1000)
     with pytest.raises(PreflightError) as told:
@@ -289,7 +272,7 @@ def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path: Path, monkeypat
     RpmRoot(tmp_path / "mirror", "rocky9", "x86_64", alone=True)
 
 
-def test_without_its_tools_it_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_tools_it_says_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setattr(rpm_root.shutil, "which", lambda _name: None)
     with pytest.raises(PreflightError) as told:
         RpmRoot(tmp_path, "rocky9", "x86_64")
@@ -298,7 +281,7 @@ def test_without_its_tools_it_says_how_to_get_them(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("system", ["rocky8", "rocky10", "almalinux8", "almalinux9", "centos9", "fedora43"])
-def test_a_known_distribution_has_its_archives_and_their_key(system: str) -> None:
+def test_a_known_distribution_has_its_archives_and_their_key(system):
     version = system.lstrip("abcdefghijklmnopqrstuvwxyz")
     for source in archives_of(system, "aarch64"):
         (url,) = source.uris or ()
@@ -312,7 +295,7 @@ def test_a_known_distribution_has_its_archives_and_their_key(system: str) -> Non
 
 
 @pytest.mark.parametrize("system", ["rhel9", "amzn2023", "opensuse-leap15", "rocky7"])
-def test_of_another_the_archives_are_named_by_hand(system: str) -> None:
+def test_of_another_the_archives_are_named_by_hand(system):
     with pytest.raises(BadInputError, match="no archive that is known") as told:
         archives_of(system, "x86_64")
     assert "--archive FILE.repo" in told.value.hint
@@ -321,14 +304,14 @@ def test_of_another_the_archives_are_named_by_hand(system: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[a]\nmirrorlist=https://x.invalid\ngpgkey=file:///k\n", "[a]\nbaseurl=https://x.invalid\n", "baseurl=x"]
 )
-def test_a_definition_that_proves_nothing_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_definition_that_proves_nothing_is_refused(tmp_path, text):
     (tmp_path / "a.repo").write_text(text)
     with pytest.raises(BadInputError) as told:
         rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
     assert told.value.reference == "GS-764"
 
 
-def test_a_definition_of_a_host_is_taken_over(tmp_path: Path, key: Signer) -> None:
+def test_a_definition_of_a_host_is_taken_over(tmp_path, key):
     (tmp_path / "k.asc").write_bytes(key.public())
     text = "[on]\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
     (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")

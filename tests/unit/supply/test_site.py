@@ -1,7 +1,5 @@
 """A bundle from its packages to what apt and pip read of it; the package index is not asked, apt and gpg are real."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -9,7 +7,7 @@ import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,12 +18,13 @@ from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Offers
+from gpusetup.components.base import Wanted as Wished
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Facts
-from gpusetup.model.lock import PipHashes
+from gpusetup.model.facts import Facts, HostFacts
+from gpusetup.model.lock import PipHashes, PipRequirements
 from gpusetup.model.package import Package
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
@@ -40,19 +39,11 @@ from gpusetup.supply.apt_repository import AptRoot, entries_of
 from gpusetup.supply.choosing import Asked, Supply, choose, wheels_of
 from gpusetup.supply.fetching import Pool, Wanted, path_of
 from gpusetup.supply.packing import pack, unpack
+from gpusetup.supply.root import Entry
 from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
 from tests.unit.plan.conftest import machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpusetup.components.base import Wanted as Wished
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.lock import PipRequirements
-    from gpusetup.supply.root import Entry
-    from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 PIP = "pip-26.0-py3-none-any.whl"
@@ -79,12 +70,12 @@ def described(path: Path) -> Entry:
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
 @pytest.fixture
-def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
+def supply(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "controller_wheels", _no_wheels)
     (tmp_path / "debs").mkdir()
     entries = (
@@ -106,7 +97,7 @@ def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ..
 def nothing(_done: int, _whole: int) -> None: ...
 
 
-def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_apt_takes_it_by_its_key_alone(tmp_path, supply, key):
     out = tmp_path / "site"
     manifest = add_system(out, supply, key, nothing)
     assert manifest.systems["debian12-x86_64"].packages == {"driver": "1:2.0-1", "dkms": "3.0"}
@@ -130,9 +121,7 @@ def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Sign
         stranger.refresh()
 
 
-def test_the_manifest_says_who_made_it(
-    tmp_path: Path, supply: Supply, key: Signer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_manifest_says_who_made_it(tmp_path, supply, key, capsys):
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
     add_system(out, supply, key, nothing)
@@ -183,7 +172,7 @@ def test_the_manifest_says_who_made_it(
     assert "its signature file is missing" in verified(out, key.fingerprint)[1]
 
 
-def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path, supply, key):
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
     for item in supply.files():
@@ -208,9 +197,7 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, su
         (site, "write_manifest"),
     ],
 )
-def test_cut_at_any_step_the_same_command_completes(
-    tmp_path: Path, supply: Supply, key: Signer, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
-) -> None:
+def test_cut_at_any_step_the_same_command_completes(tmp_path, supply, key, monkeypatch, module, name):
     out = tmp_path / "site"
     with monkeypatch.context() as cut:
         cut.setattr(module, name, _cut)
@@ -225,7 +212,7 @@ def _cut(*_words: Any, **_named: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_a_folder_with_other_things_is_left_alone(tmp_path, supply, key):
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter.txt").write_text("dear")
     with pytest.raises(BadInputError, match="contains other files"):
@@ -233,7 +220,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, supply: Supply
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
 
 
-def test_a_lock_that_was_deleted_meanwhile_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_was_deleted_meanwhile_is_nobodys(tmp_path, monkeypatch):
     monkeypatch.setattr(site.fcntl, "flock", lambda lock, _how: Path(lock.name).unlink())
     (tmp_path / "out").mkdir()
     with pytest.raises(PreflightError, match="another gpusetup"), site._alone(tmp_path / "out"):
@@ -241,7 +228,7 @@ def test_a_lock_that_was_deleted_meanwhile_is_nobodys(tmp_path: Path, monkeypatc
 
 
 @pytest.fixture
-def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str], int]]:
+def ask(tmp_path, supply, key):
     import threading
 
     add_system(tmp_path / "site", supply, key, nothing)
@@ -263,14 +250,14 @@ def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str],
     thread.join(20)
 
 
-def test_it_is_served_by_its_manifest(ask: Callable[[str], int]) -> None:
+def test_it_is_served_by_its_manifest(ask):
     assert [
         ask(name) for name in ("manifest.json", "manifest.json.asc", f"{REPOSITORY}/InRelease", "python/", "sbom.json")
     ] == [200] * 5
     assert [ask(name) for name in ("secret", "..%2f..%2fetc/passwd", "", REPOSITORY, ".lock")] == [404] * 5
 
 
-def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_were_looked_at_say_what_they_are(tmp_path, capsys):
     hosts = {name: machine(name) for name in ("ubuntu24.04-h200-keep", "debian12-t4-open")}
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
@@ -286,7 +273,7 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pyt
     assert "no host with a requested GPU" in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_best_wheel_of_each_package_is_taken() -> None:
+def test_the_best_wheel_of_each_package_is_taken():
     def one(name: str) -> str:
         return f'{{ url = "https://x.invalid/{name}", hashes = {{ sha256 = "{"a" * 64}" }} }}'
 
@@ -301,9 +288,7 @@ def test_the_best_wheel_of_each_package_is_taken() -> None:
             wheels_of(text.replace(names[3], other), Target("3.9", "aarch64"))
 
 
-def test_every_named_environment_brings_its_wheels(
-    tmp_path: Path, supply: Supply, key: Signer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_named_environment_brings_its_wheels(tmp_path, supply, key, monkeypatch):
     """The wishes of hosts, planned for real; what the repositories and the index answer is given here."""
     locked = (
         '[[packages]]\nname = "{0}"\nversion = "{1}"\nwheels = [{{ url = "{2}", hashes = {{ sha256 = "{3}" }} }}]\n'
@@ -355,7 +340,7 @@ def packages_in(folder: Path) -> set[str]:
     return {path.name.partition("_")[0] for path in folder.rglob("*.deb")}
 
 
-def test_releases_that_share_a_repository_keep_their_packages(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_releases_that_share_a_repository_keep_their_packages(tmp_path, supply, key):
     out, asked = tmp_path / "site", supply.asked
     add_system(out, supply, key, nothing)
     other = asked._replace(request=structs.replace(asked.request, os="lmde6"))
@@ -369,7 +354,7 @@ def test_releases_that_share_a_repository_keep_their_packages(tmp_path: Path, su
     assert packages_in(out / REPOSITORY) == {"driver", "cuda"}
 
 
-def test_the_repository_of_a_former_source_goes(tmp_path: Path, supply: Supply, key: Signer) -> None:
+def test_the_repository_of_a_former_source_goes(tmp_path, supply, key):
     out, own = tmp_path / "site", "archive/debian12/x86_64"
     add_system(out, supply, key, nothing)
     manifest = add_system(out, supply._replace(repository=own), key, nothing)
@@ -379,15 +364,13 @@ def test_the_repository_of_a_former_source_goes(tmp_path: Path, supply: Supply, 
     check_bundle(out)
 
 
-def test_every_cpu_that_is_asked_for_counts() -> None:
+def test_every_cpu_that_is_asked_for_counts():
     words = ["driver", "--gpu", "t4", "--os", "ubuntu24.04", "--arch", "x86_64", "--arch", "arm64"]
     systems = systems_of(command_parser("bundle").parse_args(words), matrix())
     assert [[asked.request.arch for asked in kinds] for kinds in systems] == [["x86_64"], ["aarch64"]]
 
 
-def test_what_an_older_bundle_lacks(
-    tmp_path: Path, supply: Supply, key: Signer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_older_bundle_lacks(tmp_path, supply, key, capsys):
     add_system(tmp_path / "old", supply._replace(wheels=()), key, nothing)
     add_system(tmp_path / "new", supply, key, nothing)
     for older in ("old", "old/manifest.json"):
@@ -414,8 +397,8 @@ _TOOLS = ("dkms", "gcc", "make", "linux-headers-amd64", "linux-headers-generic",
 
 @pytest.mark.parametrize("system", _OWN)
 def test_a_distributions_own_driver_packages_become_one_more_repository_of_its_hosts(
-    system: str, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    system, tmp_path, key, monkeypatch, capsys
+):
     """Stub packages with the distribution's names in an archive of their own."""
     monkeypatch.setattr(site, "controller_wheels", _no_wheels)
     version, names = _OWN[system]
@@ -444,7 +427,7 @@ def test_a_distributions_own_driver_packages_become_one_more_repository_of_its_h
     assert (tmp_path / "out" / told_key.removeprefix("/srv/bundle/")).is_file()
 
 
-def test_a_source_that_is_no_repository_makes_no_bundle(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_that_is_no_repository_makes_no_bundle(capsys):
     words = [
         "driver", "--gpu", "t4", "--os", "debian12", "--set", "gpusetup_source=/srv/NVIDIA-Linux-x86_64-580.142.run",
     ]  # fmt: skip

@@ -1,7 +1,5 @@
 """The textfile: what it is called, what it says on a real H100, and that nobody ever reads half of it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The textfile by NVIDIA's library, which is a stand-in that answers from a text."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

@@ -1,7 +1,5 @@
 """The code that measures, as a host runs it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

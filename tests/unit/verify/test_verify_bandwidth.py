@@ -1,7 +1,5 @@
 """Bandwidths and collectives: what is slow, wrong or impossible."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.verify.verify_documents import captured, differences, results, verdicts

@@ -1,7 +1,5 @@
 """A host compared with its own last good run; with `--strict`, with another operator's floors, and nothing else changes."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

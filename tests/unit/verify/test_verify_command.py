@@ -1,7 +1,5 @@
 """The command: what it prints where, its exit codes, and what it does with bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

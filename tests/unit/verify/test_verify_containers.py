@@ -1,7 +1,5 @@
 """A container sees the GPUs: what is tried, in what, and how that is judged. The runtimes are stand-ins."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """Desktops judged by what glxinfo says in them; its texts are Mesa's own, and in NVIDIA's form."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -31,7 +29,7 @@ def judged(**desktops: Any) -> tuple[str, str]:
     return found.verdict, found.text
 
 
-def test_desktops_that_draw_on_the_gpu_pass() -> None:
+def test_desktops_that_draw_on_the_gpu_pass():
     assert judged(alice=told(), bob=told()) == ("pass", "2 desktops draw on the GPU: NVIDIA L40S/PCIe/SSE2")
     assert judged() == ("unsupported", "no desktops here")
 
@@ -49,16 +47,16 @@ def test_desktops_that_draw_on_the_gpu_pass() -> None:
         (failed(""), "bob: no program can draw: vglrun glxinfo gave no reason"),
     ],
 )  # fmt: skip
-def test_one_that_does_not_fails_with_the_reason(bob: Any, text: str) -> None:
+def test_one_that_does_not_fails_with_the_reason(bob, text):
     assert judged(alice=told(), bob=bob) == ("fail", text)
 
 
-def test_what_stands_in_for_a_gpu_can_be_named() -> None:
+def test_what_stands_in_for_a_gpu_can_be_named():
     assert item("alice", told(MESA), expected="llvmpipe").verdict == "pass"
     assert item("alice", told(NVIDIA), expected="llvmpipe").verdict == "fail"
 
 
-def test_each_desktop_is_tried_as_its_user(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_desktop_is_tried_as_its_user(probe, monkeypatch):
     ran = []
 
     def run(argv: list[str], _deadline: float, **_more: Any) -> dict[str, Any]:

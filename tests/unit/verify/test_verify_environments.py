@@ -1,11 +1,9 @@
 """Named environments in `gpusetup verify`: each is looked into by its own Python, and told with its name."""
 
-from __future__ import annotations
-
 import copy
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +18,6 @@ from gpusetup.verify.fleet import observe_fleet
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.probe import Ask, Observed
 from tests.unit.verify.verify_documents import captured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMOKE = Ask(level="smoke")
 STACK = {"torch": {"version": "2.11.0", "variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": ""}}
@@ -51,7 +46,7 @@ def looked(asked: list[Ask]) -> Any:
     return look
 
 
-def test_each_environment_is_asked_by_its_own_python_and_told_by_its_name() -> None:
+def test_each_environment_is_asked_by_its_own_python_and_told_by_its_name():
     document, asked = recorded(), []
     look_into(Ask(level="full"), document, looked(asked))
     assert [(ask.level, ask.python) for ask in asked] == [
@@ -77,18 +72,18 @@ def test_each_environment_is_asked_by_its_own_python_and_told_by_its_name() -> N
         (Ask(level="smoke", budget=60), {"seconds": 55.0}),
     ],
 )
-def test_none_is_asked_where_nothing_could_be_measured(ask: Ask, about: dict[str, Any]) -> None:
+def test_none_is_asked_where_nothing_could_be_measured(ask, about):
     assert asks(SMOKE, recorded())
     assert asks(ask, recorded() | about) == {}
     assert asks(SMOKE, captured("h100-x1-packages")) == {}, "a host without named environments"
 
 
-def test_an_environment_takes_what_is_left_of_the_budget() -> None:
+def test_an_environment_takes_what_is_left_of_the_budget():
     document = recorded() | {"seconds": 20.0}
     assert {ask.budget for ask in asks(Ask(level="smoke", budget=60), document).values()} == {40.0}
 
 
-def test_an_environment_that_gives_no_answer_fails() -> None:
+def test_an_environment_that_gives_no_answer_fails():
     document = recorded()
     look_into(SMOKE, document, lambda _: Observed(None, "the probe on this machine gave no answer"))
     report = host_report("a", Machine(document))
@@ -97,16 +92,14 @@ def test_an_environment_that_gives_no_answer_fails() -> None:
 
 
 @pytest.mark.parametrize("about", [{"postponed": True}, {"unreachable": True}])
-def test_an_environment_that_could_not_be_looked_into_is_no_failure(about: dict[str, Any]) -> None:
+def test_an_environment_that_could_not_be_looked_into_is_no_failure(about):
     document = recorded()
     look_into(SMOKE, document, lambda _: Observed(None, "an apply changes this host", **about))
     found = {result.id: result.verdict for result in host_report("a", Machine(document)).results}
     assert found["python.environment@serve"] == "skip"
 
 
-def test_the_command_looks_into_them_and_keeps_it_with_the_observations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_looks_into_them_and_keeps_it_with_the_observations(tmp_path, monkeypatch, capsys):
     asked: list[Ask] = []
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(probe, "observe_in_turn", lambda ask, _: looked(asked)(ask))
@@ -119,7 +112,7 @@ def test_the_command_looks_into_them_and_keeps_it_with_the_observations(
     assert {item["id"] for item in live} == {item["id"] for item in again} >= {"package.torchao@serve"}
 
 
-def test_hosts_of_a_fleet_are_asked_only_for_what_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_of_a_fleet_are_asked_only_for_what_they_have(tmp_path, monkeypatch):
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run
 

@@ -1,7 +1,5 @@
 """Expected figures against what reference tools and vendors say of the same machines."""
 
-from __future__ import annotations
-
 import json
 import re
 from statistics import mean

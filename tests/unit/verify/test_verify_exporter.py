@@ -1,7 +1,5 @@
 """monitoring.exporter and monitoring.figures: what an H100 under load told its exporter and nvidia-smi, and what can be wrong."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
@@ -41,18 +39,18 @@ def text(found: dict[str, Any], name: str = "exporter") -> str:
     return results(found)[f"monitoring.{name}"].text
 
 
-def test_the_captured_figures_are_those_of_nvidia_smi() -> None:
+def test_the_captured_figures_are_those_of_nvidia_smi():
     assert verdicts(document()) == ("pass", "pass")
     assert verdicts(document(kind="dcgm", lines=DCGM.splitlines())) == ("pass", "pass")
 
 
-def test_the_memory_of_a_slice_is_not_compared_with_that_of_the_gpu() -> None:
+def test_the_memory_of_a_slice_is_not_compared_with_that_of_the_gpu():
     labels = f'gpu="0",UUID="GPU-{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"'
     lines = [f"DCGM_FI_DEV_FB_TOTAL{{{labels}}} 9856", f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} 59"]
     assert verdicts(document(kind="dcgm", lines=lines)) == ("pass", "pass")
 
 
-def test_without_an_exporter_on_record_nothing_is_judged() -> None:
+def test_without_an_exporter_on_record_nothing_is_judged():
     found = document()
     found["quick"]["exporter"] = {}
     assert verdicts(found) == ("skip", "skip")
@@ -69,12 +67,12 @@ def test_without_an_exporter_on_record_nothing_is_judged() -> None:
         ({"listen": "", "status": None}, "pass", "textfile answers"),
     ],
 )
-def test_an_exporter_that_is_silent_or_old_is_said(changes: dict[str, Any], verdict: str, said: str) -> None:
+def test_an_exporter_that_is_silent_or_old_is_said(changes, verdict, said):
     found = document(**changes)
     assert (verdicts(found)[0], said in text(found)) == (verdict, True), text(found)
 
 
-def test_a_driver_that_did_not_answer_and_a_broken_textfile_beside_ours_are_said() -> None:
+def test_a_driver_that_did_not_answer_and_a_broken_textfile_beside_ours_are_said():
     lines = document()["quick"]["exporter"]["lines"]
     down = [line.replace("gpusetup_textfile_up 1", "gpusetup_textfile_up 0") for line in lines]
     assert "the driver did not answer" in text(document(lines=down))
@@ -82,7 +80,7 @@ def test_a_driver_that_did_not_answer_and_a_broken_textfile_beside_ours_are_said
     assert verdicts(beside) == ("warn", "pass")
 
 
-def test_figures_behind_a_password_are_not_compared_and_not_passed() -> None:
+def test_figures_behind_a_password_are_not_compared_and_not_passed():
     found = document(kind="dcgm", status=401, lines=[])
     assert verdicts(found) == ("pass", "skip")
     assert "password" in text(found, "figures")
@@ -99,28 +97,28 @@ def test_figures_behind_a_password_are_not_compared_and_not_passed() -> None:
         (UUID, "0" * 8, "nothing of GPU 0 and figures of 00000000"),
     ],
 )  # fmt: skip
-def test_figures_that_are_not_those_of_nvidia_smi_are_said(old: str, new: str, said: str) -> None:
+def test_figures_that_are_not_those_of_nvidia_smi_are_said(old, new, said):
     lines = [line.replace(old, new) for line in document()["quick"]["exporter"]["lines"]]
     found = document(lines=lines)
     assert verdicts(found) == ("pass", "fail" if said else "pass")
     assert said in text(found, "figures")
 
 
-def test_names_and_units_are_those_of_the_tables() -> None:
+def test_names_and_units_are_those_of_the_tables():
     """DCGM's counters in another unit are another figure: the tables of the rules say which has which."""
     known = {series.metric: series.scale for metric in metrics() for series in metric.series}
     for row in meanings()["exporter_figures"]:
         assert {name: known[name] for name in row["names"]} == row["names"]
 
 
-def test_a_port_that_speaks_no_http_is_an_answer_too(probe: Any) -> None:
+def test_a_port_that_speaks_no_http_is_an_answer_too(probe):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0\r\n"), daemon=True).start()
         found = probe.exporter.services.scrape(f"127.0.0.1:{server.getsockname()[1]}", False, 5)
     assert (found["status"], bool(found["error"])) == (None, True)
 
 
-def test_the_host_asks_the_exporter_that_its_record_names(probe: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_host_asks_the_exporter_that_its_record_names(probe, tmp_path, monkeypatch):
     (tmp_path / "gpusetup-gpu.prom").write_text("nvidia_smi_temperature_gpu 40\n# HELP x\nother 1\n")
     told = {"kind": "textfile", "listen": "127.0.0.1:9100", "folder": str(tmp_path)}
     record = tmp_path / "state.json"

@@ -1,7 +1,5 @@
 """The NVLink fabric as checks judge it: its state, its manager, the IMEX domain."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -112,11 +110,11 @@ def judged(document: dict[str, Any], nodes: tuple[str, ...] = NODES) -> tuple[st
     return found.verdict, found.text
 
 
-def test_a_machine_without_imex_is_no_case_for_it() -> None:
+def test_a_machine_without_imex_is_no_case_for_it():
     assert judged(captured("h200-x1-quick"), ()) == ("unsupported", "no IMEX here")
 
 
-def test_a_domain_that_is_up_passes() -> None:
+def test_a_domain_that_is_up_passes():
     assert judged(machine(domain())) == ("pass", "UP, 2 machines")
 
 
@@ -130,24 +128,24 @@ def test_a_domain_that_is_up_passes() -> None:
         (machine(domain(), active="failed"), "nvidia-imex.service is failed"),
     ],
 )  # fmt: skip
-def test_what_keeps_programs_from_the_domain_fails(document: dict[str, Any], text: str) -> None:
+def test_what_keeps_programs_from_the_domain_fails(document, text):
     verdict, said = judged(document)
     assert verdict == "fail"
     assert text in said
 
 
-def test_a_machine_that_was_asked_for_and_is_in_no_list_fails() -> None:
+def test_a_machine_that_was_asked_for_and_is_in_no_list_fails():
     assert judged(machine(domain()), (*NODES, "10.0.0.3")) == (
         "fail",
         "10.0.0.3: is in gpusetup_imex, and not in this domain",
     )
 
 
-def test_what_was_applied_and_is_not_installed_fails() -> None:
+def test_what_was_applied_and_is_not_installed_fails():
     verdict, text = judged(captured("h200-x1-quick"))
     assert (verdict, text) == ("fail", "gpusetup_imex was applied, but nvidia-imex is not installed")
 
 
 @pytest.mark.parametrize("said", ["", "[]", "null", '{"nodes": "x"}', '{"nodes": {"a": {}}}'])
-def test_an_answer_that_cannot_be_read_is_no_pass(said: str) -> None:
+def test_an_answer_that_cannot_be_read_is_no_pass(said):
     assert judged(machine(said))[0] == "skip"

@@ -6,8 +6,6 @@ host, and what follows: all `changes` of verdicts, or `verdicts` of some checks;
 `blame`; `figures`: measured and expected.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,7 @@ def broken_by(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["fault"] for row in ROWS])
-def test_a_fault_changes_the_verdicts_that_it_should(row: dict[str, Any]) -> None:
+def test_a_fault_changes_the_verdicts_that_it_should(row):
     asked = row.get("wanted")
     wanted = (Wanted(lock_of(**asked)) if "driver" in asked else Wanted(**asked)) if asked else None
     document = broken_by(row)
@@ -78,20 +76,20 @@ def test_a_fault_changes_the_verdicts_that_it_should(row: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("name", ["h200-x1-quick", "h200-x2-quick", "h200-x8-quick"])
-def test_a_healthy_machine_has_no_trouble(name: str) -> None:
+def test_a_healthy_machine_has_no_trouble(name):
     found = verdicts(captured(name), Wanted(LOCK))
     assert "fail" not in found.values()
     assert [check for check, verdict in found.items() if verdict == "warn"] == ["driver.security"]  # as old as it is
     assert found["gpu.count"] == found["driver.version"] == found["gpu.ecc"] == "pass"
 
 
-def test_without_a_driver_no_check_of_a_gpu_passes() -> None:
+def test_without_a_driver_no_check_of_a_gpu_passes():
     (row,) = [row for row in ROWS if row["fault"] == "no driver at all"]
     found = verdicts(broken_by(row))
     assert not [name for name, verdict in found.items() if verdict == "pass" and name.startswith(("gpu.", "pcie.", "nvlink."))]  # fmt: skip
 
 
-def test_the_lock_that_apply_recorded_is_what_is_wanted() -> None:
+def test_the_lock_that_apply_recorded_is_what_is_wanted():
     """Nobody has to name it: the host's own record says which driver it should have."""
     document = captured("h200-x1-quick")
     document["facts"]["state"] = {"lock": {"stack": stack_document(driver="580.178.04"), "wanted": {}}}

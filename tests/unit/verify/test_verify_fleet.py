@@ -1,7 +1,5 @@
 """Observing a fleet: what each host is asked, who takes part in what, and what becomes of hosts that do not answer."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

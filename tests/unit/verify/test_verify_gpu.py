@@ -1,7 +1,5 @@
 """GPUs as checks judge them: MIG layouts, what a GPU asks for, the licence of a vGPU."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

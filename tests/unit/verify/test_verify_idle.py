@@ -1,7 +1,5 @@
 """Verification now and then: a GPU in use is only looked at, a host that changes is left alone, Prometheus gets a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

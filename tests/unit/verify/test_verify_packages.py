@@ -1,7 +1,5 @@
 """Packages above the frameworks: which test each has, how they are run, and what is made of what they say."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

@@ -3,8 +3,6 @@
 A stand-in worker takes the place of the one that needs CuPy: it speaks the same lines and misbehaves when asked.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

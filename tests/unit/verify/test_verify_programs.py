@@ -1,7 +1,5 @@
 """What the probe compiles, loads and starts: toolkits, cuDNN, PTX, frameworks."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

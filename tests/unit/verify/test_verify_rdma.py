@@ -1,7 +1,5 @@
 """Adapters, the way to GPU memory, storage and NCCL over them: judged on captured machines with adapters put beside."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -52,7 +50,7 @@ def judged(document: dict[str, Any], check: str, wish: GpuDirect | None = INBOX)
     return (found[check].verdict, found[check].text) if check in found else ("absent", "")
 
 
-def test_a_machine_without_adapters_hears_nothing_of_them() -> None:
+def test_a_machine_without_adapters_hears_nothing_of_them():
     found = results(captured("h200-x2-quick"))
     assert not [name for name in found if name.startswith(("rdma.", "gds.", "pcie.peers"))]
 
@@ -70,27 +68,27 @@ def test_a_machine_without_adapters_hears_nothing_of_them() -> None:
         ),
     ],
 )
-def test_a_port_is_judged_by_its_state_and_by_what_it_can(port: dict[str, Any], verdict: str, text: str) -> None:
+def test_a_port_is_judged_by_its_state_and_by_what_it_can(port, verdict, text):
     document = machine(hca(**port))
     assert judged(document, "rdma.link") == (verdict, text)
     assert judged(document, "rdma.link", None)[0] == ("warn" if verdict == "fail" else verdict)
 
 
-def test_a_port_without_a_cable_beside_others_and_one_slower_than_its_sisters() -> None:
+def test_a_port_without_a_cable_beside_others_and_one_slower_than_its_sisters():
     down = machine(hca(), hca("mlx5_1", state="DOWN", physical="Disabled"))
     assert judged(down, "rdma.link") == ("warn", "mlx5_1: is DOWN (Disabled): no cable, or nothing at its end")
     slow = machine(hca(fastest=None), hca("mlx5_1", fastest=None, rate=100.0))
     assert judged(slow, "rdma.link") == ("warn", "mlx5_1: runs at 100 Gb/s, its sisters have 400")
 
 
-def test_pci_express_that_does_not_carry_the_port() -> None:
+def test_pci_express_that_does_not_carry_the_port():
     card = hca()
     card["link"] = {"width": 8, "speed": "16.0 GT/s PCIe"}
     verdict, text = judged(machine(card), "rdma.link")
     assert (verdict, text) == ("warn", "mlx5_0: PCI Express x8 at 16.0 GT/s PCIe carries 126 of its 400 Gb/s")
 
 
-def test_what_was_applied_and_is_not_there_fails() -> None:
+def test_what_was_applied_and_is_not_there_fails():
     document = machine()
     document["facts"]["rdma"] = None
     assert judged(document, "rdma.link")[0] == "fail"
@@ -108,7 +106,7 @@ def test_what_was_applied_and_is_not_there_fails() -> None:
         ({"modules": ["nvidia_peermem"]}, GpuDirect(stack="doca", memory="nvidia-peermem"), "pass", "by nvidia_peermem"),
     ],
 )  # fmt: skip
-def test_the_way_to_gpu_memory(changes: dict[str, Any], wish: GpuDirect | None, verdict: str, text: str) -> None:
+def test_the_way_to_gpu_memory(changes, wish, verdict, text):
     document = machine(hca())
     facts = document["facts"]
     facts["kernel"]["running"] = changes.get("kernel", facts["kernel"]["running"])
@@ -119,7 +117,7 @@ def test_the_way_to_gpu_memory(changes: dict[str, Any], wish: GpuDirect | None, 
     assert text in found[1]
 
 
-def test_modules_that_were_asked_for_are_loaded() -> None:
+def test_modules_that_were_asked_for_are_loaded():
     wish = GpuDirect(stack="inbox", memory="dma-buf", modules=("ib_ipoib", "gdrdrv"))
     document = machine(hca())
     document["facts"]["modules"] = ["nvidia", "gdrdrv"]
@@ -130,14 +128,14 @@ def test_modules_that_were_asked_for_are_loaded() -> None:
     assert judged(document, "rdma.modules")[0] == "absent"
 
 
-def test_the_limit_of_locked_memory() -> None:
+def test_the_limit_of_locked_memory():
     small = machine(hca(), unlimited=False, kib=8192)
     assert judged(small, "rdma.memlock")[0] == "fail"
     assert "only 8 MiB may be locked" in judged(small, "rdma.memlock", None)[1]
     assert judged(machine(hca(), unlimited=False, kib=8192, lifted=True), "rdma.memlock")[0] == "pass"
 
 
-def test_acs_an_iommu_that_translates_and_a_gpu_without_an_adapter_below_its_switch() -> None:
+def test_acs_an_iommu_that_translates_and_a_gpu_without_an_adapter_below_its_switch():
     document = machine(hca(above=("n0", "a", "root")))
     assert judged(document, "pcie.peers") == ("pass", "2 GPUs, 1 adapter: no ACS, no translation")
     first, second = document["facts"]["gpus"]
@@ -155,7 +153,7 @@ def test_acs_an_iommu_that_translates_and_a_gpu_without_an_adapter_below_its_swi
     assert judged(document, "pcie.peers")[0] == "skip"
 
 
-def test_gpus_that_meet_over_pci_express_alone_are_judged_too_and_those_with_nvlink_are_not() -> None:
+def test_gpus_that_meet_over_pci_express_alone_are_judged_too_and_those_with_nvlink_are_not():
     document = machine()
     document["facts"]["rdma"] = None
     document["facts"]["gpus"][0]["way"]["acs_redirect"] = ["0000:17:01.0"]
@@ -169,11 +167,11 @@ def test_gpus_that_meet_over_pci_express_alone_are_judged_too_and_those_with_nvl
     [("1.13-p2pdma", ("p2pdma", "nvidia-fs")), ("1.15-p2pdma", ("p2pdma",)), ("1.14-none", ("compat",)),
      ("1.16-compat", ("compat",)), ("1.7-nvfs-closed", ("compat",))],
 )  # fmt: skip
-def test_what_gdscheck_says_in_releases_old_and_new(name: str, modes: tuple[str, ...]) -> None:
+def test_what_gdscheck_says_in_releases_old_and_new(name, modes):
     assert modes_of((GDSCHECK / f"{name}.txt").read_text()) == modes
 
 
-def test_an_answer_that_is_none_says_no_mode() -> None:
+def test_an_answer_that_is_none_says_no_mode():
     assert modes_of("") is None
     assert modes_of("gdscheck: error while loading shared libraries: libcufile.so.0") is None
 
@@ -191,7 +189,7 @@ def test_an_answer_that_is_none_says_no_mode() -> None:
         ("1.15-p2pdma", "nvidia-fs", "fail", "files come by p2pdma, and nvidia-fs was applied"),
     ],
 )
-def test_compat_mode_is_no_pass(name: str, wanted: Any, verdict: str, text: str) -> None:
+def test_compat_mode_is_no_pass(name, wanted, verdict, text):
     document = captured("h200-x2-quick")
     document["quick"]["gdscheck"] = {
         "rc": 0,
@@ -204,7 +202,7 @@ def test_compat_mode_is_no_pass(name: str, wanted: Any, verdict: str, text: str)
     assert text in found[1]
 
 
-def test_without_gdscheck_the_parts_are_judged_and_never_a_pass() -> None:
+def test_without_gdscheck_the_parts_are_judged_and_never_a_pass():
     document, wish = captured("h200-x2-quick"), GpuDirect(storage="p2pdma")
     document["facts"]["storage"] = {"multipath": True, "registry": "", "use_pci_p2pdma": False}
     verdict, text = judged(document, "gds.mode", wish)
@@ -225,7 +223,7 @@ def run(gbits: float | None, error: str = "") -> dict[str, Any]:
     return {"gbits": gbits, "error": error}
 
 
-def test_what_an_adapter_writes_is_judged_by_its_link() -> None:
+def test_what_an_adapter_writes_is_judged_by_its_link():
     good = wrote(("host", run(385.1)), ("gpu", run(380.0)))
     assert judged(good, "rdma.bandwidth") == ("pass", "380 Gb/s and more")
     slow = wrote(("host", run(385.1)), ("gpu", run(90.0)))
@@ -251,9 +249,7 @@ def test_what_an_adapter_writes_is_judged_by_its_link() -> None:
         ("Socket", (), "pass", "results correct"),
     ],
 )
-def test_nccl_between_hosts_is_judged_by_the_links(
-    network: str, rates: tuple[float, ...], verdict: str, text: str
-) -> None:
+def test_nccl_between_hosts_is_judged_by_the_links(network, rates, verdict, text):
     document = captured("h200-x4-hosts-first")
     document["facts"]["rdma"] = {"hcas": [hca(f"mlx5_{number}", rate=rate) for number, rate in enumerate(rates)]}
     for rank in document["sections"]["hosts"]["ranks"].values():
@@ -266,7 +262,7 @@ def test_nccl_between_hosts_is_judged_by_the_links(
 PERFTEST = stored("verify_rdma_perftest.txt")
 
 
-def test_ib_write_bw_is_run_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ib_write_bw_is_run_with_and_without_cuda(tmp_path, monkeypatch):
     """Its answer has the form of perftest's own; what serves ends with the measurement."""
     import importlib
     import sys

@@ -1,7 +1,5 @@
 """The registry: checks are found by being below their level, and each has a page."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ran on a real GPU, judged; and what the same documents say when something in them is broken."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpusetup.model.package import Package, PackageSet

@@ -1,22 +1,18 @@
 """Observations captured on real machines, and how to break them."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.model.applied import Applied
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.settings import AppliedWanted
 from gpusetup.model.stack import CupyChoice, JaxChoice, PackageChoice, Stack, TensorflowChoice, TorchChoice
+from gpusetup.model.verdict import Result
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import judge
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Result
 
 FILES = Path(__file__).resolve().parents[3] / "roles/gpu_verify/files/gpu_measure"
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
