@@ -316,7 +316,7 @@ def _python_tag(context: Context, member: Pair) -> str:
 def _distribution_python(_: Context, member: Unary) -> str:
     system, known = member.subject
     whose = system.name if system is not None else "the host"
-    others = f" and packages {' and '.join(known[1:])}" if len(known) > 1 else ""
+    others = f" and packages of {', '.join(known[1:])}" if len(known) > 1 else ""
     return f"{whose} has Python {known[0]}{others}"
 
 

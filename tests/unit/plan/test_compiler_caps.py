@@ -26,6 +26,10 @@ def caps(*words: str, driver: str | None = None, **about) -> tuple[str, ...]:
         (("torch==2.14.*", "driver==590.*"), ("cuda-bindings<13.2", "nvidia-nvjitlink<13.2")),
         (("torch==2.14.*", "driver==595.*"), ("cuda-bindings<13.3", "nvidia-nvjitlink<13.3")),
         (
+            ("vllm==0.33.0", "driver==580.*"),  # nvcc brings crt, without naming a version
+            ("cuda-bindings<13.1", *(f"nvidia-{name}<13.1" for name in ("cuda-crt", "cuda-nvcc", "nvjitlink", "nvvm"))),
+        ),
+        (
             ("jax==0.12.*", "driver==580.*"),
             tuple(f"nvidia-{name}<13.1" for name in ("cuda-crt", "cuda-nvcc", "cuda-nvrtc", "nvjitlink", "nvvm")),
         ),

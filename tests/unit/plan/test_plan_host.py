@@ -38,6 +38,7 @@ def kinds(plan):
 def test_nothing_to_do_without_a_gpu(planner, host):
     plan = planner.first(host("debian12-none-nothing"), Settings()).plan
     assert (plan.state, plan.actions, plan.refusals) == ("nothing-to-do", (), ())
+    assert "no NVIDIA GPU" in plan.now
 
 
 def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
@@ -45,6 +46,7 @@ def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
     assert draft.stage == "final"
     assert draft.plan.stack.driver.installed
     assert draft.plan.state == "unchanged"
+    assert "H200" in draft.plan.now
     assert draft.plan.variables.gpu_driver_packages is UNSET
 
 
@@ -148,6 +150,22 @@ def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_arch
     assert "pci_resize_resource" in refusal.note
     assert "trixie-backports" in refusal.hint
     assert plan.variables == NOTHING
+
+
+def test_the_mended_package_of_a_known_bad_pair_is_installed(planner, host):
+    """The pair is of one packaging, 550.163.01-2: what trixie-backports carries builds for the same kernel."""
+    facts = host("debian12-t4-open", driver=None)
+    system = msgspec.structs.replace(facts.os, version_id="13", codename="trixie", name="Debian 13")
+    kernel = msgspec.structs.replace(facts.kernel, next="6.12.107+deb13-amd64")
+    turned = msgspec.structs.replace(facts, os=system, kernel=kernel)
+    parts = ("nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")
+    for version, references in (("550.163.01-4~bpo13+1", []), ("550.163.01-2", ["GS-327"])):
+        answer = preview({name: [{"version": version, "size": 1}] for name in parts})
+        wish = msgspec.structs.replace(
+            DISTRO, requirements=(Requirement(component="driver", specifier="==550.163.01"),)
+        )
+        plan = planned(planner, turned, wish, answer)
+        assert [refusal.reference for refusal in plan.refusals] == references
 
 
 @pytest.mark.parametrize(

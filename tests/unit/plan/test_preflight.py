@@ -13,7 +13,8 @@ from gpusetup.plan.preflight import host_refusals
 def test_a_full_disk(host, place, free, refused):
     disk = Disk(total=10 << 30, free=free << 20, writable=True, same_as=None)
     facts = msgspec.structs.replace(host("debian12-t4-open"), disks={place: disk})
-    assert [refusal.reference for refusal in host_refusals(facts)] == (["GS-332"] if refused else [])
+    told = [(refusal.reference, refusal.message) for refusal in host_refusals(facts)]
+    assert told == ([("GS-332", f"{place} is full: {free} MB are free")] if refused else [])
 
 
 def test_one_full_disk_is_told_once(host):

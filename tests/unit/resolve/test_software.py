@@ -291,6 +291,17 @@ def test_a_host_tells_its_pythons_itself(ask):
     assert ask("torch", os="ubuntu22.04", pythons=("3.10", "3.11")).stack.python.version == "3.11"
 
 
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        ("debian13", "Debian 13 (trixie) has Python 3.13"),
+        ("opensuse15", "openSUSE Leap 15.6 has Python 3.6 and packages of 3.11, 3.12"),
+    ],
+)
+def test_a_conflict_names_the_pythons_of_the_system(refused, system, said):
+    assert said in [item["text"] for item in refused("tensorflow==2.10", os=system)["conflict"]]
+
+
 def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask):
     (loud,) = [text for text in ask("torch", os="ubuntu20.04").warnings if "Python" in text]
     assert "limits torch to 2.4.1 (2024-09)" in loud
@@ -299,12 +310,18 @@ def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask):
     assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]
 
 
-def test_glibc_of_the_distribution(ask, shipped):
+def test_glibc_of_the_distribution(ask, refused, shipped):
     glibc = {system.id: system.glibc for system in shipped.os.systems}
     release = {item.version: item.glibc for item in shipped.torch.releases}
     for system in ("rhel8", "ubuntu20.04", "ubuntu24.04"):
         version = ask("torch", os=system).stack.torch.version
         assert nv(release[version]) <= nv(glibc[system])
+    for release in shipped.package("sglang").releases:
+        if release.kind == "wheel" and nv(release.glibc.get("x86_64", "0")) > nv(glibc["ubuntu20.04"]):
+            assert "package-glibc" in refused(f"sglang=={release.version}", os="ubuntu20.04")["rules"]
+            break
+    else:
+        raise AssertionError("no release of SGLang needs a newer glibc")
 
 
 def test_aarch64_wheels(ask, refused):
@@ -321,6 +338,9 @@ def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask, refused):
     document = refused("torch==2.11.0+cu130", "tensorflow")
     assert "one-cuda-major" in document["rules"]
     assert "one-cuda-major" in refused("tensorflow", "cuda>=13")["rules"]
+    texts = {item["rule"]: item["text"] for item in refused("torch==2.1.0+cu121", "tensorflow==2.21.0")["conflict"]}
+    said = "torch 2.1.0+cu121 and TensorFlow 2.21.0 pin different versions of the same CUDA wheels"
+    assert texts["framework-pins-agree"] == said
 
 
 def test_torch_decides_the_cudnn(ask, refused):
