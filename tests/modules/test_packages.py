@@ -164,6 +164,20 @@ class TestApt:
         assert "Acquire::https::CaInfo=/etc/site.pem" in Apt(network).options
         assert "--setopt=sslcacert=/etc/site.pem" in dnf.Dnf(network).plain
 
+    def test_how_far_it_is(self):
+        said: list[Any] = []
+        host = Apt(tell=lambda *words: said.append(words))
+        for line in (
+            "dlstatus:1:20.4538:Retrieving file 1 of 3",
+            "pmstatus:nvidia-smi:61.5385:Unpacking nvidia-smi (amd64)",
+            "pmerror:nvidia-smi:61.5385:trouble",
+            "pmstatus:nvidia-smi:no number:Unpacking",
+        ):
+            host._progress(line)
+        assert said == [
+            ("download", "Retrieving file 1 of 3", 20), ("install", "Unpacking nvidia-smi (amd64)", 61),
+        ]  # fmt: skip
+
     def test_unattended_upgrades_match_whole_names(self):
         ((path, text),) = Apt().automatic_upgrades(["libstdc++6", "nvidia-smi:i386"]).items()
         assert path == "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
