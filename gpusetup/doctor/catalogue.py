@@ -59,11 +59,10 @@ def _companions() -> list[tuple[str, Pattern]]:
     modules = "|".join(re.escape(module) for one in known for module in one.modules)
     packages = "|".join(re.escape(one.package).replace(r"\-", "[-_]") for one in known)
     missing = rf"No module named ['\"]?(?:{modules})(?![\w.])"
-    build = (
-        rf"(?:[Ff]ailed building wheel for|[Ff]ailed to build|[Cc]ould not build wheels for)"
-        rf" ['`\"]?(?P<package>{packages})(?![\w-])"
-    )
-    named = ("building wheel for ", "Failed to build ", "not build wheels for ", "ailed to build `")
+    said = r"[Ff]ailed (?:building wheel for|to build)|uild wheels for|poetry but with|wheels for [^\n]*projects"
+    tried = r"[Bb]uilding (?:wheel|editable) for(?=[^\n]*(?:error|did not run))|pip-install-\w+(?=\S+setup.py\", line)"
+    build = rf"(?:{said}|{tried})[ /\\]['`\"(]?(?P<package>{packages})(?=_[0-9a-f]{{20}}|(?![\w-]))"
+    named = ("ing wheel for ", "ing editable for ", "ailed to build ", "wheels for ", "poetry but with", "pip-install-")
     return [
         ("torch-abi-mismatch", Pattern(find=("No module named ",), regex=missing, own_line=True)),
         ("nvcc-failed", Pattern(find=named, regex=build, own_line=True)),

@@ -22,8 +22,8 @@ AMD = re.compile(
 )
 """AMD's stack prints the same error texts as CUDA."""
 
-NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
-"""Frameworks name the device that failed: here the processor or Apple's GPU."""
+NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b|WinError 1455|aging file is too small")
+"""Frameworks name what failed: here the processor, Apple's GPU or Windows' paging file."""
 
 TRIED = re.compile(r"\bPlan failed with\b")
 """cuDNN's search for the fastest algorithm tries the next one after this."""
