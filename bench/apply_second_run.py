@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
@@ -22,9 +23,6 @@ from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
 from tests.lab.spec import HostSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BOUNDS = {1: 3.0, 10: 10.0, 20: 15.0}
 OPERATIONS = {"first": 25, "second": 5}

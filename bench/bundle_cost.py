@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 from bench.found import Found, Row
@@ -28,9 +29,6 @@ from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.choosing import Asked, Supply, wheels_of
 from gpusetup.supply.fetching import sized
 from gpusetup.supply.signing import signer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["main"]
 

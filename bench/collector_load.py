@@ -22,16 +22,14 @@ import ssl
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bench.found import Found, Row
 from gpusetup.pull.store import FILE, Store, make_token
 from gpusetup.pull.web import collector_of
 from gpusetup.supply.server import Tls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOSTS, PROCESSES, HELD = int(os.environ.get("GPUSETUP_BENCH_HOSTS", "5000")), 10, 2000
 STEADY, PEAK, LONGEST = 60.0, 15.0, 150.0

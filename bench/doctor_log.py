@@ -11,14 +11,11 @@ import hashlib
 import io
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from bench.found import Found, Row
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIZE = 50 * 1024 * 1024
 BOUND = 3.0

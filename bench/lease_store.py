@@ -11,14 +11,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from bench.found import Found, Row
 from gpusetup.model.pull import Budget
 from gpusetup.pull.leases import FAILED, PREFIX, Access, Lease, _coded, _Etcd, take
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HELD = (0, 100, 1000, 10_000)
 ASKING, SECONDS = 16, 10.0

@@ -5,8 +5,8 @@ The documentation shows the record `bench/results/peers.json`; `python -m tools.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,9 +15,6 @@ from bench.peers_steps import Step
 from bench.peers_steps import table as steps_table
 from gpusetup.drive.causes import counted
 from gpusetup.report.topology import element, text_at
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RECORD = Path(__file__).resolve().parent / "results/peers.json"
 RUNS = ("first run", "second run", "first run, its reboot lost", "the run after that")

@@ -10,12 +10,10 @@ import os
 import threading
 import time
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 __all__ = ["Meter", "Used"]
 

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.found import Found, Row
 from gpusetup.cli.verify import FORMATS
@@ -23,9 +23,6 @@ from gpusetup.verify.machine import Machine
 from gpusetup.verify.probe import probe_argv
 from gpusetup.verify.registry import judge
 from tests.lab.health import stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CAPTURE = Path(__file__).resolve().parents[1] / "tests/fixtures/observations/h200-x4-full.json"
 EIGHT = CAPTURE.with_name("h200-x8-quick.json")

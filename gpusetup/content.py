@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 COLLECTION = "gpusetup.stack"
 _HOST_CODE = "gpusetup_host_code"

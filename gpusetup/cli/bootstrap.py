@@ -11,19 +11,16 @@ examples:
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model.status import FINAL, STATUS_FILE, Status
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

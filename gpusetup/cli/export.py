@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gpusetup.cli import options, output
 from gpusetup.content import collections_path, content_path
 from gpusetup.errors import BadInputError, Exit
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
 
 _REFERENCES = "#/$defs/{name}"
 

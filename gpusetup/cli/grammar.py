@@ -7,13 +7,11 @@ import json
 import pkgutil
 import re
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from gpusetup.errors import Exit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 

@@ -14,16 +14,13 @@ examples:
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output, timers, verify, verify_quarantine
 from gpusetup.errors import BadInputError, Exit
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import argparse
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gpusetup import __version__
 from gpusetup.cli import streams
@@ -23,9 +23,6 @@ from gpusetup.cli.commands import (
 )
 from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, likely_commands, listed, rare_options
 from gpusetup.errors import BadInputError, Exit, GpuSetupError, PreflightError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _EPILOG = (
     "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line,\n"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, get_args
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Key, Source
 from gpusetup.model.platforms import Cloud
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 _RUNFILE = re.compile(
     r"NVIDIA-Linux-(?P<arch>x86_64|aarch64)-(?P<version>\d{3}\.\d+(?:\.\d+)?)(?P<kind>-[a-z0-9-]+)?\.run"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.drive.runner import parsed
 from gpusetup.model.lifecycle import Trouble
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Event = dict[str, Any]
 

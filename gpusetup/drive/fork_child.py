@@ -8,10 +8,8 @@ import select
 import signal
 import socket
 import time
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import IO
 
 _READY_WITHIN = 60.0
 """Seconds that the server may need to import Ansible."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from gpusetup.drive.fork_child import Child
 from gpusetup.drive.handed import takes
 from gpusetup.drive.runner import serving
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 _INSIDE = "gpusetup.drive.forked"
 _OURS = "GPUSETUP_"

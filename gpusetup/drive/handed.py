@@ -12,15 +12,13 @@ import gc
 import io
 import os
 import pickle
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from gpusetup.drive.inventory import SELECTED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _PLUGIN = "gpusetup_handed"
 _PLACE = "GPUSETUP_INVENTORY"

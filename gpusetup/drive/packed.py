@@ -14,13 +14,10 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+from typing import Any
 
 _CACHE = "ansiballz_cache"
 """Ansible's own cache folder, in the temporary folder of each process."""

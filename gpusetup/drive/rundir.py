@@ -7,16 +7,14 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from gpusetup.errors import BadInputError, PreflightError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 _KEPT = 50
 _ALIVE = ".alive"

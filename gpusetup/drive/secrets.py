@@ -12,14 +12,11 @@ import json
 import os
 import resource
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpusetup.components.parsing import without_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _PR_SET_DUMPABLE = 4
 

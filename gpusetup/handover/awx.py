@@ -7,16 +7,14 @@ gpusetup's own variables, with the types and choices that gpusetup accepts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gpusetup.handover.files import rendered
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import KNOWN, PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _RUNNER = "ansible-runner>=2.4,<3"
 

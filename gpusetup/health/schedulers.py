@@ -9,16 +9,13 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gpusetup.drive.schedulers import HEALTH_MARK, Caller, check_node, parse_node
 from gpusetup.health.service import Standing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"

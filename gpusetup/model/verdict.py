@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from gpusetup.recovery.table import catalogue as xids
 from gpusetup.recovery.table import numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _DATA = Path(__file__).parent / "data"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
 
 from gpusetup.components.parsing import choice, extra_sources, fingerprints, sha256, source, texts, wrong, yes
 from gpusetup.components.registry import COMPONENTS
@@ -17,9 +18,6 @@ from gpusetup.model.request import COMPONENTS as VERSIONED
 from gpusetup.model.request import SAID_AS, SITE_FILE, Requirement
 from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.resolve.requests import parse_requirement, with_toolkit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 PREFIX = "gpusetup_"
 NO_EFFECT = " on the command line has no effect"

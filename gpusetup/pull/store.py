@@ -12,19 +12,17 @@ import secrets
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.pull import FleetHost, FleetState, PullReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 FILE = "collector.sqlite3"
 _KEPT = 100

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from gpusetup.model.diagnosis import Need, Recovery, Step
 from gpusetup.model.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

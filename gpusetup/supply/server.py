@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import h11
 import msgspec
@@ -31,9 +32,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
 from gpusetup.errors import BadInputError
 from gpusetup.report.html import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _FAIR = 4
 """An address with at most this many connections loses none to another address."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 from packaging.version import Version
@@ -10,9 +11,6 @@ from packaging.version import Version
 from tools.refresh.asking import Fault
 from tools.refresh.known_packages import PACKAGES
 from tools.refresh.rows import assemble
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
 

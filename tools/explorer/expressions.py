@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any
 
 _parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _WORD = r"\p{L}\p{N}_"

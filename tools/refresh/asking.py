@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError
 
 from gpusetup.bootstrap.web import authorities, passes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TIMEOUT = 60
 _TRIES, _PATIENCE = 3, 600

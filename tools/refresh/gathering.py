@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gpusetup.model.record import CANDIDATE
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _CLOCKS = dt.timedelta(days=2)
 """Allowed lead of a publisher's clock."""

@@ -7,10 +7,8 @@ refresh to its new rows.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 Documents = dict[str, dict[str, Any]]
 

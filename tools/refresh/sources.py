@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import datetime as dt
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,10 +14,6 @@ from tools.refresh.asking import Contradiction, Fault, Place, Web
 from tools.refresh.gathering import Gathering
 from tools.refresh.index import Index, configured_index
 from tools.refresh.lints import LINTS
-
-if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Callable, Collection, Mapping
 
 PLACES = {
     "drivers": drivers.RELEASES_JSON,

@@ -19,15 +19,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup import __version__
 from tools.release import bills, container, deb, front, rpm, share, single
 from tools.release.tree import MACHINES, Target, lay_out
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("wheel", "collection", "single", "deb", "rpm")

@@ -7,20 +7,18 @@ import io
 import re
 import tarfile
 import zipfile
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from email.parser import HeaderParser
 from importlib.metadata import distributions
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from gpusetup.supply.cyclonedx import bill, component, python_library
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 SUFFIX = ".cdx.json"
 _NAMES = (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from gpusetup import __version__
 from gpusetup.cli.commands import COMMANDS
 from gpusetup.cli.main import command_parser, top_parser
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
 SECTION = 1
 _EXAMPLES = "examples:"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tools.release import man
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPLETION = {
     "bash": "bash-completion/completions/gpusetup",

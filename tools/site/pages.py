@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.cli.commands import COMMANDS
 from gpusetup.cli.main import command_parser, main
@@ -14,9 +14,6 @@ from gpusetup.model.request import DEFAULT_COMPONENTS
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.resolve.tables import TABLES
 from tools import docs, role_pages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = {
