@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List
 
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _RUNTIMES = (("docker", "dockerd"), ("containerd", "containerd"), ("podman", "podman"), ("crio", "crio"))
 _FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")  # Debian's dockerd is in sbin
@@ -40,18 +40,10 @@ def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
 def described(host: LiveHost) -> Dict[str, List[str]]:
     """Return {CDI file of NVIDIA devices: driver versions that it names}."""
     paths = [folder + "/" + name for folder in CDI_FOLDERS for name in host.names(folder, "nvidia*")]
-    return {path: sorted(set(_LIBCUDA.findall(host.read(path, keep=_cuda_lines) or ""))) for path in paths}
+    return {
+        path: sorted(set(_LIBCUDA.findall(host.read(path, keep=lines_with(r"libcuda\.so")) or ""))) for path in paths
+    }
 
 
 def _names_nvidia(host: LiveHost, path: str) -> bool:
-    return bool(host.read(path, "containers.configured", keep=_nvidia_lines))
-
-
-def _cuda_lines(text: str) -> Any:
-    """Keep only the lines of a CDI file that name the driver's library."""
-    return "".join(line for line in text.splitlines(True) if "libcuda.so" in line)
-
-
-def _nvidia_lines(text: str) -> Any:
-    """Keep only the lines of a runtime's settings that name NVIDIA's runtime."""
-    return "".join(line for line in text.splitlines(True) if "nvidia" in line)
+    return bool(host.read(path, "containers.configured", keep=lines_with("nvidia")))

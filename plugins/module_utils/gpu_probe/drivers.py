@@ -4,7 +4,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from . import initramfs, libraries, modules
-from .host import LiveHost
+from .host import LiveHost, lines_with
 from .packages import is_driver
 
 LIBRARY_FOLDERS = (
@@ -196,14 +196,10 @@ def blacklist_files(host: LiveHost) -> List[str]:
             if name in seen:
                 continue
             seen.add(name)
-            text = host.read(folder + "/" + name, "nouveau.blacklisted", keep=_gpu_lines) or ""
+            text = host.read(folder + "/" + name, "nouveau.blacklisted", keep=lines_with(r"nouveau|nova|nvidia")) or ""
             if initramfs.BLACKLIST.search(text):
                 found.append(folder + "/" + name)
     return found
-
-
-def _gpu_lines(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if re.search(r"nouveau|nova|nvidia", line))
 
 
 def _image(host: LiveHost, kernels: Dict[str, Any], kernel: Dict[str, Any], seconds: float) -> Dict[str, Any]:

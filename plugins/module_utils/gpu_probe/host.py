@@ -9,6 +9,7 @@ import errno
 import fnmatch
 import json
 import os
+import re
 import stat
 from typing import Any, Callable, Dict, List, Optional, Set
 
@@ -35,6 +36,11 @@ def _all_of(handle: Any, limit: int) -> bytes:
         parts.append(piece)
         size += len(piece)
     return b"".join(parts)
+
+
+def lines_with(pattern: str) -> Callable[[str], str]:
+    """Return what keeps, of a text, the lines in which a pattern is found."""
+    return lambda text: "".join(line for line in text.splitlines(True) if re.search(pattern, line))
 
 
 class LiveHost:

@@ -10,13 +10,14 @@ import zlib
 from typing import Any, Dict, List, Optional
 
 from . import commands, firmware
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
 # Debian names its module nvidia-current; its branch packages nvidia-current-open, nvidia-tesla-535 and so on.
 _NVIDIA = re.compile(r"(?:^|/)(nvidia(?:-current|-tesla)?(?:-open)?(?:-\d+)?)\.ko(?:\.(?:gz|xz|zst))?$")
 _DAMAGED = (OSError, ValueError, LookupError, OverflowError, EOFError, struct.error, lzma.LZMAError, zlib.error)
 _OPEN_LICENCE = "dual mit/gpl"
+_GPU_MODULES = lines_with(r"^(nvidia|nv_peer_mem|nouveau|nova|gdrdrv|mlx5_|ib_)")
 _NVRM = re.compile(
     r"NVRM version: NVIDIA UNIX (Open )?(?:Kernel Module for )?\S+\s+(?:Kernel Module\s+)?(\d+\.\d+(?:\.\d+)?)"
 )
@@ -24,7 +25,7 @@ _NVRM = re.compile(
 
 def loaded(host: LiveHost) -> List[str]:
     """Return the names of GPU modules that the kernel has loaded."""
-    text = host.read("/proc/modules", keep=_gpu_modules) or ""
+    text = host.read("/proc/modules", keep=_GPU_MODULES) or ""
     names = [line.split(" ", 1)[0] for line in text.splitlines() if line]
     built_in = [name for name in ("nouveau", "nova_core", "nvidia") if host.exists(f"/sys/module/{name}/initstate")]
     return sorted(set(names) | set(built_in))
@@ -38,18 +39,12 @@ def has_nouveau(names: List[str]) -> bool:
 def users(host: LiveHost) -> Dict[str, Any]:
     """Return {module: {"references", "holders"}} for the loaded GPU modules."""
     found = {}
-    for line in (host.read("/proc/modules", keep=_gpu_modules) or "").splitlines():
+    for line in (host.read("/proc/modules", keep=_GPU_MODULES) or "").splitlines():
         pieces = line.split()
         if len(pieces) >= 4 and pieces[2].isdigit():
             holders = [] if pieces[3] == "-" else [name for name in pieces[3].split(",") if name]
             found[pieces[0]] = {"references": int(pieces[2]), "holders": holders}
     return found
-
-
-def _gpu_modules(text: str) -> str:
-    return "".join(
-        line for line in text.splitlines(True) if re.match(r"(nvidia|nv_peer_mem|nouveau|nova|gdrdrv|mlx5_|ib_)", line)
-    )
 
 
 def loaded_nvidia(host: LiveHost) -> Optional[Dict[str, Any]]:

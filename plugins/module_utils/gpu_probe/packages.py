@@ -10,7 +10,7 @@ import struct
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .commands import mask
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 RELEVANT = re.compile(
     r"^(?:nvidia|libnvidia|libcuda|cuda|libcudnn|cudnn|libnccl|nccl|kmod-nvidia|akmod-nvidia|dnf-plugin-nvidia|libnvsdm|nvlsm|"
@@ -187,13 +187,16 @@ def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
     return sorted(held)
 
 
+_UPGRADES = lines_with("nvidia|APT::Periodic::Unattended-Upgrade")
+
+
 def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:
     """Return whether the host upgrades itself, and whether NVIDIA packages are excluded from that."""
     text = ""
     for name in host.names("/etc/apt/apt.conf.d"):
         if "." in name and not name.endswith(".conf"):  # apt reads no others, such as .dpkg-old
             continue
-        text += host.read("/etc/apt/apt.conf.d/" + name, "packages.automatic_upgrades", keep=_upgrade_lines) or ""
+        text += host.read("/etc/apt/apt.conf.d/" + name, "packages.automatic_upgrades", keep=_UPGRADES) or ""
     periodic = re.findall(r'^\s*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', text, re.MULTILINE)  # the last counts
     timers = host.names("/etc/systemd/system/timers.target.wants", "dnf*-automatic*.timer")
     unattended = periodic[-1:] not in ([], [""], ["0"]) and host.exists("/usr/bin/unattended-upgrade")
@@ -201,12 +204,6 @@ def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:
         "enabled": unattended or bool(timers),
         "excludes_nvidia": bool(re.search(r'^\s*"[^"]*nvidia[^"]*"\s*;', text, re.MULTILINE)),
     }
-
-
-def _upgrade_lines(text: str) -> str:
-    return "".join(
-        line for line in text.splitlines(True) if re.search(r"nvidia|APT::Periodic::Unattended-Upgrade", line)
-    )
 
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")

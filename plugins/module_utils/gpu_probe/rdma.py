@@ -5,7 +5,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import pci
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _CLASS = "/sys/class/infiniband"
 _LANES = {
@@ -35,7 +35,7 @@ def storage(host: LiveHost) -> Optional[Dict[str, Any]]:
     drives = len(host.names("/sys/class/nvme", "nvme[0-9]*"))
     # kallsyms has megabytes, and a toolkit alone installs cufile.json: read it only if there are drives.
     symbols = (_symbols(host) or {}) if drives else {}
-    params = host.read("/proc/driver/nvidia/params", keep=_registry) or ""
+    params = host.read("/proc/driver/nvidia/params", keep=lines_with(r"^RegistryDwords:")) or ""
     return {
         "nvidia_fs": version,
         "p2pdma": symbols.get("p2pdma"),
@@ -44,10 +44,6 @@ def storage(host: LiveHost) -> Optional[Dict[str, Any]]:
         "use_pci_p2pdma": _is_on(text or "", "use_pci_p2pdma"),
         "drives": drives,
     }
-
-
-def _registry(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if line.startswith("RegistryDwords:"))
 
 
 def _is_on(text: str, name: str) -> Optional[bool]:
@@ -75,7 +71,8 @@ def _in_kernel(host: LiveHost) -> Optional[Dict[str, bool]]:
 
 def _memlock(host: LiveHost) -> Dict[str, Any]:
     """Return this session's limit of locked memory in KiB (None: any), and whether limits.d lifts it."""
-    own = re.search(r"^Max locked memory\s+(\S+)", host.read("/proc/self/limits", keep=_locked) or "", re.MULTILINE)
+    limits = host.read("/proc/self/limits", keep=lines_with(r"^Max locked memory")) or ""
+    own = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
     folder = "/etc/security/limits.d"
     paths = ["/etc/security/limits.conf"] + [folder + "/" + name for name in host.names(folder, "*.conf")]
     lifted = any(
@@ -84,10 +81,6 @@ def _memlock(host: LiveHost) -> Dict[str, Any]:
     )
     limit = own.group(1) if own else ""
     return {"kib": int(limit) >> 10 if limit.isdigit() else None, "unlimited": limit == "unlimited", "lifted": lifted}
-
-
-def _locked(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if line.startswith("Max locked memory"))
 
 
 def _hca(machine: LiveHost, name: str) -> Dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from typing import Any, Dict, List, Tuple
 
 from . import commands
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _DEVICE = re.compile(r"^/dev/nvidia(\d+|ctl|-uvm)$")
 _KUBELETS = ("/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
@@ -21,11 +21,8 @@ def display(host: LiveHost, gpus: List[Dict[str, Any]], others: List[Dict[str, A
     """Return the graphical sessions, the display manager, and whether the machine has other GPUs (hybrid, laptop)."""
     sessions = []
     for name in host.names("/run/systemd/sessions"):
-        fields = dict(
-            re.findall(
-                r"^(\w+)=(.*)$", host.read("/run/systemd/sessions/" + name, keep=_session_lines) or "", re.MULTILINE
-            )
-        )
+        text = host.read("/run/systemd/sessions/" + name, keep=lines_with(r"^(TYPE|CLASS|STATE)=")) or ""
+        fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
         if fields.get("TYPE") in ("x11", "wayland", "mir") and fields.get("CLASS", "user") in ("user", "greeter"):
             sessions.append({"type": fields["TYPE"], "class": fields.get("CLASS", "user")})
     manager = host.link("/etc/systemd/system/display-manager.service")
@@ -36,10 +33,6 @@ def display(host: LiveHost, gpus: List[Dict[str, Any]], others: List[Dict[str, A
         "other_gpus": others,
         "laptop": laptop,
     }
-
-
-def _session_lines(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if re.match(r"(TYPE|CLASS|STATE)=", line))
 
 
 def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:

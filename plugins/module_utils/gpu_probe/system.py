@@ -9,7 +9,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import commands, environment
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _FAMILIES = (
     ("debian", ("debian", "ubuntu")),
@@ -69,12 +69,8 @@ def _machine_id(host: LiveHost) -> Optional[str]:
 
 
 def _boot_time(host: LiveHost) -> Optional[int]:
-    match = re.search(r"^btime (\d+)", host.read("/proc/stat", keep=_btime_line) or "", re.MULTILINE)
+    match = re.search(r"^btime (\d+)", host.read("/proc/stat", keep=lines_with(r"^btime ")) or "", re.MULTILINE)
     return int(match.group(1)) if match else None
-
-
-def _btime_line(text: str) -> str:
-    return "".join(line for line in text.splitlines(True) if line.startswith("btime "))
 
 
 def disks(host: LiveHost) -> Dict[str, Any]:
