@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model import Document, whole
+from gpusetup.model import Document, Success, whole
 from gpusetup.model.stack import MatrixStamp, Reason, TakenFor
 
 
@@ -27,10 +27,9 @@ class NoStack(Document, frozen=True, kw_only=True, tag="gpusetup/stack/1"):
     suggestions: tuple[str, ...]
 
 
-class MatrixRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
+class MatrixRows(Success, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
     """Rows of the matrix; a row's keys depend on the lookup, but every row has confidence and sources."""
 
-    ok: Literal[True] = True
     matrix: MatrixStamp
     rows: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
@@ -50,10 +49,9 @@ class NoRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
     suggestions: tuple[str, ...] = ()
 
 
-class MatrixFiles(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-files/1"):
+class MatrixFiles(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-files/1"):
     """Where the matrix is kept."""
 
-    ok: Literal[True] = True
     files: dict[str, str]
 
 
@@ -72,10 +70,9 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     conflict: tuple[Clash, ...] | UnsetType = UNSET
 
 
-class Why(Document, frozen=True, kw_only=True, tag="gpusetup/why/1"):
+class Why(Success, frozen=True, kw_only=True, tag="gpusetup/why/1"):
     """Why a component's version was chosen."""
 
-    ok: Literal[True] = True
     matrix: MatrixStamp
     component: str
     chosen: Any

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model import Document
+from gpusetup.model import Document, Success
 from gpusetup.model.answers import Change
 
 InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", "pipx", "virtual environment", "system"]
@@ -33,10 +33,9 @@ class MatrixInForce(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     place: str
 
 
-class About(Document, frozen=True, kw_only=True, tag="gpusetup/version/1"):
+class About(Success, frozen=True, kw_only=True, tag="gpusetup/version/1"):
     """Everything that determines this gpusetup's answers and actions."""
 
-    ok: Literal[True] = True
     version: str
     install: InstallKind
     place: str
@@ -71,34 +70,30 @@ class ErrorDocument(Document, frozen=True, kw_only=True, tag="gpusetup/error/1")
     error: Told
 
 
-class UserDataMade(Document, frozen=True, kw_only=True, tag="gpusetup/user-data/1"):
+class UserDataMade(Success, frozen=True, kw_only=True, tag="gpusetup/user-data/1"):
     """User-data for a new instance."""
 
-    ok: Literal[True] = True
     shape: str
     bytes: int
     user_data: str
 
 
-class ContentPlace(Document, frozen=True, kw_only=True, tag="gpusetup/content/1"):
+class ContentPlace(Success, frozen=True, kw_only=True, tag="gpusetup/content/1"):
     """Where the collection is."""
 
-    ok: Literal[True] = True
     path: str
 
 
-class MonitoringFiles(Document, frozen=True, kw_only=True, tag="gpusetup/monitoring/1"):
+class MonitoringFiles(Success, frozen=True, kw_only=True, tag="gpusetup/monitoring/1"):
     """The files written for Prometheus and Grafana."""
 
-    ok: Literal[True] = True
     folder: str
     files: tuple[str, ...]
 
 
-class HandoverFiles(Document, frozen=True, kw_only=True, tag="gpusetup/handover/1"):
+class HandoverFiles(Success, frozen=True, kw_only=True, tag="gpusetup/handover/1"):
     """The files written for another engine."""
 
-    ok: Literal[True] = True
     folder: str
     files: tuple[str, ...]
     twice: tuple[str, ...]
@@ -106,10 +101,9 @@ class HandoverFiles(Document, frozen=True, kw_only=True, tag="gpusetup/handover/
     warnings: tuple[str, ...]
 
 
-class BundleMade(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-made/1"):
+class BundleMade(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-made/1"):
     """A bundle that was made or checked."""
 
-    ok: Literal[True] = True
     path: str
     manifest_sha256: str
     gpusetup: str
@@ -137,35 +131,31 @@ class SystemWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     files: tuple[Carried, ...]
 
 
-class BundleWanted(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-wanted/1"):
+class BundleWanted(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-wanted/1"):
     """What a bundle would fetch."""
 
-    ok: Literal[True] = True
     systems: tuple[SystemWanted, ...]
 
 
-class BundleDiff(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1"):
+class BundleDiff(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1"):
     """The files of a newer bundle that an older one lacks, and the newer manifest."""
 
-    ok: Literal[True] = True
     path: str
     older: str
     bytes: int
     files: tuple[Carried, ...]
 
 
-class BundlePacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-packed/1"):
+class BundlePacked(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-packed/1"):
     """A bundle packed into one or several files."""
 
-    ok: Literal[True] = True
     parts: tuple[str, ...]
     bytes: int
 
 
-class BundleUnpacked(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-unpacked/1"):
+class BundleUnpacked(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-unpacked/1"):
     """A bundle folder unpacked from packed files."""
 
-    ok: Literal[True] = True
     path: str
     new: int
     files: int
@@ -182,55 +172,49 @@ class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gone: int | None
 
 
-class Mirror(Document, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
+class Mirror(Success, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
     """A mirror, and the settings for hosts that use it; these are empty if it was only inspected."""
 
-    ok: Literal[True] = True
     repositories: tuple[Mirrored, ...]
     source: str
     fingerprints: tuple[str, ...]
 
 
-class Timer(Document, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
+class Timer(Success, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
     """One of gpusetup's systemd timers; `when` and `runs` are empty if there is none."""
 
-    ok: Literal[True] = True
     timer: str
     state: Literal["installed", "there", "removed", "none"]
     when: str = ""
     runs: str = ""
 
 
-class Explained(Document, frozen=True, kw_only=True, tag="gpusetup/explained/1"):
+class Explained(Success, frozen=True, kw_only=True, tag="gpusetup/explained/1"):
     """The page about a check or a cause, in Markdown."""
 
-    ok: Literal[True] = True
     kind: Literal["check", "cause"]
     name: str
     page: str
 
 
-class Documents(Document, frozen=True, kw_only=True, tag="gpusetup/documents/1"):
+class Documents(Success, frozen=True, kw_only=True, tag="gpusetup/documents/1"):
     """The documents that have a schema, and where each comes from."""
 
-    ok: Literal[True] = True
     documents: dict[str, str]
 
 
-class MatrixExported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-exported/1"):
+class MatrixExported(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-exported/1"):
     """A matrix that was exported to a file."""
 
-    ok: Literal[True] = True
     path: str
     date: str
     sha256: str
     signature: str
 
 
-class MatrixImported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-imported/1"):
+class MatrixImported(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-imported/1"):
     """An imported release of the matrix; `place` is empty if it was only examined."""
 
-    ok: Literal[True] = True
     date: str
     before: str
     vouched: str
@@ -238,19 +222,17 @@ class MatrixImported(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-i
     changes: tuple[str, ...]
 
 
-class MatrixDiff(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/1"):
+class MatrixDiff(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/1"):
     """The differences between two matrices."""
 
-    ok: Literal[True] = True
     before: str
     after: str
     changes: tuple[Change, ...]
 
 
-class MatrixHistory(Document, frozen=True, kw_only=True, tag="gpusetup/matrix-history/1"):
+class MatrixHistory(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-history/1"):
     """The changes to a component in each release on this machine."""
 
-    ok: Literal[True] = True
     component: str
     steps: tuple[MatrixDiff, ...]
 
@@ -272,10 +254,9 @@ class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The release of the branch that fixes all of them."""
 
 
-class DriverEnds(Document, frozen=True, kw_only=True, tag="gpusetup/driver-ends/1"):
+class DriverEnds(Success, frozen=True, kw_only=True, tag="gpusetup/driver-ends/1"):
     """When support ends for the drivers of hosts."""
 
-    ok: Literal[True] = True
     date: str
     drivers: tuple[DriverEnd, ...]
     unread: dict[str, str]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model import Document
+from gpusetup.model import Document, Success
 from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered
 from gpusetup.model.verdict import Result, Verdict
 
@@ -55,10 +55,9 @@ class DoctorText(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     send: str | UnsetType = UNSET
 
 
-class DoctorReference(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
+class DoctorReference(Success, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """The meaning of one of gpusetup's own error references."""
 
-    ok: Literal[True] = True
     reference: str
     title: str
     meaning: str = ""
@@ -66,20 +65,18 @@ class DoctorReference(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/
     page: str
 
 
-class DoctorAlert(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
+class DoctorAlert(Success, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """What an alert of `gpusetup export monitoring` means."""
 
-    ok: Literal[True] = True
     alert: str
     severity: str
     cause: str
     page: str
 
 
-class DoctorVulnerability(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
+class DoctorVulnerability(Success, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     """NVIDIA's bulletins about a known vulnerability."""
 
-    ok: Literal[True] = True
     cve: str
     rows: tuple[dict[str, Any], ...]
     """The rows of `matrix cve`: the component, the fixed releases, the bulletin."""

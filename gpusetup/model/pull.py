@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from gpusetup.model import Document, whole
+from gpusetup.model import Document, Success, whole
 from gpusetup.model.lock import Lock
 
 Name = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]*", max_length=253)]
@@ -95,18 +95,16 @@ class FleetHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     report: PullReport | None = None
 
 
-class FleetState(Document, frozen=True, kw_only=True, tag="gpusetup/fleet/1"):
+class FleetState(Success, frozen=True, kw_only=True, tag="gpusetup/fleet/1"):
     """The newest report of each host."""
 
-    ok: Literal[True] = True
     time: str
     hosts: dict[str, FleetHost]
 
 
-class OfferMade(Document, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"):
+class OfferMade(Success, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"):
     """An offer that was written to a collector's folder."""
 
-    ok: Literal[True] = True
     path: str
     kind: str
     serial: int
@@ -115,19 +113,17 @@ class OfferMade(Document, frozen=True, kw_only=True, tag="gpusetup/offer-made/1"
     lock: str
 
 
-class HostForgotten(Document, frozen=True, kw_only=True, tag="gpusetup/host-forgotten/1"):
+class HostForgotten(Success, frozen=True, kw_only=True, tag="gpusetup/host-forgotten/1"):
     """A host that was removed from a collector."""
 
-    ok: Literal[True] = True
     name: str
     token: bool
     """Its token was revoked too."""
 
 
-class TokenMade(Document, frozen=True, kw_only=True, tag="gpusetup/token-made/1"):
+class TokenMade(Success, frozen=True, kw_only=True, tag="gpusetup/token-made/1"):
     """A token that was written to a file, or revoked if `path` is empty."""
 
-    ok: Literal[True] = True
     name: str
     role: Literal["host", "reader"]
     path: str
