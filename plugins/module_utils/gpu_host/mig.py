@@ -3,17 +3,15 @@
 The unit that restores the layout at boot runs the same file, so it uses neither Ansible nor the record.
 """
 
-import fcntl
-import os
 import re
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..gpu_judge import driver
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
 from . import process
 from .failure import HostFailure
+from .files import locked
 from .gpu_users import who
 from .systemd import Stopped
 
@@ -32,18 +30,8 @@ def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False, r
     At boot nobody uses a GPU yet, and services wait for us, so none is stopped. A second caller (an apply that has just
     rebooted the host, and the unit of that boot) waits, and finds the work done.
     """
-    with _alone():
+    with locked(LOCK):
         return _lay(wishes, env, check, Stopped(() if boot else driver.WATCHERS, env, record))
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    handle = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str, Any]:
