@@ -31,6 +31,11 @@ class Answer:
     calls: tuple[Call, ...]
     """Executions of ssh and sftp."""
 
+    def well(self) -> "Answer":
+        """Return this answer; a command that did not end well fails the test with what it printed."""
+        assert self.code == 0, self.out + self.err
+        return self
+
     @property
     def operations(self) -> int:
         return len(self.calls)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.lab import fleet, machine
+from tests.lab.bootstrapping import serve_bundle
 from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.lifecycle import Lab
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
@@ -38,6 +39,12 @@ def lab_machine():
 def lab_repositories(lab_machine):
     """The stand-in package repositories, built; the server runs while there are hosts."""
     return build.ready()
+
+
+@pytest.fixture(scope="module")
+def bundle(lab_repositories):
+    """A bundle of this checkout, served to hosts."""
+    return serve_bundle()
 
 
 _numbers = itertools.count(1)

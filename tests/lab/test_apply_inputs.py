@@ -54,8 +54,7 @@ def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory
     assert wrong.code in {3, 5, 6}, wrong.out + wrong.err
     assert [packages(host) for host in (plain, own)] == before
 
-    done = apply(tmp_path, inventory, "--ask-vault-pass", "--plan", made, **asked)
-    assert done.code == 0, done.out + done.err
+    done = apply(tmp_path, inventory, "--ask-vault-pass", "--plan", made, **asked).well()
     assert "580." in driver_of(plain)
     assert "570." in driver_of(own)
     again = apply(tmp_path, inventory, "--ask-vault-pass", **asked)
@@ -80,8 +79,7 @@ def test_a_lock_is_applied_exactly_also_downwards(lab_hosts, lab_inventory, sour
         assert made.code == 0, made.err
     inventory = lab_inventory([host], source)
     for lock in locks:
-        done = apply(tmp_path, inventory, "--lock", lock, "--verify", "never")
-        assert done.code == 0, done.out + done.err
+        done = apply(tmp_path, inventory, "--lock", lock, "--verify", "never").well()
         version = lock.name.removesuffix(".lock.json")
         assert done.hosts[host.name]["stack"]["driver"]["version"] == version
         assert version in driver_of(host)

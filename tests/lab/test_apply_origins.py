@@ -58,8 +58,7 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, la
 
     told = gpusetup(lab.folder, "plan", inventory, "--replace").out
     assert "cannot be undone" in " ".join(told.split())
-    done = apply(lab.folder, inventory, "--replace")
-    assert done.code == 0, done.out + done.err
+    done = apply(lab.folder, inventory, "--replace").well()
     assert "cannot be undone" in done.err
     log = host.path("/var/log/nvidia-uninstall.log").read_text()
     assert "--silent" in log
@@ -105,8 +104,7 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     host.path(f"{SIMULATED_ROOT}/lab/typed").write_text(password)
     host.reboot()
     assert "580." in loaded(host)
-    resumed = apply(lab.folder, inventory)
-    assert resumed.code == 0, resumed.out + resumed.err
+    resumed = apply(lab.folder, inventory).well()
     assert apply(lab.folder, inventory).hosts[host.name]["state"] == "unchanged"
 
     said = "".join(answer.out + answer.err for answer in (staged, again, resumed))
@@ -134,8 +132,7 @@ def test_a_sites_own_key_signs_when_the_firmware_knows_it(wishes, lab):
     host.ssh("sh", "-c", f"openssl passwd -6 site >/tmp/hash && mokutil --import {certificate} --hash-file /tmp/hash")
     host.path(f"{SIMULATED_ROOT}/lab/typed").write_text("site")
     host.reboot()
-    done = apply(lab.folder, inventory)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, inventory).well()
     assert "580." in loaded(host)
     module = host.ssh(
         "sh", "-c", "modinfo -F signer $(find /lib/modules -name 'nvidia.ko*' -path '*dkms*' | head -1)"

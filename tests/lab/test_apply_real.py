@@ -38,8 +38,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_h
     before, kernel = boot_id(host), kernel_of(host)
     assert "nouveau" in modules(host)
 
-    first = apply(tmp_path, inventory, timeout=BUILD)
-    assert first.code == 0, first.out + first.err
+    first = apply(tmp_path, inventory, timeout=BUILD).well()
     outcome = first.hosts[host.name]
     assert (outcome["state"], outcome["simulated"]) == ("done", True)
     driver = outcome["stack"]["driver"]
@@ -74,8 +73,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_h
     smi = [verdict for identity, verdict in checks.items() if identity.startswith(("smoke.", "cupy", "smi"))]
     assert "pass" not in smi, checks
 
-    second = apply(tmp_path, inventory)
-    assert second.code == 0, second.out + second.err
+    second = apply(tmp_path, inventory).well()
     assert second.hosts[host.name]["state"] == "unchanged"
     assert second.hosts[host.name]["changed"] == 0
     assert second.operations <= 5
@@ -117,8 +115,7 @@ def test_debians_own_toolkit_once_for_real(lab_hosts, lab_inventory, tmp_path):
     variables = {**WISHES, "gpusetup_components": '["driver", "cuda"]', "gpusetup_cuda_from": "packages"}
     inventory = lab_inventory([host], variables)
     before = packages(host)
-    first = apply(tmp_path, inventory, "--verify", "never", timeout=BUILD)
-    assert first.code == 0, first.out + first.err
+    first = apply(tmp_path, inventory, "--verify", "never", timeout=BUILD).well()
     cuda = first.hosts[host.name]["stack"]["cuda"]["version"]
     assert packages(host)["nvidia-cuda-toolkit"].partition("~")[2].startswith(cuda)
     assert f"release {cuda.rpartition('.')[0]}" in host.ssh("nvcc", "--version").stdout

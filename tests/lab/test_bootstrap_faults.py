@@ -10,7 +10,6 @@ from tests.lab.bootstrap_page import Row, keep
 from tests.lab.bootstrapping import (
     UNIT,
     first_boot,
-    serve_bundle,
     status,
     user_data,
     wait_for,
@@ -21,11 +20,6 @@ from tests.lab.plays import packages
 from tests.lab.repository.build import set_fault
 
 HELD = "import fcntl,sys,time\nf=open('/var/lib/dpkg/lock-frontend','r+b')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',flush=True)\ntime.sleep(float(sys.argv[1]))\n"
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 @pytest.fixture

@@ -4,15 +4,10 @@ import json
 
 import pytest
 
-from tests.lab.bootstrapping import UNIT, first_boot, serve_bundle, status, user_data, wait_for_end
+from tests.lab.bootstrapping import UNIT, first_boot, status, user_data, wait_for_end
 from tests.lab.plays import packages
 
 CHANGED = ("/etc", "/usr/local/lib/gpusetup", "/opt")
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 def snapshot(host):

@@ -9,7 +9,6 @@ from tests.lab.bootstrapping import (
     UNIT,
     first_boot,
     seed,
-    serve_bundle,
     status,
     user_data,
     wait_for,
@@ -21,11 +20,6 @@ from tests.lab.plays import packages
 
 pytestmark = pytest.mark.slow
 PER_BOOT = "/var/lib/cloud/scripts/per-boot/50-gpusetup"
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 def test_an_image_and_two_copies_of_it(lab_hosts, lab_repositories, bundle, tmp_path):

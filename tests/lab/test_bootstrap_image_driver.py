@@ -2,16 +2,11 @@
 
 import pytest
 
-from tests.lab.bootstrapping import first_boot, serve_bundle, user_data, wait_for_end
+from tests.lab.bootstrapping import first_boot, user_data, wait_for_end
 from tests.lab.plays import packages
 
 pytestmark = pytest.mark.slow
 OWN = "570.211.01"
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 def loaded(host):

@@ -13,16 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.lab import network
-from tests.lab.bootstrapping import ROOT, first_boot, serve_bundle, status, user_data, wait_for_end
+from tests.lab.bootstrapping import ROOT, first_boot, status, user_data, wait_for_end
 from tests.lab.places import REPOSITORIES, STATE
 from tests.lab.private_site import NAME, private_site
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 class Watch(threading.Thread):

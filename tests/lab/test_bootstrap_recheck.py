@@ -8,18 +8,13 @@ import sys
 import pytest
 
 from tests.lab import network
-from tests.lab.bootstrapping import ROOT, first_boot, serve_bundle, status, user_data, wait_for_end, wait_until
+from tests.lab.bootstrapping import ROOT, first_boot, status, user_data, wait_for_end, wait_until
 from tests.lab.places import REPOSITORIES
 from tests.lab.plays import packages
 
 pytestmark = pytest.mark.slow
 SERVICE, TIMER = "gpusetup-recheck.service", "gpusetup-recheck.timer"
 CONFIG = "/etc/gpusetup/bootstrap.json"
-
-
-@pytest.fixture(scope="module")
-def bundle(lab_repositories):
-    return serve_bundle()
 
 
 def served_lock(wish):

@@ -24,22 +24,12 @@ LIST_DEVICES = ("tiny", "/bin/busybox", "ls", "/dev")
 
 
 def wish(repositories: Repositories, runtimes: list[str]) -> dict[str, str]:
-    toolkit = {
-        "name": "toolkit", "urls": [f"{repositories.container_toolkit}/deb/amd64/"],
-        "fingerprints": [repositories.fingerprint], "key": f"{repositories.base}/lab-key.asc",
-    }  # fmt: skip
-    more = {"gpusetup_containers": json.dumps(runtimes), "gpusetup_extra_sources": json.dumps([toolkit])}
-    return stand_ins(repositories, gpusetup_driver="==580.142", **more)
-
-
-def told(host: Host, *argv: str) -> str:
-    done = host.ssh(*argv)
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
+    toolkit = repositories.beside("toolkit", f"{repositories.container_toolkit}/deb/amd64/")
+    return stand_ins(repositories, gpusetup_driver="==580.142", gpusetup_containers=json.dumps(runtimes), **toolkit)
 
 
 def dump(host: Host) -> list[str]:
-    return [line for line in told(host, "containerd", "config", "dump").splitlines() if "imports" not in line]
+    return [line for line in host.ssh("containerd", "config", "dump").stdout.splitlines() if "imports" not in line]
 
 
 def looked(host: Host) -> dict[str, Any]:
@@ -52,7 +42,7 @@ def looked(host: Host) -> dict[str, Any]:
         "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; "
         "import container; print(json.dumps(container.look('podman', '/root/measure')))"
     )
-    found: dict[str, Any] = json.loads(told(host, "python3", "-c", code))
+    found: dict[str, Any] = json.loads(host.ssh("python3", "-c", code).stdout)
     shutil.rmtree(place)
     return found
 
@@ -68,19 +58,18 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
     host.ssh("sh", "-c", RUNTIMES)
     before = files_below(host, *SETTINGS), packages(host), dump(host)
     inventory = lab.inventory([host], wish(lab.repositories, ["docker", "containerd", "podman"]))
-    done = apply(lab.folder, inventory)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, inventory).well()
 
-    assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
+    assert "nvidia" in host.ssh("docker", "info", "--format", "{{json .Runtimes}}").stdout
     assert [line for line in before[2] if line not in dump(host)] == []
     assert 'BinaryName = "/usr/bin/nvidia-container-runtime"' in "\n".join(dump(host))
     devices = [f"nvidia{number}" for number in range(4)]
-    listed = told(host, *IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES)
+    listed = host.ssh(*IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES).stdout
     assert [name for name in listed.split() if name.startswith("nvidia")] == devices
 
     tried = looked(host)
     assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", devices, None)
-    assert "gpusetup-verify" not in told(host, "podman", "images", "--format", "{{.Repository}}")
+    assert "gpusetup-verify" not in host.ssh("podman", "images", "--format", "{{.Repository}}").stdout
 
     again = apply(lab.folder, inventory)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
@@ -88,19 +77,17 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
     assert drift.code == 0, drift.out
 
     all_three = files_below(host, *SETTINGS), packages(host), dump(host)
-    given_up = apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["podman"])))
-    assert given_up.code == 0, given_up.out + given_up.err
+    apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["podman"]))).well()
     assert dump(host) == before[2]
-    assert "nvidia" not in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
-    assert "nvidia0" in told(host, *IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES)
+    assert "nvidia" not in host.ssh("docker", "info", "--format", "{{json .Runtimes}}").stdout
+    assert "nvidia0" in host.ssh(*IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES).stdout
 
-    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", inventory, "--format", "json").well()
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == all_three
-    assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
+    assert "nvidia" in host.ssh("docker", "info", "--format", "{{json .Runtimes}}").stdout
 
     removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
     assert not host.path("/run/cdi/nvidia.yaml").exists()
-    assert "nvidia" not in told(host, *IN_A_CONTAINER, *LIST_DEVICES)
+    assert "nvidia" not in host.ssh(*IN_A_CONTAINER, *LIST_DEVICES).stdout

@@ -33,14 +33,8 @@ CONNECTED = "document.documentElement.classList.contains('noVNC_connected') && (
 
 
 def wish(repositories: Repositories, desktops: Any, *, virtualgl: bool = True) -> dict[str, str]:
-    source = {
-        "name": "virtualgl", "urls": [f"{repositories.virtualgl}/"], "fingerprints": [repositories.fingerprint],
-        "key": f"{repositories.base}/lab-key.asc",
-    }  # fmt: skip
-    more = {"gpusetup_desktops": json.dumps(desktops)}
-    if virtualgl:
-        more["gpusetup_extra_sources"] = json.dumps([source])
-    return stand_ins(repositories, gpusetup_driver="==580.142", **more)
+    more = repositories.beside("virtualgl", f"{repositories.virtualgl}/") if virtualgl else {}
+    return stand_ins(repositories, gpusetup_driver="==580.142", gpusetup_desktops=json.dumps(desktops), **more)
 
 
 def looked(host: Host, desktops: Any) -> dict[str, Any]:
@@ -53,15 +47,9 @@ def looked(host: Host, desktops: Any) -> dict[str, Any]:
         "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; import desktops; "
         f"print(json.dumps(desktops.look({{'state': {{'lock': {{'wanted': {{'desktops': {desktops!r}}}}}}}}})))"
     )
-    found: dict[str, Any] = json.loads(told(host, "python3", "-c", code))
+    found: dict[str, Any] = json.loads(host.ssh("python3", "-c", code).stdout)
     shutil.rmtree(place)
     return found
-
-
-def told(host: Host, *argv: str) -> str:
-    done = host.ssh(*argv, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return str(done.stdout)
 
 
 def inside(user: str, number: int, *argv: str) -> list[str]:
@@ -72,15 +60,15 @@ def inside(user: str, number: int, *argv: str) -> list[str]:
 
 def draw(host: Host, user: str, number: int, colour: tuple[int, int, int], place: str) -> None:
     """A background, and three gears that stand still, drawn by OpenGL through vglrun."""
-    told(host, *inside(user, number, "xsetroot", "-solid", "#" + bytes(colour).hex()))
+    host.ssh(*inside(user, number, "xsetroot", "-solid", "#" + bytes(colour).hex()))
     gears = " ".join(inside(user, number, "vglrun", "glxgears", "-geometry", place))
-    told(host, "sh", "-c", f"pkill -u {user} xterm; setsid {gears} >/dev/null 2>&1 </dev/null & sleep 4")
-    told(host, "pkill", "-STOP", "-u", user, "glxgears")
+    host.ssh("sh", "-c", f"pkill -u {user} xterm; setsid {gears} >/dev/null 2>&1 </dev/null & sleep 4")
+    host.ssh("pkill", "-STOP", "-u", user, "glxgears")
 
 
 def held(host: Host, user: str, number: int) -> Picture:
     """What the X server itself holds."""
-    told(host, "sh", "-c", " ".join(inside(user, number, "xwd", "-root", "-silent")) + f" >/root/{user}.xwd")
+    host.ssh("sh", "-c", " ".join(inside(user, number, "xwd", "-root", "-silent")) + f" >/root/{user}.xwd")
     return of_xwd(host.path(f"/root/{user}.xwd").read_bytes())
 
 
@@ -127,11 +115,10 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     reference, message = refusal(asked(both))
     assert (reference, "there is no user alice on this host" in message) == ("GS-460", True)
 
-    told(host, "sh", "-c", f"useradd -m alice; useradd -m bob; {CERTIFICATE} && {TOOLS}")
+    host.ssh("sh", "-c", f"useradd -m alice; useradd -m bob; {CERTIFICATE} && {TOOLS}")
     before = files_below(host, *PLACES), packages(host)
     first = asked(both)
-    done = apply(lab.folder, first)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, first).well()
     assert [reaches(host, port) for port in (6080, 6081, 5920)] == [False, False, False]
 
     found = looked(host, both)
@@ -144,7 +131,7 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     assert "EGL vendor string: Mesa Project" in mesa
     for secret in ("/etc/gpusetup/desktops/alice.password", "/etc/gpusetup/desktops/alice.vnc"):
         assert host.ssh("runuser", "-u", "bob", "--", "test", "-r", secret, check=False).returncode != 0
-        told(host, "runuser", "-u", "alice", "--", "test", "-r", secret)
+        host.ssh("runuser", "-u", "alice", "--", "test", "-r", secret)
     spy = inside("bob", 20, "xwd", "-root", "-silent")
     assert host.ssh(*spy, check=False).returncode != 0
 
@@ -154,12 +141,11 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
 
     draw(host, "alice", 20, BLUE, "300x300+100+100")
     draw(host, "bob", 21, SAND, "200x200+400+250")
-    gears = told(host, "pgrep", "-u", "alice", "glxgears")
+    gears = host.ssh("pgrep", "-u", "alice", "glxgears").stdout
     tls = {**both, "listen": host.address, "certificate": "/etc/desk.crt", "key": "/etc/desk.key"}
     second = asked(tls)
-    done = apply(lab.folder, second)
-    assert done.code == 0, done.out + done.err
-    assert told(host, "pgrep", "-u", "alice", "glxgears") == gears
+    apply(lab.folder, second).well()
+    assert host.ssh("pgrep", "-u", "alice", "glxgears").stdout == gears
     assert [reaches(host, port) for port in (6080, 6081, 5920)] == [True, True, False]
 
     with browser(lab.folder) as leader:
@@ -172,7 +158,7 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
         assert max(abs(one - two) for one, two in zip(corner, colour, strict=True)) < 8
         assert {name for name, hue in HUES.items() if any(hue(*pixel) for pixel in pictures[user].colours)} == set(HUES)
 
-    told(host, "systemctl", "stop", "gpusetup-desktop-page-bob.service")
+    host.ssh("systemctl", "stop", "gpusetup-desktop-page-bob.service")
     mended = apply(lab.folder, second)
     assert (mended.code, mended.hosts[host.name]["state"]) == (0, "done"), mended.out
     until(lambda: reaches(host, 6081), "bob's page", 20)
@@ -181,8 +167,7 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     assert apply(lab.folder, alone).code == 0
     assert host.ssh("pgrep", "-u", "bob", "Xtigervnc", check=False).returncode != 0
     assert not host.path("/etc/gpusetup/desktops/bob.vnc").exists()
-    back = gpusetup(lab.folder, "rollback", alone, "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", alone, "--format", "json").well()
     until(lambda: reaches(host, 6081), "bob's page after the rollback", 20)
 
     removed = gpusetup(lab.folder, "remove", second, "--yes", "--format", "json")

@@ -28,19 +28,13 @@ python3 -W ignore -c "import crypt; print('prometheus:' + crypt.crypt('{}', cryp
 """
 
 
-def told(host: Host, *argv: str) -> str:
-    done = host.ssh(*argv, check=False)
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
-
-
 def answer(host: Host, port: int) -> str:
     """What the exporter answers on the host itself."""
-    return told(host, "python3", "-c", ANSWER.format(port))
+    return host.ssh("python3", "-c", ANSWER.format(port)).stdout
 
 
 def listens(host: Host, port: int) -> set[str]:
-    lines = [line.split() for line in told(host, "ss", "-Hltn").splitlines()]
+    lines = [line.split() for line in host.ssh("ss", "-Hltn").stdout.splitlines()]
     return {line[3].rpartition(":")[0] for line in lines if line[3].endswith(f":{port}")}
 
 
@@ -95,8 +89,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     # The driver alone first, so that there is an apply to go back to.
     assert apply(lab.folder, bare).code == 0
     before = files_below(host, *SETTINGS), packages(host)
-    done = apply(lab.folder, plain)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, plain).well()
     assert listens(host, 9100) == {"127.0.0.1"}
     text = answer(host, 9100)
     assert "nvidia_smi_temperature_gpu{" in text
@@ -110,9 +103,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     # The unit that writes the figures writes them, and nothing elsewhere.
     look, folder = "gpusetup-gpu-textfile.service", host.path("/var/lib/prometheus/node-exporter")
     (folder / "gpusetup-gpu.prom").unlink()
-    told(host, "systemctl", "start", look)
+    host.ssh("systemctl", "start", look)
     assert "gpusetup_textfile_up 1" in (folder / "gpusetup-gpu.prom").read_text()
-    print(told(host, "systemd-analyze", "security", look).splitlines()[-1])
+    print(host.ssh("systemd-analyze", "security", look).stdout.splitlines()[-1])
     mine, own = "/var/lib/prometheus/node-exporter/in", f"/run/systemd/system/{look}.d"
     escape = f"touch {mine} || exit 1; " + "".join(
         f"touch {place}/out && exit 2; " for place in ("/etc", "/usr", "/var", "/root")
@@ -123,8 +116,8 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
         "sh", "-c", f"systemctl stop gpusetup-gpu-textfile.timer; systemctl daemon-reload; systemctl start {look}",
         check=False,
     )  # fmt: skip
-    assert told(host, "systemctl", "show", "-p", "ExecMainStatus", "--value", look).strip() == "7"
-    told(host, "sh", "-c", f"rm -r {own} {mine}; systemctl daemon-reload; systemctl start gpusetup-gpu-textfile.timer")
+    assert host.ssh("systemctl", "show", "-p", "ExecMainStatus", "--value", look).stdout.strip() == "7"
+    host.ssh("sh", "-c", f"rm -r {own} {mine}; systemctl daemon-reload; systemctl start gpusetup-gpu-textfile.timer")
 
     # Half a file of somebody else, and half a file of ours that was cut: neither hides our figures.
     (folder / "theirs.prom").write_text("half_written{")
@@ -135,13 +128,13 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     (folder / "theirs.prom").unlink()
 
     # Others may ask: over TLS, with a password, and neither is in what everybody reads.
-    opened = apply(lab.folder, secured)
-    assert opened.code == 0, opened.out + opened.err
+    opened = apply(lab.folder, secured).well()
     hashed = host.path("/etc/tls/passwords").read_text().partition(":")[2].strip()
     web = host.path("/etc/gpusetup/monitoring-web.yml")
     assert hashed in web.read_text()
     assert web.stat().st_mode & 0o777 == 0o600
-    assert hashed not in opened.out + opened.err + told(host, "journalctl", "--no-pager") + told(host, "ps", "axww")
+    shown = host.ssh("journalctl", "--no-pager").stdout + host.ssh("ps", "axww").stdout
+    assert hashed not in opened.out + opened.err + shown
     assert "401" in host.ssh("python3", "-c", ANSWER.format(9100).replace("http:", "https:").replace(
         "import urllib.request;", "import ssl, urllib.request; ssl._create_default_https_context = ssl._create_unverified_context;"
     ), check=False).stderr  # fmt: skip
@@ -176,14 +169,12 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert apply(lab.folder, secured).code == 0
     assert drift(lab.folder, secured)[0].code == 0
 
-    back = gpusetup(lab.folder, "rollback", plain, "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", plain, "--format", "json").well()
     assert listens(host, 9100) == {"127.0.0.1"}
     assert not web.exists()
 
     # None any more: what it brought goes, the driver stays.
-    none = apply(lab.folder, bare)
-    assert none.code == 0, none.out + none.err
+    apply(lab.folder, bare).well()
     assert listens(host, 9100) == set()
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
     assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []
@@ -193,7 +184,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert differing(pristine, (files_below(host, *SETTINGS), packages(host))) == []
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
-    assert "gpusetup-gpu-textfile" not in told(host, "systemctl", "list-units", "--all", "--no-legend")
+    assert "gpusetup-gpu-textfile" not in host.ssh("systemctl", "list-units", "--all", "--no-legend").stdout
 
 
 @pytest.mark.slow
@@ -208,20 +199,19 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
     assert apply(lab.folder, bare).code == 0
 
-    told(host, "sh", "-c", "apt-get update -qq && apt-get install -qq -y datacenter-gpu-manager=1:3.3.9")
+    host.ssh("sh", "-c", "apt-get update -qq && apt-get install -qq -y datacenter-gpu-manager=1:3.3.9")
     assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(lab.folder, inventory), host)["GS-366"]
-    told(host, "apt-get", "purge", "-qq", "-y", "datacenter-gpu-manager")
+    host.ssh("apt-get", "purge", "-qq", "-y", "datacenter-gpu-manager")
     before = files_below(host, *SETTINGS), packages(host)
 
-    done = apply(lab.folder, inventory)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, inventory).well()
     there = packages(host)
     assert there["datacenter-gpu-manager-4-core"] == "1:4.6.0-1"
     assert there["datacenter-gpu-manager-exporter"] == "4.8.3-1"
-    held = told(host, "apt-mark", "showhold").split()
+    held = host.ssh("apt-mark", "showhold").stdout.split()
     assert {"datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter"} <= set(held)
     assert (listens(host, 9400), listens(host, 5555)) == ({"127.0.0.1"}, set())
-    told(host, "test", "-S", "/run/nvidia-dcgm/nv-hostengine.sock")
+    host.ssh("test", "-S", "/run/nvidia-dcgm/nv-hostengine.sock")
     assert 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu="0"' in answer(host, 9400)
 
     again = apply(lab.folder, inventory)
@@ -229,8 +219,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     assert drift(lab.folder, inventory)[0].code == 0
 
     # The textfile takes its place, and DCGM goes; then back.
-    other = apply(lab.folder, asking("textfile", monitoring="textfile"))
-    assert other.code == 0, other.out + other.err
+    apply(lab.folder, asking("textfile", monitoring="textfile")).well()
     assert (listens(host, 9400), listens(host, 9100)) == (set(), {"127.0.0.1"})
     assert not any(name.startswith("datacenter") for name in packages(host))
     back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")

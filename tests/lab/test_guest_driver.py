@@ -70,19 +70,16 @@ def test_from_its_file_to_a_newer_one_and_back(lab_hosts, lab_inventory, tmp_pat
         assert packages(host) == before
 
         for version, place in ((OLDER, "/root"), (NEWER, address)):
-            done = apply(tmp_path, wanted(version, place))
-            assert done.code == 0, done.out + done.err
+            apply(tmp_path, wanted(version, place)).well()
             assert version in host.ssh("nvidia-smi").stdout
             again = apply(tmp_path, wanted(version, place))
             assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
             assert drift(tmp_path, wanted(version, place))[1] == {}
 
-    back = gpusetup(tmp_path, "rollback", wanted(NEWER, address), "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(tmp_path, "rollback", wanted(NEWER, address), "--format", "json").well()
     assert OLDER in host.ssh("nvidia-smi").stdout
     assert host.path("/var/lib/gpusetup/installers").is_dir(), "a rollback forwards needs it without its server"
-    forwards = apply(tmp_path, wanted(NEWER, address))
-    assert forwards.code == 0, forwards.out + forwards.err
+    apply(tmp_path, wanted(NEWER, address)).well()
     gone = gpusetup(tmp_path, "remove", wanted(NEWER, address), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     assert not host.path("/usr/bin/nvidia-uninstall").exists()

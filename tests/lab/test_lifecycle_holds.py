@@ -1,6 +1,5 @@
 """Holds that hold: what moves packages by itself, run for real, moves nothing of the stack; switches of source and branch do."""
 
-import json
 import re
 
 import pytest
@@ -28,8 +27,7 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
     host.ssh("apt-get", "update")
     host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "install", "unattended-upgrades")
     host.path("/etc/apt/apt.conf.d/99everything").write_text(ALLOW_EVERYTHING)
-    first = apply(lab.folder, inventory)
-    assert first.code == 0, first.out + first.err
+    apply(lab.folder, inventory).well()
     held = host.ssh("apt-mark", "showhold").stdout.split()
     assert {"linux-image-amd64", "linux-headers-amd64"} <= set(held), held
     stack = of_the_stack(host)
@@ -53,15 +51,11 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
 @pytest.mark.slow
 def test_dnf_automatic_leaves_the_stack_alone(lab):
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
-    epel = {
-        "name": "epel", "urls": [f"{lab.repositories.rocky}/epel"], "fingerprints": [lab.repositories.fingerprint],
-        "key": f"{lab.repositories.base}/lab-key.asc",
-    }  # fmt: skip
-    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
+    epel = lab.repositories.beside("epel", f"{lab.repositories.rocky}/epel")
+    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", **epel)
     inventory = lab.inventory([host], wish)
     untouched = rpms(host), files_below(host, *DNF)
-    first = apply(lab.folder, inventory)
-    assert first.code == 0, first.out + first.err
+    apply(lab.folder, inventory).well()
     before = rpms(host)
     assert any("580.142" in line for line in before)
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)

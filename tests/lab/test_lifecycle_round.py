@@ -37,8 +37,7 @@ def test_one_hosts_whole_life(lab):
     assert any(name.startswith("module-") and "none" in now for name, now in found.items()), found
     mend = host_of(drifted)["mend"]
     assert "apply --recorded" in mend
-    mended = gpusetup(lab.folder, *mend.split()[1:])
-    assert mended.code == 0, mended.out + mended.err
+    gpusetup(lab.folder, *mend.split()[1:]).well()
 
     moved = host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "full-upgrade")
     assert "570" not in " ".join(line for line in moved.stdout.splitlines() if line.startswith("Setting up")), moved
@@ -46,16 +45,14 @@ def test_one_hosts_whole_life(lab):
 
     newer = _applied(host, lab.folder, inventory, locks["580"], "580")
     assert _applied(host, lab.folder, inventory, locks["570"], "570") == older, "down again is the same set as before"
-    back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", inventory, "--format", "json").well()
     assert packages(host) == newer, "the last verified state that is not the present one"
     assert drift(lab.folder, inventory)[1] == {}
     listed = gpusetup(lab.folder, "rollback", inventory, "--list", "--format", "json")
     applies = [past["id"] for past in host_of(listed)["applies"]]
     assert len(set(applies)) == len(applies) >= 4
     assert gpusetup(lab.folder, "rollback", inventory, "--to", "no-such").code == 3
-    there = gpusetup(lab.folder, "rollback", inventory, "--to", applies[0], "--format", "json")
-    assert there.code == 0, there.out + there.err
+    gpusetup(lab.folder, "rollback", inventory, "--to", applies[0], "--format", "json").well()
     assert packages(host) == older
 
     shown = gpusetup(lab.folder, "remove", inventory)
@@ -75,8 +72,7 @@ def test_one_hosts_whole_life(lab):
 
 def _applied(host: Host, folder: Path, inventory: Path, wanted: Path, branch: str) -> dict[str, str]:
     """Apply a lock; the driver, Fabric Manager and everything else of the stack are of that branch."""
-    step = apply(folder, inventory, "--lock", wanted)
-    assert step.code == 0, step.out + step.err
+    step = apply(folder, inventory, "--lock", wanted).well()
     now = packages(host)
     fabric = {name: version for name, version in now.items() if "fabricmanager" in name}
     assert [version.split(".")[0] for version in fabric.values()] == [branch], fabric

@@ -1,7 +1,6 @@
 """A local repository's package as the source: its life on hosts with apt and dnf; the package is a stand-in (README.md)."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,8 @@ def test_its_whole_life(flavour, lab):
     scratch.mkdir()
     file = make(host.path("/root"), scratch, VERSION)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    epel = {
-        "name": "epel-stand-in", "urls": [f"{lab.repositories.rocky}/epel"],
-        "fingerprints": [lab.repositories.fingerprint], "key": f"{lab.repositories.base}/lab-key.asc",
-    }  # fmt: skip
-    more = {"gpusetup_extra_sources": json.dumps([epel])} if flavour != "debian12" else {}
+    epel = lab.repositories.beside("epel-stand-in", f"{lab.repositories.rocky}/epel")
+    more = epel if flavour != "debian12" else {}
 
     def wanted(**words: str) -> Path:
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more, **words}
@@ -48,8 +44,7 @@ def test_its_whole_life(flavour, lab):
     assert (installed(host), files_below(host, *PLACES)) == before, "a look leaves nothing"
 
     proven = wanted(gpusetup_source_sha256=digest)
-    done = apply(lab.folder, proven)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, proven).well()
     assert VERSION in host.ssh("nvidia-smi").stdout
     kept = host.path("/var/lib/gpusetup/sources")
     assert [path.name for path in kept.iterdir()] == [file.name.rpartition(".")[0]]

@@ -111,8 +111,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
     for version in (OLDER, NEWER):
         if version == NEWER:
             fails_and_goes_back(host, version, lab.folder, wanted(version))
-        done = apply(lab.folder, wanted(version), "--upgrade")
-        assert done.code == 0, done.out + done.err
+        apply(lab.folder, wanted(version), "--upgrade").well()
         assert version in host.ssh("nvidia-smi").stdout
         again = apply(lab.folder, wanted(version))
         assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
@@ -120,8 +119,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
     told = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
 
-    back = gpusetup(lab.folder, "rollback", wanted(NEWER), "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", wanted(NEWER), "--format", "json").well()
     assert OLDER in host.ssh("nvidia-smi").stdout
 
     older, newer = (host.path(f"/srv/bundle-{version}") for version in (OLDER, NEWER))
@@ -148,8 +146,7 @@ def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(l
     carry(host, tmp_path / "own")
     inventory = lab_inventory([host], {**made, "gpusetup_components": '["driver", "cupy"]'})
 
-    done = apply(tmp_path, inventory, timeout=BUILD)
-    assert done.code == 0, done.out + done.err
+    done = apply(tmp_path, inventory, timeout=BUILD).well()
     driver = host_of(done)["stack"]["driver"]["version"]
     assert f"version:        {driver}" in host.ssh("modinfo", "-k", kernel, "nvidia-current").stdout
     again = apply(tmp_path, inventory)
@@ -174,8 +171,7 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     carry(host, lab.folder / "site")
 
     inventory = lab.inventory([host], {**wishes, **made})
-    done = apply(lab.folder, inventory)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, inventory).well()
     assert NEWER in host.ssh("nvidia-smi").stdout
     told = host.ssh("/opt/gpusetup-serve/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
@@ -195,8 +191,7 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     assert refusal["reference"] == "GS-427", refusal
     assert "this host has used those of 20" in refusal["message"]
     assert OLDER in host.ssh("nvidia-smi").stdout
-    asked_for = apply(lab.folder, inventory, "--upgrade", "--no-way-back", "--older-source")
-    assert asked_for.code == 0, asked_for.out + asked_for.err
+    apply(lab.folder, inventory, "--upgrade", "--no-way-back", "--older-source").well()
     assert asked_by(host) == asked, "the host asked somebody"
 
 
@@ -237,8 +232,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
         return lab.inventory([host], {**made[version], **more})
 
     for version in (older, newer):
-        done = apply(lab.folder, wanted(version), "--upgrade")
-        assert done.code == 0, done.out + done.err
+        apply(lab.folder, wanted(version), "--upgrade").well()
         assert version in host.ssh("nvidia-smi").stdout
         (ours,) = (path for path in host.path(definitions).iterdir() if path.name.startswith("cuda-"))
         checks = dict(line.split("=", 1) for line in ours.read_text().splitlines() if "gpgcheck=" in line)
@@ -258,8 +252,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
     new.rename(old)
     aside.rename(new)
 
-    back = gpusetup(lab.folder, "rollback", wanted(newer), "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", wanted(newer), "--format", "json").well()
     assert older in host.ssh("nvidia-smi").stdout
     gone = gpusetup(lab.folder, "remove", wanted(older), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err

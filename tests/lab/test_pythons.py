@@ -30,12 +30,9 @@ def tiny_wheel(folder: Path) -> None:
 def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(lab):
     """The package is called python3.12; what it brings is Debian's own Python under that name."""
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
-    epel = {
-        "name": "epel", "urls": [f"{lab.repositories.rocky}/epel"], "fingerprints": [lab.repositories.fingerprint],
-        "key": f"{lab.repositories.base}/lab-key.asc",
-    }  # fmt: skip
+    epel = lab.repositories.beside("epel", f"{lab.repositories.rocky}/epel")
     components = '["driver", "torch"]'
-    wish = stand_ins(lab.repositories, gpusetup_extra_sources=json.dumps([epel]), gpusetup_components=components)
+    wish = stand_ins(lab.repositories, gpusetup_components=components, **epel)
     inventory = lab.inventory([host], wish)
     before = host.ssh("rpm", "-qa").stdout
     assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1

@@ -29,8 +29,7 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     assert packages(host) == before[0]
 
     first = wanted(gpusetup_rdma="inbox", gpusetup_ipoib="true")
-    done = apply(lab.folder, first)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, first).well()
     assert host.ssh("ib_write_bw", "--version", check=False).stdout.startswith("Version: ")
     login = host.ssh("sh", "-c", "ulimit -l; journalctl -b --no-pager | grep memlock", check=False).stdout
     # A machine that may not raise limits itself cannot give its hosts more; then the login says that it tried.
@@ -45,12 +44,10 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     assert apply(lab.folder, first).code == 0
     assert drift(lab.folder, first)[0].code == 0
 
-    alone = apply(lab.folder, wanted())
-    assert alone.code == 0, alone.out + alone.err
+    apply(lab.folder, wanted()).well()
     assert not {"perftest", "rdma-core"} & set(packages(host))
     assert not host.path(LIMITS).exists()
-    back = gpusetup(lab.folder, "rollback", first, "--format", "json")
-    assert back.code == 0, back.out + back.err
+    gpusetup(lab.folder, "rollback", first, "--format", "json").well()
     assert "perftest" in packages(host)
     assert host.path(MODULES).exists()
 

@@ -37,8 +37,7 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
 
     first.break_packages("dkms-build", "")
     calls.unlink()
-    resumed = apply(tmp_path, inventory, "--resume", *how[2:])
-    assert resumed.code == 0, resumed.out + resumed.err
+    resumed = apply(tmp_path, inventory, "--resume", *how[2:]).well()
     assert set(states(resumed).values()) == {"done"}
     assert "batch 1 of 3: 1 host" in resumed.err
     said = calls.read_text().splitlines()
@@ -53,8 +52,7 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
 def test_programs_on_the_gpu_are_waited_for(lab_hosts, lab_inventory, wishes, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab_inventory([host], wishes)
-    done = apply(tmp_path, inventory)
-    assert done.code == 0, done.out + done.err
+    apply(tmp_path, inventory).well()
     before = packages(host)
     host.ssh("touch", "/dev/nvidia0", "/dev/nvidiactl")
     host.ssh("systemd-run", "--quiet", "--unit=training", "sh", "-c", "exec sleep 600 3</dev/nvidia0")

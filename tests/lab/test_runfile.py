@@ -39,8 +39,7 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
 
     digest = hashlib.sha256(older.read_bytes()).hexdigest()
     first = wanted(older, gpusetup_source_sha256=digest)
-    done = apply(lab.folder, first)
-    assert done.code == 0, done.out + done.err
+    apply(lab.folder, first).well()
     assert OLDER in loaded(host)
     assert f"nvidia/{OLDER}" in host.ssh("dkms", "status").stdout.replace(", ", "/", 1)
     assert "--kernel-module-type=open" in host.path("/var/log/nvidia-installer.log").read_text()
@@ -49,14 +48,12 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
     assert drift(lab.folder, first)[1] == {}
 
-    up = apply(lab.folder, wanted(newer))
-    assert up.code == 0, up.out + up.err
+    up = apply(lab.folder, wanted(newer)).well()
     assert NEWER in loaded(host)
     assert f"only its owner vouches for {newer.name}" not in up.out
 
     wish = stand_ins(lab.repositories, gpusetup_driver="570.*")
-    by_packages = apply(lab.folder, lab.inventory([host], wish))
-    assert by_packages.code == 0, by_packages.out + by_packages.err
+    apply(lab.folder, lab.inventory([host], wish)).well()
     assert "570.211.01" in loaded(host)
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
 

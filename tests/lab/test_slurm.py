@@ -30,8 +30,7 @@ def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, 
     # A running job is waited for; then the node changes, reboots, is verified, and works again with a new slurmd.
     started = cluster.node(node).partition("SlurmdStartTime=")[2].split()[0]
     cluster.job(node, 20)
-    done = apply(tmp_path, inventory, *how)
-    assert done.code == 0, done.out + done.err
+    done = apply(tmp_path, inventory, *how).well()
     assert {name: outcome["state"] for name, outcome in done.hosts.items()} == {node.name: "done"}
     assert node.path("/var/tmp/job-ended").read_text() == "ended\n"
     assert cluster.state(node) == "IDLE"
@@ -59,8 +58,7 @@ def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, 
 
     # What somebody else drained is changed, and still drained.
     head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad fan")
-    foreign = apply(tmp_path, inventory, *how)
-    assert foreign.code == 0, foreign.out + foreign.err
+    foreign = apply(tmp_path, inventory, *how).well()
     assert "bad fan" in json.dumps(foreign.hosts[node.name]["warnings"])
     assert cluster.state(node) == "IDLE+DRAIN"
     assert packages(node) != before

@@ -46,8 +46,12 @@ class Repositories:
         """What an inventory says of them."""
         return {
             "gpusetup_source": self.base, "gpusetup_source_fingerprints": self.fingerprint,
-            "gpusetup_source_key": f"{self.base}/lab-key.asc",
+            "gpusetup_source_key": self.key,
         }  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        return f"{self.base}/lab-key.asc"
 
     def url(self, distro: str) -> str:
         """NVIDIA's repository for ubuntu2404, debian12, rhel9, …"""
@@ -76,6 +80,11 @@ class Repositories:
     def virtualgl(self) -> str:
         """The repository of VirtualGL's project: a stand-in, for its packages cannot be had here."""
         return f"{self.base}/virtualgl"
+
+    def beside(self, name: str, address: str) -> dict[str, str]:
+        """What an inventory says of one more of them."""
+        source = {"name": name, "urls": [address], "fingerprints": [self.fingerprint], "key": self.key}
+        return {"gpusetup_extra_sources": json.dumps([source])}
 
     def with_fault(self, token: str, what: str, where: str = "all") -> "Repositories":
         """The same repositories behind a server that misbehaves; set_fault(token, "", "") mends it."""
