@@ -1,5 +1,6 @@
 """dnf as the roles drive it: what it says, in both its generations."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +84,22 @@ class TestDnf:
         dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
         assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
         assert said[1][-1] == "nvidia-driver-libs.i686"
+
+    def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(self, monkeypatch):
+        scripts: dict[str, str] = {}
+
+        def answer(argv: list[str], *_a: Any, **_k: Any) -> tuple[int, str, str]:
+            scripts[argv[-1]] = Path(argv[-1]).read_text(encoding="utf-8")
+            return 0, "Nothing to do", ""
+
+        monkeypatch.setattr(dnf.process, "output", answer)
+        monkeypatch.setattr(dnf.process, "stream", lambda *words, **more: answer(*words, **more)[:2])
+        monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: False)
+        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
+        dnf.Dnf().simulate([wish("nv", "3:2-1")], ["old"])
+        dnf.Dnf().transact([wish("nv", "3:2-1")], ["old"])
+        assert list(scripts.values()) == ["install nv-3:2-1\nremove old\nrun\n"] * 2
+        assert not any(Path(name).exists() for name in scripts)
 
     @pytest.mark.parametrize(
         ("line", "told"),
