@@ -18,10 +18,10 @@ def ledger(tmp_path):
 def test_a_new_file_goes_away_again(ledger, tmp_path):
     path = tmp_path / "etc/new.conf"
     assert ledger.write(str(path), "one\n")
-    written = os.stat(ledger.path).st_ino
+    written = os.stat(ledger.path).st_mtime_ns
     assert not ledger.write(str(path), "one\n")
     ledger.save()
-    assert os.stat(ledger.path).st_ino == written, "an unchanged record is not written again"
+    assert os.stat(ledger.path).st_mtime_ns == written, "an unchanged record is not written again"
     assert ledger.write(str(path), "two\n")
     assert ledger.restore(str(path))
     assert not path.parent.exists(), "the folder was made for it"
@@ -99,7 +99,6 @@ def test_a_failed_apply_undoes_only_its_own_changes(ledger, tmp_path):
     ledger.write(str(changed), "second\n")
     ledger.write(str(new), "new\n")
     assert sorted(ledger.revert_apply()) == sorted([str(changed), str(new)])
-    assert Ledger(ledger.folder).unfinished() == []
     assert kept.read_text() == "kept\n"
     assert changed.read_text() == "first\n"
     assert not new.exists()

@@ -49,6 +49,7 @@ def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(host, monkeyp
     with pytest.raises(HostFailure):
         host.run_packages(("nowhere", "1"))
     assert list(differences(before, seen(host), "")) == []
+    assert [item for item in Ledger(host.state).unfinished() if not item.startswith("packages")] == []
 
 
 def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(host, monkeypatch):
