@@ -52,6 +52,8 @@ class TestWishes:
     def test_a_foreign_architecture_is_another_package(self):
         assert packages.unmet([wish("libc", "", "i386")], {"libc": "1"}) == [wish("libc", "", "i386")]
         assert packages.unmet([wish("libc", "", "i386")], {"libc:i386": "1"}) == []
+        asked = {"packages": [wish("a", "", "amd64"), wish("b", "", "i386")], "remove": []}
+        assert planning.wanted(asked, {}, "amd64") == ([wish("a"), wish("b", "", "i386")], [])
 
     @pytest.mark.parametrize(
         ("name", "version", "driver", "is_stub"),
