@@ -60,9 +60,9 @@ def _companions() -> list[tuple[str, Pattern]]:
     packages = "|".join(re.escape(one.package).replace(r"\-", "[-_]") for one in known)
     missing = rf"No module named ['\"]?(?:{modules})(?![\w.])"
     said = r"[Ff]ailed (?:building wheel for|to build)|uild wheels for|poetry but with|wheels for [^\n]*projects"
-    tried = r"[Bb]uilding (?:wheel|editable) for(?=[^\n]*(?:error|did not run))|pip-install-\w+(?=\S+setup.py\", line)"
+    tried = r"(?:uilding|setup.py) \w+ for(?=[^\n]*(?:error|did not))|pip-install-\w+(?=\S+setup.py\", )"
     build = rf"(?:{said}|{tried})[ /\\]['`\"(]?(?P<package>{packages})(?=_[0-9a-f]{{20}}|(?![\w-]))"
-    named = ("ing wheel for ", "ing editable for ", "ailed to build ", "wheels for ", "poetry but with", "pip-install-")
+    named = ("ing wheel for ", "editable for ", "setup.py ins", "led to build ", "wheels for ", "etry but", "pip-inst")
     return [
         ("torch-abi-mismatch", Pattern(find=("No module named ",), regex=missing, own_line=True)),
         ("nvcc-failed", Pattern(find=named, regex=build, own_line=True)),
