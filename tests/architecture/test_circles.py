@@ -1,8 +1,6 @@
 """No two files need each other, however hidden: what only the type checker sees and what is imported late counts too."""
 
 import ast
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE
@@ -11,7 +9,7 @@ ROOT = PACKAGE.parent
 COLLECTION = "ansible_collections.gpusetup.stack."
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
+def statements(node):
     """Yield every statement, however deep; expressions, most of a tree, hold no import."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.expr):
@@ -19,7 +17,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from statements(child)
 
 
-def named(module: str, path: Path) -> Iterator[tuple[str, ...]]:
+def named(module, path):
     """Yield what an import may mean, the likeliest first: a file, or a name inside a file."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     # Files of a folder that is no package run by themselves and find their neighbours by their bare names.
@@ -36,7 +34,7 @@ def named(module: str, path: Path) -> Iterator[tuple[str, ...]]:
                 yield f"{base}.{alias.name}", base, beside + base
 
 
-def graph(root: Path) -> dict[str, set[str]]:
+def graph(root):
     """Return the files that each file imports."""
     known = files(root)
     found = {}
@@ -46,7 +44,7 @@ def graph(root: Path) -> dict[str, set[str]]:
     return found
 
 
-def circles(needs: Mapping[str, set[str]]) -> list[str]:
+def circles(needs):
     """Return each circle once: what is left when files that need nothing more are taken away again and again."""
     left = {module: set(needed) for module, needed in needs.items()}
     while free := {module for module, needed in left.items() if not needed & left.keys()}:

@@ -14,19 +14,19 @@ CHANGES = {"write", "restore", "delete", "link", "change", "undo", "take_down", 
 """What answers whether it changed something."""
 
 
-def _modules() -> dict[str, ast.Module]:
+def _modules():
     found = [*(ROOT / "plugins/module_utils/gpu_host").glob("*.py"), *(ROOT / "plugins/modules").glob("*.py")]
     return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(found)}
 
 
-def _called(call: ast.Call) -> str:
+def _called(call):
     function = call.func
     return (
         function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
     )
 
 
-def _runs(node: ast.AST, runners: set[str]) -> bool:
+def _runs(node, runners):
     return any(
         (isinstance(one, ast.Constant) and one.value in PROGRAMS)
         or (isinstance(one, ast.Call) and _called(one) in runners)
@@ -34,7 +34,7 @@ def _runs(node: ast.AST, runners: set[str]) -> bool:
     )
 
 
-def runners(modules: dict[str, ast.Module]) -> set[str]:
+def runners(modules):
     """Return the functions that run such a program without asking the host whether it is due, directly or by another."""
     functions = [
         item
@@ -50,11 +50,11 @@ def runners(modules: dict[str, ast.Module]) -> set[str]:
         found |= more
 
 
-def _asks(statement: ast.stmt) -> bool:
+def _asks(statement):
     return isinstance(statement, (ast.If, ast.For, ast.While))
 
 
-def hanging(tree: ast.Module, known: set[str]) -> list[str]:
+def hanging(tree, known):
     """Return the places that run something because a call of ours changed something."""
     found = []
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
@@ -71,7 +71,7 @@ def hanging(tree: ast.Module, known: set[str]) -> list[str]:
     return found
 
 
-def _answers(value: ast.AST, told: set[str]) -> bool:
+def _answers(value, told):
     return any(
         (isinstance(one, ast.Call) and _called(one) in CHANGES and isinstance(one.func, ast.Attribute))
         or (isinstance(one, ast.Name) and one.id in told)

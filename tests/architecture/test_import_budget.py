@@ -47,7 +47,7 @@ print(json.dumps({"code": code, "loaded": sorted(set(sys.modules) - before)}), f
 """
 
 
-def loaded_by(*argv: str) -> set[str]:
+def loaded_by(*argv):
     """Return the modules that a command imports in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "GPUSETUP_MATRIX"}
     done = subprocess.run([sys.executable, "-c", PROBE, *argv], capture_output=True, text=True, check=False, timeout=120, env=environment)  # fmt: skip

@@ -1,8 +1,6 @@
 """The rules that keep the program one-way: who may import whom, who may touch the world, how long a module may be."""
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -44,18 +42,18 @@ LONGEST = 500
 """An alarm, not a shape to cut files to."""
 
 
-def part_of(module: str) -> str:
+def part_of(module):
     """Return the part of the package that a module belongs to: `resolve` for gpusetup.resolve.search."""
     return module.split(".")[1] if "." in module else ""
 
 
-def calls(path: Path) -> list[tuple[ast.Call, str]]:
+def calls(path):
     """Return every call of a module, with the words of what is called."""
     nodes = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
     return [(node, ast.unparse(node.func)) for node in nodes]
 
 
-def pointing_right(path: Path) -> Iterator[str]:
+def pointing_right(path):
     """Imports of what stands to the right in the order of the layers."""
     mine = part_of(name_of(path))
     if mine in OUTSIDE | {""}:
@@ -68,7 +66,7 @@ def pointing_right(path: Path) -> Iterator[str]:
             yield f"{path}:{found.line}: {mine} imports {found.module}"
 
 
-def impure(path: Path) -> Iterator[str]:
+def impure(path):
     """What touches the world where answers are worked out."""
     if part_of(name_of(path)) not in ("resolve", "components", "plan"):
         return
@@ -80,7 +78,7 @@ def impure(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {called}()"
 
 
-def printing(path: Path) -> Iterator[str]:
+def printing(path):
     """What prints or exits outside the command line; a stream that the command line handed in may be written to."""
     if part_of(name_of(path)) in ("cli", *OUTSIDE) or name_of(path) in INSIDE_ANSIBLE:
         return
@@ -94,7 +92,7 @@ def printing(path: Path) -> Iterator[str]:
             yield f"{path}:{raised.lineno}: SystemExit"
 
 
-def starting_processes(path: Path) -> Iterator[str]:
+def starting_processes(path):
     """What starts a process outside the runner."""
     if name_of(path) == "gpusetup.drive.runner":
         return
@@ -106,7 +104,7 @@ def starting_processes(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {called}()"
 
 
-def taking_the_command_line(path: Path) -> Iterator[str]:
+def taking_the_command_line(path):
     """What reads the command line's arguments below the command line: there they are frozen options."""
     if part_of(name_of(path)) in ("cli", *OUTSIDE):
         return
@@ -116,7 +114,7 @@ def taking_the_command_line(path: Path) -> Iterator[str]:
             yield f"{path}: {named or 'argparse'}"
 
 
-def silent(path: Path) -> Iterator[str]:
+def silent(path):
     """A module that does not say what it is for."""
     if not ast.get_docstring(tree(path)):
         yield str(path)

@@ -76,7 +76,7 @@ def test_functions_note_that_they_were_entered_by_whatever_name(core):
 
 
 def test_a_copy_that_never_ends_is_ended(monkeypatch):
-    def work(tell: object) -> None:
+    def work(tell):
         tell(["begun"])  # type: ignore[operator]
         while True:
             pass

@@ -15,7 +15,7 @@ IMPORTED = [path for part in ("module_utils", "modules") for path in sorted((ROO
 PROGRAMS = sorted((ROOT / "roles").glob("*/files/**/*.py"))
 
 
-def imports(path: Path) -> set[str]:
+def imports(path):
     """Return the full names that a file imports, without those relative to it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

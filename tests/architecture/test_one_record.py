@@ -29,19 +29,19 @@ _DOORS = {"services", "alternatives", "boot_arguments", "apt", "dnf", "zypper"}
 """Where a thing of the journal, or the package manager that it asks, changes the host."""
 
 
-def _code() -> list[Path]:
+def _code():
     found = [*(ROOT / "plugins").rglob("*.py"), *PACKAGE.rglob("*.py")]
     theirs = [path for path in found if not (path.name in OWNERS and path.parent.name == "gpu_host")]
     return sorted(path for path in theirs if "_content" not in path.parts)
 
 
-def _on_hosts() -> list[Path]:
+def _on_hosts():
     folders = ("module_utils/gpu_host", "modules")
     found = [path for folder in folders for path in (ROOT / "plugins" / folder).glob("*.py")]
     return sorted(path for path in found if path.stem not in _DOORS)
 
 
-def _is_state(node: ast.AST, names: set[str]) -> bool:
+def _is_state(node, names):
     """Tell whether an expression is (a part of) the state of a ledger, by itself or by a name for it."""
     while isinstance(node, (ast.Subscript, ast.Call, ast.Attribute)):
         if isinstance(node, ast.Attribute) and node.attr == "state" and _is_ledger(node.value):
@@ -55,13 +55,13 @@ def _is_state(node: ast.AST, names: set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def _is_ledger(node: ast.AST) -> bool:
+def _is_ledger(node):
     called = node.func if isinstance(node, ast.Call) else node
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return "ledger" in name.lower()
 
 
-def _names_of_state(function: ast.AST) -> set[str]:
+def _names_of_state(function):
     """Return the local names that are bound to the state, or to a part of it that is no copy."""
     names: set[str] = set()
     for node in ast.walk(function):
@@ -78,7 +78,7 @@ def _names_of_state(function: ast.AST) -> set[str]:
     return names
 
 
-def writes(text: str) -> list[str]:
+def writes(text):
     """Return the places in a module that write the record by themselves."""
     tree = ast.parse(text)
     found = set()
@@ -101,7 +101,7 @@ def writes(text: str) -> list[str]:
     return sorted(found)
 
 
-def changes(text: str) -> list[str]:
+def changes(text):
     """Return the places in a module that change the host past the journal."""
     found = []
     for node in ast.walk(ast.parse(text)):

@@ -2,8 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +25,7 @@ ALTERNATIVES = {
 }
 
 
-def asked_for(path: Path) -> Iterator[tuple[int, str]]:
+def asked_for(path):
     """Yield the programs that a file looks for by name: `shutil.which("x")`, `map(shutil.which, ("x", "y"))`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
@@ -39,7 +37,7 @@ def asked_for(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in named if isinstance(name, str))
 
 
-def unprepared(folder: Path, stage: str) -> list[str]:
+def unprepared(folder, stage):
     """Programs that a folder's tests look for and the stage that runs them does not install."""
     known = set(programs.STAGES[stage]) | HARDWARE | GIVEN | PYTHON
     return [
@@ -83,7 +81,7 @@ def test_nothing_that_is_installed_starts_a_service(tmp_path, monkeypatch):
     (wants / "here-before.service").symlink_to("/lib/systemd/system/here-before.service")
     seen = []
 
-    def apt(argv: list[str], **_: object) -> None:
+    def apt(argv, **_):
         if "install" in argv:
             seen.append(policy.read_text(encoding="utf-8"))
             (wants / "nginx.service").symlink_to("/lib/systemd/system/nginx.service")

@@ -4,7 +4,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
 UNWRITTEN = "cannot write the answer"
 
 
-def shell(line: str, folder: Path) -> tuple[int, str, str]:
+def shell(line, folder):
     """Run a line of shell in a folder, with no terminal and a home of its own."""
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": os.getcwd()}
     done = subprocess.run(

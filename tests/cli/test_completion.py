@@ -23,12 +23,12 @@ SETTLE = {"bash": "bind 'set enable-bracketed-paste off'; PS1='ready> '", "zsh":
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home):
     path = f"{BIN}:{os.environ['PATH']}"
     return {"PATH": path, "HOME": str(home), "TERM": "dumb", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(home)}
 
 
-def offered(shell: str, typed: str, home: Path, expected: set[str]) -> set[str]:
+def offered(shell, typed, home, expected):
     """The words that the shell shows on the terminal after TAB, as soon as the expected ones are among them."""
     if shell == "fish":
         script = f"gpusetup export completion fish | source; complete -C '{typed}'"
@@ -63,7 +63,7 @@ def test_tab_in_a_real_shell(shell, typed, expected, tmp_path):
     assert expected <= shown, shown
 
 
-def _complete(line: str, folder: Path) -> list[str]:
+def _complete(line, folder):
     answer = folder / "answer"
     environment = {
         **os.environ,

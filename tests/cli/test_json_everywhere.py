@@ -1,7 +1,6 @@
 """Every command that tells people something tells it programs too, by `--format json`; a refusal as well."""
 
 import json
-from typing import Any
 
 import jsonschema
 import pytest
@@ -11,7 +10,6 @@ from gpusetup.cli.commands import COMMANDS
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import command_parser
 from gpusetup.matrix.load import matrix
-from gpusetup.model.lock import Lock
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
@@ -39,7 +37,7 @@ def _nothing_of_this_machine(tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path / "own"))
 
 
-def document_of(out: str) -> Any:
+def document_of(out):
     document = json.loads(out)
     jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
     return document
@@ -107,7 +105,7 @@ def test_the_documents_are_a_document():
     assert len(named) == len(run(["export", "schema"])[1].splitlines()) - 2
 
 
-def _wish() -> tuple[Lock, Request]:
+def _wish():
     request = Request(gpus=("t4",), os="debian12", arch="x86_64")
     return lock_of(resolve(request, matrix()), matrix()), request
 

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.stored import stored_rows
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 
 
-def document(*argv: str) -> tuple[int, Any]:
+def document(*argv):
     code, out, _ = run([*argv, "--format", "json"])
     return code, json.loads(out)
 
@@ -198,7 +197,7 @@ def test_why_a_version_that_is_not_chosen():
 def test_old_data_is_said_to_be_old(command, monkeypatch):
     class Later(dt.datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> dt.datetime:
+        def now(cls, tz=None):
             return dt.datetime.fromisoformat(Matrix().date).replace(tzinfo=tz) + dt.timedelta(days=91)
 
     monkeypatch.setattr("gpusetup.cli.requests.dt.datetime", Later)

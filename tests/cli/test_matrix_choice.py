@@ -8,7 +8,7 @@ from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 
 
-def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def _said(capsys, *words):
     """Return what is said before the day of the matrix, with which each answer ends."""
     assert main(["matrix", *words]) == 0
     said, mark, day = " ".join(capsys.readouterr().out.split()).rpartition(" matrix of ")

@@ -4,7 +4,6 @@ import csv
 import datetime as dt
 import io
 import json
-from typing import Any
 
 import pytest
 from packaging.version import Version
@@ -17,7 +16,7 @@ SHIPPED = Matrix()
 
 @pytest.fixture
 def ask(capsys):
-    def run(*words: str) -> tuple[int, str, str]:
+    def run(*words):
         code = main(["matrix", *words])
         told = capsys.readouterr()
         return code, told.out, told.err
@@ -27,7 +26,7 @@ def ask(capsys):
 
 @pytest.fixture
 def rows(ask):
-    def found(*words: str) -> list[dict[str, Any]]:
+    def found(*words):
         code, out, _ = ask(*words, "--format", "json")
         document = json.loads(out)
         assert (code, document["ok"], document["schema"]) == (0, True, "gpusetup/matrix/1")

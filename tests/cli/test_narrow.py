@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a pseudo-terminal")
 
 
-def on_terminal(columns: int, *argv: str) -> list[str]:
+def on_terminal(columns, *argv):
     import fcntl
     import struct
     import termios

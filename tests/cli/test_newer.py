@@ -1,7 +1,6 @@
 """`--newer`: releases that the matrix does not know yet, asked of an index and of NVIDIA's list as they answer."""
 
 import json
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -31,7 +30,7 @@ def asked(monkeypatch):
     """Publishers that answer as PyPI and NVIDIA do; what was asked of them."""
     found: list[str] = []
 
-    def fetch(url: str, *, accept: str, **_: Any) -> bytes:
+    def fetch(url, *, accept, **_):
         found.append(url)
         if url == newer._DRIVERS:
             return json.dumps(DRIVERS).encode()
@@ -103,7 +102,7 @@ def test_a_driver_is_looked_up_in_the_list_of_nvidia(asked):
     assert "driver 999.10 (https://docs.nvidia.com/" in told["warnings"][0]
 
 
-def _down(url: str, **_: Any) -> bytes:
+def _down(url, **_):
     raise Unfetched(f"Max retries exceeded with {url}")
 
 

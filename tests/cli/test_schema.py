@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -31,12 +30,12 @@ KEPT_ELSEWHERE = {
 """Documents between the parts of gpusetup: nothing for other programs to rely on."""
 
 
-def printed(*argv: str) -> Any:
+def printed(*argv):
     _, out, _ = run([*argv, "--format", "json"])
     return json.loads(out)
 
 
-def name_of(document: Any) -> str:
+def name_of(document):
     return str(document["schema"].split("/")[1])
 
 

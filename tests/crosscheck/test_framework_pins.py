@@ -7,7 +7,7 @@ from gpusetup.resolve.api import fits
 from tests.crosscheck.facts import check_set, rows
 
 
-def _requirement(component: str, specifier: str) -> Requirement:
+def _requirement(component, specifier):
     return Requirement(component=component, specifier=specifier)
 
 
@@ -29,12 +29,12 @@ def test_tensorflow_tested_build(matrix, row):
             assert fits(Request(requirements=(*wanted, _requirement("python", f"=={python}"))), matrix)
 
 
-def _exact(pins: dict[str, str], library: str) -> str | None:
+def _exact(pins, library):
     text = next((text for name, text in pins.items() if name.startswith(f"nvidia-{library}-cu")), None)
     return text if text is not None and text[:1].isdigit() else None
 
 
-def _with_libraries(framework: str, version: str, pins: dict[str, str]) -> dict[str, str]:
+def _with_libraries(framework, version, pins):
     libraries = {library: _exact(pins, library) for library in ("cudnn", "nccl")}
     return {framework: version, **{name: text for name, text in libraries.items() if text}}
 

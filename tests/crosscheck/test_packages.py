@@ -7,7 +7,7 @@ import pytest
 
 from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import NoStackError
-from gpusetup.matrix.load import Matrix, canonical, load_file, package_files
+from gpusetup.matrix.load import canonical, load_file, package_files
 from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.stack import Stack
 from gpusetup.resolve.api import resolve
@@ -16,11 +16,11 @@ from gpusetup.resolve.requests import parse_requirements
 from tests.stored import stored_rows
 
 
-def _ask(matrix: Matrix, *words: str, **machine) -> Stack:
+def _ask(matrix, *words, **machine):
     return resolve(Request(requirements=parse_requirements(list(words)), **machine), matrix).stack
 
 
-def _refused(matrix: Matrix, *words: str, **machine) -> dict:
+def _refused(matrix, *words, **machine):
     with pytest.raises(NoStackError) as raised:
         _ask(matrix, *words, **machine)
     return raised.value.to_document()

@@ -7,7 +7,6 @@ each with its reason; a new one fails the test, and so does one that is gone.
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.load import Matrix
 from gpusetup.versions import nv
 from tests.crosscheck.facts import check_set, rows
 
@@ -22,7 +21,7 @@ DISAGREEMENTS: dict[tuple[str, str], str] = {}
 """(driver, torch build) → why we and the table differ."""
 
 
-def _builds(matrix: Matrix) -> list[tuple[str, str]]:
+def _builds(matrix):
     return [
         (f"{build.version}+{build.variant}", build.variant) for build in matrix.torch.builds if build.code is not None
     ]

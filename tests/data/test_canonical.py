@@ -6,7 +6,7 @@ from gpusetup.matrix.load import NAMES, canonical, load_file
 from tests.data.lint import DATA, FIXTURES
 
 
-def printed_so(name: str, path) -> bool:
+def printed_so(name, path):
     return canonical(load_file(name, path)) == path.read_bytes()
 
 

@@ -1,7 +1,6 @@
 """How much the files hold. A count that falls is data lost; one that grows is written down here with the data."""
 
 from tests.data.lint import shipped
-from tools.refresh.lints import Documents
 
 AT_LEAST = {"gpus": 494}
 EXACT = {
@@ -12,7 +11,7 @@ EXACT = {
 }  # fmt: skip
 
 
-def counts(documents: Documents) -> dict[str, int]:
+def counts(documents):
     d = documents
     return {
         "CUDA releases": len(d["cuda"]["releases"]),
@@ -44,7 +43,7 @@ def counts(documents: Documents) -> dict[str, int]:
     }
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     found = counts(documents)
     problems = [
         f"{found[name]} {name}, not {wanted}"

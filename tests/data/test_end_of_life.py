@@ -3,14 +3,14 @@
 from datetime import date
 
 from tests.data.lint import holds, shipped
-from tools.refresh.lints import Documents, records
+from tools.refresh.lints import records
 
 
-def _day(text: str) -> date:
+def _day(text):
     return date.fromisoformat(text if text.count("-") == 2 else f"{text}-01")
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     problems = []
     for _, path, record in records(documents):
         for field in ("eol", "date"):

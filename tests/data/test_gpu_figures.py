@@ -1,12 +1,11 @@
 """Figures name products that the matrix has, no product twice, and say something that can be true."""
 
 from tests.data.lint import holds, shipped
-from tools.refresh.lints import Documents
 
 RATES = ("fp16", "bf16", "fp8")
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     products = {gpu["name"]: gpu for gpu in documents["gpus"]["gpus"]}
     problems, seen = [], set()
     for record in documents["gpu_figures"]["gpus"]:

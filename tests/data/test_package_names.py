@@ -1,18 +1,17 @@
 """For every driver branch there is one answer to what its packages are called, never two and never none."""
 
 from tests.data.lint import holds, shipped
-from tools.refresh.lints import Documents
 
 LISTS = {
     "drivers": ("family", "module"), "fabric": ("format",),
 }  # fmt: skip
 
 
-def _covers(record: dict, branch: int) -> bool:
+def _covers(record, branch):
     return record.get("min_branch", 0) <= branch <= record.get("max_branch", branch)
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     repos = documents["repos"]
     branches = [row["branch"] for row in documents["driver"]["branches"]]
     open_from = 515

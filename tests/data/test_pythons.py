@@ -3,10 +3,9 @@
 import re
 
 from tests.data.lint import holds, shipped
-from tools.refresh.lints import Documents
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     problems = []
     for system in documents["os"]["systems"]:
         rows = system.get("pythons", [])

@@ -12,7 +12,7 @@ READERS = (PACKAGE, PACKAGE.parent / "plugins/module_utils/gpu_judge")
 MODELS = ("release", "platforms", "packages", "repos", "tables")
 
 
-def _declared() -> dict[str, str]:
+def _declared():
     """Return each field of a record with the class that declares it."""
     trees = (ast.parse((PACKAGE / "model" / f"{name}.py").read_text()) for name in MODELS)
     classes = (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
@@ -24,7 +24,7 @@ def _declared() -> dict[str, str]:
     }
 
 
-def _read() -> set[str]:
+def _read():
     """Return every attribute that code takes, and every name that it may pass to getattr."""
     paths = itertools.chain.from_iterable(folder.rglob("*.py") for folder in READERS)
     nodes = itertools.chain.from_iterable(ast.walk(ast.parse(path.read_text())) for path in paths)

@@ -4,13 +4,12 @@ import ast
 from pathlib import Path
 
 from tests.data.lint import shipped
-from tools.refresh.lints import Documents
 
 PACKAGE = Path(__file__).parents[2] / "gpusetup"
 CITING_CALLS = {"unary": 0, "pair": 0, "rule_source": 1, "rule_text": 1}
 
 
-def cited(source: str) -> set[str]:
+def cited(source):
     """The rule names in a module: `rule=…` arguments, and the name that constraints and look-ups take."""
     names = set()
     for node in ast.walk(ast.parse(source)):
@@ -25,7 +24,7 @@ def cited(source: str) -> set[str]:
     return names
 
 
-def missing(names: set[str], documents: Documents) -> list[str]:
+def missing(names, documents):
     known = {rule["id"] for document in documents.values() for rule in document.get("rules", ())}
     return sorted(names - known)
 

@@ -8,10 +8,9 @@ import pytest
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import NAMES, SCHEMA, load_file, struct_of
 from tests.data.lint import DATA, FIXTURES, holds, shipped
-from tools.refresh.lints import Documents
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     problems = []
     for name, document in documents.items():
         try:

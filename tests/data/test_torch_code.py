@@ -1,10 +1,9 @@
 """A torch build says which GPU code it carries, or says that nobody knows: then it is never chosen."""
 
 from tests.data.lint import holds, shipped
-from tools.refresh.lints import Documents
 
 
-def lint(documents: Documents) -> list[str]:
+def lint(documents):
     problems = []
     for build in documents["torch"]["builds"]:
         name = f"torch {build['version']}+{build['variant']}"

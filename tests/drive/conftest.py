@@ -33,7 +33,7 @@ class NoServer:
 def ansible(tmp_path, monkeypatch):
     """ansible(program) → a session that runs this program in Ansible's place."""
 
-    def make(program: str) -> Session:
+    def make(program):
         script = tmp_path / "fake_ansible.py"
         script.write_text(HEAD + program)
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

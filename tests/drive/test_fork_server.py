@@ -37,7 +37,7 @@ def environment(tmp_path):
 def argv(tmp_path):
     """argv(shell command) → a playbook that runs it here."""
 
-    def of(command: str) -> list[str]:
+    def of(command):
         (tmp_path / "play.yml").write_text(PLAY)
         (tmp_path / "vars.json").write_text(json.dumps({"what": command}))
         options = ["-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.json", str(tmp_path / "play.yml")]

@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 from datetime import datetime, timedelta, tzinfo
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,7 +62,7 @@ def inventory(tmp_path):
     return folder
 
 
-def look(source: Path, handed: Handed, *others: Path) -> tuple[dict[str, Any], str]:
+def look(source, handed, *others):
     told, descriptors = handed.to_processes(str(source), ())
     environment = dict(os.environ) | {"GPUSETUP_EVENTS": str(source.parent / "run" / "events.jsonl")} | told
     done = subprocess.run(
@@ -75,7 +73,7 @@ def look(source: Path, handed: Handed, *others: Path) -> tuple[dict[str, Any], s
     return json.loads(done.stdout), done.stderr
 
 
-def memory(handed: Handed) -> bytes:
+def memory(handed):
     assert handed._memory is not None
     return os.pread(handed._memory.fileno(), 1 << 24, 0)
 
@@ -96,7 +94,7 @@ def test_what_is_handed_on_is_what_ansible_would_read(inventory):
 
 
 def test_the_overlay_of_a_run_is_its_own_each_time(inventory, tmp_path):
-    def overlay(name: str, *hosts: str) -> Path:
+    def overlay(name, *hosts):
         folder = tmp_path / "run" / name
         folder.mkdir(parents=True)
         named = {host: {} for host in hosts}
@@ -115,7 +113,7 @@ def test_the_overlay_of_a_run_is_its_own_each_time(inventory, tmp_path):
     assert _without_order(second) == _without_order(alone)
 
 
-def _without_order(value: Any) -> Any:
+def _without_order(value):
     if isinstance(value, dict):
         return {key: _without_order(item) for key, item in value.items()}
     return sorted(map(_without_order, value), key=repr) if isinstance(value, list) else value
@@ -123,13 +121,13 @@ def _without_order(value: Any) -> Any:
 
 def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name():
     class Away(tzinfo):
-        def utcoffset(self, moment: datetime | None) -> timedelta:
+        def utcoffset(self, moment):
             return timedelta(hours=2 if moment is not None and moment.month == 7 else 1)
 
-        def dst(self, _moment: datetime | None) -> timedelta:
+        def dst(self, _moment):
             return timedelta(0)
 
-        def tzname(self, _moment: datetime | None) -> str:
+        def tzname(self, _moment):
             return "AWAY"
 
     for month, hours in ((1, 1), (7, 2)):

@@ -10,7 +10,6 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.skipif(KEYGEN is None, reason="ssh-keygen is not instal
 real = pytest.mark.skipif(SSHD is None, reason="sshd is not installed (openssh-server)")
 
 
-def make(path: Path) -> Key:
+def make(path):
     """Make a key pair; return the public one."""
     path.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", path], check=True)
@@ -35,7 +34,7 @@ def make(path: Path) -> Key:
 class Server:
     """An SSH server of one's own at every address of this machine's loopback."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -43,7 +42,7 @@ class Server:
         self.key = make(folder / "host")
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str) -> None:
+    def start(self, *more):
         """Serve with the key of the moment."""
         if self.process is not None:
             self.process.terminate()
@@ -82,7 +81,7 @@ def server():
 
 @pytest.fixture
 def ask(tmp_path):
-    def run(command: str, *words: object) -> tuple[int, Any, str]:
+    def run(command, *words):
         environment = dict(os.environ) | {"GPUSETUP_STATE": str(tmp_path / "state"), "HOME": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-m", "gpusetup", command, *map(str, words), "--format", "json"],
@@ -93,7 +92,7 @@ def ask(tmp_path):
     return run
 
 
-def inventory(folder: Path, port: int, hosts: int = 3) -> Path:
+def inventory(folder, port, hosts=3):
     path = folder / "fleet.ini"
     lines = [f"gpu{n} ansible_host=127.0.{n // 250}.{n % 250 + 1} ansible_port={port}" for n in range(hosts)]
     path.write_text("\n".join(lines) + "\n")

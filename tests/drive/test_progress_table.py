@@ -16,7 +16,7 @@ def clock(monkeypatch):
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -47,7 +47,7 @@ def test_a_failure_is_said_as_it_is(monkeypatch):
     assert "[/]  " not in text
 
 
-def crowd(hosts: int) -> Track:
+def crowd(hosts):
     track = Track()
     for number in range(hosts):
         host = track.host(f"gpu-{number}")

@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 
-def told(command: str) -> str:
+def told(command):
     """Return what a command says, answer and warnings, and its exit code."""
     out, err = io.StringIO(), io.StringIO()
     environment = {name: text for name, text in os.environ.items() if name not in ("GPUSETUP_MATRIX", "COLUMNS")}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 CANDIDATES = (os.environ.get("GPUSETUP_GPU_PYTHON", ""), "/opt/gpusetup/bin/python", sys.executable)
 
 
-def _python() -> str:
+def _python():
     if shutil.which("nvidia-smi") is None:
         pytest.skip("no NVIDIA driver here (there is no nvidia-smi)")
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
@@ -58,7 +58,7 @@ def _seconds_of_packages(results):
     return sum(result["seconds"] for name, result in results.items() if _of_a_package(name))
 
 
-def _gpus() -> int:
+def _gpus():
     return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout.count(
         "GPU "
     )

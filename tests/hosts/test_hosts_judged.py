@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle
@@ -14,7 +13,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 
 from gpusetup.components import judge
 from gpusetup.facts.collect import captured
-from gpusetup.model.facts import HostFacts
 from gpusetup.plan.lifecycle import differences
 
 HERE = Path(__file__).parent
@@ -22,7 +20,7 @@ HOSTS = sorted(path.parent for path in HERE.glob("*/expected.json"))
 NOUVEAU = judge.names.NOUVEAU_FILE
 
 
-def record_of(facts: HostFacts) -> dict[str, Any]:
+def record_of(facts):
     """A record that this machine fits in parts only, so that there is something to judge."""
     installed = dict(facts.packages.installed)
     names = sorted(installed)

@@ -12,7 +12,6 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
-from gpusetup.model.stack import Install, Resolution
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
@@ -23,12 +22,12 @@ Asked = tuple[tuple[str, ...], dict[str, Any]]
 pytestmark = pytest.mark.parametrize("asked", QUESTIONS, ids=IDS)
 
 
-def resolved(asked: Asked) -> Resolution:
+def resolved(asked):
     words, about = asked
     return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
 
 
-def install(asked: Asked) -> Install:
+def install(asked):
     return install_of(resolved(asked), matrix())
 
 

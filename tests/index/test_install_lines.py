@@ -12,14 +12,12 @@ import shutil
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 import requests
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
-from gpusetup.model.stack import Stack
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
@@ -29,7 +27,7 @@ PYPI, PYTORCH = "https://pypi.org/simple/pip/", "https://download.pytorch.org/wh
 
 
 @lru_cache
-def reached(url: str) -> bool:
+def reached(url):
     try:
         return requests.head(url, timeout=15).ok
     except requests.RequestException:
@@ -49,12 +47,12 @@ def asked(request):
     return answer.stack, install, answer.request.arch or ("aarch64" if "gh200" in answer.request.gpus else "x86_64")
 
 
-def python_of(stack: Stack) -> str:
+def python_of(stack):
     assert stack.python is not None
     return stack.python.version or stack.python.requires.removeprefix(">=").partition(",")[0]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder):
     """Only what the line itself says: no index or folder of wheels that this machine's settings add."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     certificates = os.environ.get("PIP_CERT")
@@ -63,7 +61,7 @@ def environment(folder: Path) -> dict[str, str]:
     )
 
 
-def run(argv: list[str], folder: Path) -> None:
+def run(argv, folder):
     done = subprocess.run(
         argv, env=environment(folder), capture_output=True, text=True, timeout=600, check=False, cwd=folder
     )

@@ -36,7 +36,7 @@ CASES = {
 """The file, what it needs, groups and their hosts, the failure domain of each host."""
 
 
-def _has(module: str) -> bool:
+def _has(module):
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

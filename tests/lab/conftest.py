@@ -3,15 +3,13 @@
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.lab import fleet, machine
 from tests.lab.bootstrapping import serve_bundle
-from tests.lab.host import SSH_OPTIONS, Host
+from tests.lab.host import SSH_OPTIONS
 from tests.lab.lifecycle import Lab
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
@@ -20,7 +18,7 @@ from tests.lab.spec import HostSpec
 HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("lab")
@@ -65,11 +63,11 @@ def lab_hosts_module(lab_machine, request):
     yield from _factory(request.node.name)
 
 
-def _factory(wanted_by: str) -> Iterator[Callable[..., list[Host]]]:
+def _factory(wanted_by):
     made: list[str] = []
     stem = re.sub("[^a-z0-9]+", "-", Path(wanted_by).stem.lower().removeprefix("test_"))[:20].strip("-")
 
-    def make(**wanted: Any) -> list[Host]:
+    def make(**wanted):
         several = wanted and all(isinstance(value, dict) for value in wanted.values()) and "disks" not in wanted
         described = wanted if several else {"host": wanted}
         specs = [
@@ -90,9 +88,7 @@ def _factory(wanted_by: str) -> Iterator[Callable[..., list[Host]]]:
 def lab_inventory(tmp_path):
     """Write an inventory of hosts: lab_inventory([h1, h2], {"gpusetup_source": "distro"}, {h1: {"gpusetup_torch": "2.6.*"}})."""
 
-    def write(
-        hosts: list[Host], variables: dict[str, str] | None = None, per_host: dict[Host, dict[str, str]] | None = None
-    ) -> Path:
+    def write(hosts, variables=None, per_host=None):
         lines = ["[lab]"]
         for host in hosts:
             own = {"ansible_host": host.address, **(per_host or {}).get(host, {})}

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
 
@@ -17,7 +16,7 @@ def source(lab_repositories):
     return lab_repositories.variables
 
 
-def driver_of(host: Host) -> str:
+def driver_of(host):
     return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
 
@@ -20,11 +19,11 @@ rm -f /usr/bin/nvidia-smi /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03 /u
 LEFT = "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
 
 
-def boot_id(host: Host) -> str:
+def boot_id(host):
     return host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
 
 
-def loaded(host: Host) -> str:
+def loaded(host):
     return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import files_below, packages
 
@@ -16,16 +15,16 @@ BUILD = 3600
 """Seconds that a test waits for a compiled driver: four minutes on two idle cores, many times that on busy ones."""
 
 
-def boot_id(host: Host) -> str:
+def boot_id(host):
     return host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
 
 
-def modules(host: Host) -> str:
+def modules(host):
     """What the simulated kernel has loaded."""
     return host.path(f"{SIMULATED_ROOT}/proc/modules").read_text()
 
 
-def kernel_of(host: Host) -> str:
+def kernel_of(host):
     (release,) = (path.name for path in host.path("/lib/modules").iterdir())
     return release
 

@@ -7,13 +7,12 @@ import pytest
 
 from gpusetup.cli.main import main
 from tests.drive.awx_job import inventory_script, run_job
-from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.plays import packages
 
 
-def jobs(folder, host: Host, variables):
+def jobs(folder, host, variables):
     """Return what runs a job of the exported project, as AWX would: numbered, and handed what came before it."""
     assert main(["export", "handover", "awx", "--out", str(folder / "handover")]) == 0
     project = folder / "handover/project"

@@ -11,10 +11,8 @@ import pytest
 
 from gpusetup.content import host_code
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
-from tests.lab.repository.build import Repositories
 from tests.stored import stored
 
 SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
@@ -23,16 +21,16 @@ IN_A_CONTAINER = ("podman", "run", "--rm", "--network", "host")
 LIST_DEVICES = ("tiny", "/bin/busybox", "ls", "/dev")
 
 
-def wish(repositories: Repositories, runtimes: list[str]) -> dict[str, str]:
+def wish(repositories, runtimes):
     toolkit = repositories.beside("toolkit", f"{repositories.container_toolkit}/deb/amd64/")
     return stand_ins(repositories, gpusetup_driver="==580.142", gpusetup_containers=json.dumps(runtimes), **toolkit)
 
 
-def dump(host: Host) -> list[str]:
+def dump(host):
     return [line for line in host.ssh("containerd", "config", "dump").stdout.splitlines() if "imports" not in line]
 
 
-def looked(host: Host) -> dict[str, Any]:
+def looked(host):
     """What verify's own container sees in the real podman; on a simulated GPU verify itself does not try."""
     place = host.path("/root/measure")
     for name, text in host_code("programs").texts("gpu_verify").items():

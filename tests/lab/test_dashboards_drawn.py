@@ -5,7 +5,6 @@ The exporters are the stand-ins of test_monitoring; Grafana itself is not there.
 
 import html
 import re
-from pathlib import Path
 from subprocess import run as start
 from urllib.parse import urlencode
 
@@ -21,7 +20,7 @@ SECTION = re.compile(r"<section ([^>]*)>(.*?)</section>", re.DOTALL)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
 
 
-def browse(page: str, folder: Path, *more: str) -> str:
+def browse(page, folder, *more):
     """Let the browser work until nothing is under way any more, and return what it printed."""
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile"]
     done = start(
@@ -32,7 +31,7 @@ def browse(page: str, folder: Path, *more: str) -> str:
     return done.stdout
 
 
-def sections(document: str) -> dict[str, tuple[dict[str, str], str]]:
+def sections(document):
     """What was drawn of each panel, by its title: attributes and content."""
     found = {}
     for attributes, content in SECTION.findall(document):

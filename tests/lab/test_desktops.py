@@ -5,7 +5,6 @@ openbox and Mesa. VirtualGL is a stand-in (no package of it can be had here) tha
 import json
 import shutil
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,11 @@ import pytest
 from gpusetup.content import host_code
 from gpusetup.verify.checks.smoke.desktop_renderer import item
 from tests.lab.applying import apply, gpusetup
-from tests.lab.browser import BROWSER, Browser, browser
-from tests.lab.host import Host
+from tests.lab.browser import BROWSER, browser
 from tests.lab.lifecycle import stand_ins
 from tests.lab.moments import until
-from tests.lab.picture import Picture, of_png, of_xwd
+from tests.lab.picture import of_png, of_xwd
 from tests.lab.plays import files_below, packages
-from tests.lab.repository.build import Repositories
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/etc/udev/rules.d", "/etc/modprobe.d", "/usr/local")
 TOOLS = "apt-get update -qq && apt-get install -qq -y --no-install-recommends x11-apps x11-xserver-utils openssl"
@@ -32,12 +29,12 @@ SIZE = "800x600"
 CONNECTED = "document.documentElement.classList.contains('noVNC_connected') && (document.querySelector('canvas') || {}).width == 800"
 
 
-def wish(repositories: Repositories, desktops: Any, *, virtualgl: bool = True) -> dict[str, str]:
+def wish(repositories, desktops, *, virtualgl=True):
     more = repositories.beside("virtualgl", f"{repositories.virtualgl}/") if virtualgl else {}
     return stand_ins(repositories, gpusetup_driver="==580.142", gpusetup_desktops=json.dumps(desktops), **more)
 
 
-def looked(host: Host, desktops: Any) -> dict[str, Any]:
+def looked(host, desktops):
     """What verify's own look at the desktops finds; on a simulated GPU verify itself does not look."""
     place = host.path("/root/measure")
     for name, text in host_code("programs").texts("gpu_verify").items():
@@ -52,13 +49,13 @@ def looked(host: Host, desktops: Any) -> dict[str, Any]:
     return found
 
 
-def inside(user: str, number: int, *argv: str) -> list[str]:
+def inside(user, number, *argv):
     """A command in a user's desktop."""
     settings = [f"DISPLAY=:{number}", f"XAUTHORITY=/run/gpusetup-desktop-{user}/xauthority", "VGL_DISPLAY=egl0"]
     return ["runuser", "-u", user, "--", "env", *settings, *argv]
 
 
-def draw(host: Host, user: str, number: int, colour: tuple[int, int, int], place: str) -> None:
+def draw(host, user, number, colour, place):
     """A background, and three gears that stand still, drawn by OpenGL through vglrun."""
     host.ssh(*inside(user, number, "xsetroot", "-solid", "#" + bytes(colour).hex()))
     gears = " ".join(inside(user, number, "vglrun", "glxgears", "-geometry", place))
@@ -66,13 +63,13 @@ def draw(host: Host, user: str, number: int, colour: tuple[int, int, int], place
     host.ssh("pkill", "-STOP", "-u", user, "glxgears")
 
 
-def held(host: Host, user: str, number: int) -> Picture:
+def held(host, user, number):
     """What the X server itself holds."""
     host.ssh("sh", "-c", " ".join(inside(user, number, "xwd", "-root", "-silent")) + f" >/root/{user}.xwd")
     return of_xwd(host.path(f"/root/{user}.xwd").read_bytes())
 
 
-def shown(leader: Browser, folder: Path, host: Host, user: str, port: int) -> Picture:
+def shown(leader, folder, host, user, port):
     """What a browser shows of a desktop."""
     word = host.path(f"/etc/gpusetup/desktops/{user}.password").read_text().strip()
     page = leader.open(f"https://{host.address}:{port}/vnc.html?autoconnect=1&resize=off&password={word}")
@@ -89,7 +86,7 @@ def shown(leader: Browser, folder: Path, host: Host, user: str, port: int) -> Pi
     return of_png(file)
 
 
-def reaches(host: Host, port: int) -> bool:
+def reaches(host, port):
     with socket.socket() as stream:
         stream.settimeout(5)
         return stream.connect_ex((host.address, port)) == 0
@@ -100,10 +97,10 @@ def reaches(host: Host, port: int) -> bool:
 def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4-x4", network="mirror")
 
-    def asked(desktops: Any, **more: Any) -> Path:
+    def asked(desktops, **more):
         return lab.inventory([host], wish(lab.repositories, desktops, **more))
 
-    def refusal(inventory: Path) -> tuple[str, str]:
+    def refusal(inventory):
         answer = apply(lab.folder, inventory)
         assert answer.code == 5, answer.out
         one = answer.hosts[host.name]["refusals"][0]

@@ -1,14 +1,11 @@
 """The doctor on a real host that is made sick: packages, DKMS, headers, initramfs and services are real, the GPU is not."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpusetup.cli.main import main
-from tests.lab.host import Host
-from tests.lab.repository.build import Repositories
 
 NAMES = (
     "nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580", "libnvidia-compute-580", "libnvidia-gl-580",
@@ -21,9 +18,7 @@ TOKEN = "hf_planted0planted0planted0"
 class Sick:
     """A host that is made sick, and what the doctor says of it through an inventory."""
 
-    def __init__(
-        self, host: Host, inventory: Path, repositories: Repositories, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def __init__(self, host, inventory, repositories, capsys):
         self.host, self._inventory, self._capsys = host, inventory, capsys
         host.path("/usr/share/keyrings/cuda.asc").write_text(repositories.armored)
         host.path("/etc/apt/sources.list.d/cuda.list").write_text(
@@ -31,15 +26,15 @@ class Sick:
         )
         self.shell("apt-get update")
 
-    def shell(self, script: str, *, check: bool = True) -> str:
+    def shell(self, script, *, check=True):
         done = self.host.ssh("sh", "-c", script, check=check, timeout=300)
         return done.stdout + done.stderr
 
-    def install(self, version: str) -> None:
+    def install(self, version):
         packages = " ".join(f"{name}={version}" for name in NAMES)
         self.shell(f"DEBIAN_FRONTEND=noninteractive apt-get install -y --allow-downgrades {packages}")
 
-    def expect(self, *causes: str, evidence: str = "") -> dict[str, Any]:
+    def expect(self, *causes, evidence=""):
         """Ask the doctor; it must name one of these causes (an empty one: healthy) with these words of evidence."""
         code = main(["doctor", str(self._inventory), "--format", "json"])
         document = json.loads(self._capsys.readouterr().out)
@@ -57,7 +52,7 @@ class Sick:
 def sick(lab_hosts, lab_inventory, lab_repositories, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
 
-    def make(machine: str) -> Sick:
+    def make(machine):
         (host,) = lab_hosts(flavour="ubuntu2404-like", machine=machine)
         return Sick(host, lab_inventory([host]), lab_repositories, capsys)
 

@@ -3,8 +3,6 @@
 import json
 import re
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ WHEELS = "/srv/wheels"
 SERVE, TRAIN = "/opt/gpusetup-serve", "/opt/gpusetup-train"
 
 
-def stand_in(folder: Path, name: str, version: str) -> None:
+def stand_in(folder, name, version):
     """A wheel of that name and version with nothing in it: the real ones are gigabytes."""
     stem = f"{name.replace('-', '_')}-{version}"
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
@@ -27,7 +25,7 @@ def stand_in(folder: Path, name: str, version: str) -> None:
         wheel.writestr(f"{about}/RECORD", "")
 
 
-def stand_ins_for(folder: Path, lines: list[str]) -> None:
+def stand_ins_for(folder, lines):
     """Wheels that fulfil the lines of a requirements file: pins, and limits that something must be below."""
     for line in lines:
         pin = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[.*\])?==(\S+)", line)
@@ -38,7 +36,7 @@ def stand_ins_for(folder: Path, lines: list[str]) -> None:
             stand_in(folder, limit[1], f"{limit[2]}.{int(limit[3]) - 1}.1")
 
 
-def python_actions(told: dict[str, Any]) -> list[str]:
+def python_actions(told):
     return sorted(action["id"] for action in told["actions"] if action["kind"] == "python")
 
 
@@ -46,13 +44,13 @@ def python_actions(told: dict[str, Any]) -> list[str]:
 def test_two_environments_from_their_making_to_their_end(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
 
-    def inventory(**named: list[str]) -> Path:
+    def inventory(**named):
         return lab.inventory([host], stand_ins(lab.repositories, gpusetup_environments=json.dumps(named)))
 
-    def run(command: str, where: Path, *words: str) -> Any:
+    def run(command, where, *words):
         return gpusetup(lab.folder, command, where, *words, "--format", "json")
 
-    def links() -> dict[str, str]:
+    def links():
         return {path: host.ssh("readlink", path).stdout.strip() for path in (SERVE, TRAIN)}
 
     wrong = run("plan", inventory(**{"../up": ["torch"]}))

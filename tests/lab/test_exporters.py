@@ -1,14 +1,11 @@
 """gpusetup_monitoring on real Debian hosts: Debian's real node_exporter and Prometheus; DCGM and the GPUs are stand-ins."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpusetup.monitoring.files import files
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 from tests.lab.prometheus import Exporter, running, until
@@ -28,23 +25,23 @@ python3 -W ignore -c "import crypt; print('prometheus:' + crypt.crypt('{}', cryp
 """
 
 
-def answer(host: Host, port: int) -> str:
+def answer(host, port):
     """What the exporter answers on the host itself."""
     return host.ssh("python3", "-c", ANSWER.format(port)).stdout
 
 
-def listens(host: Host, port: int) -> set[str]:
+def listens(host, port):
     lines = [line.split() for line in host.ssh("ss", "-Hltn").stdout.splitlines()]
     return {line[3].rpartition(":")[0] for line in lines if line[3].endswith(f":{port}")}
 
 
-def figures(host: Host, **fields: str) -> None:
+def figures(host, **fields):
     """What the simulated board tells from now on."""
     path = host.path("/var/lib/gpusetup-lab/simulated/lab/figures.json")
     path.write_text(json.dumps({"0": {name.replace("__", "."): value for name, value in fields.items()}}))
 
 
-def differing(before: Any, after: Any) -> list[str]:
+def differing(before, after):
     """Names of the files and packages that are not what they were."""
     return [
         name
@@ -54,7 +51,7 @@ def differing(before: Any, after: Any) -> list[str]:
     ]
 
 
-def refusals(answered: Any, host: Host) -> dict[str, str]:
+def refusals(answered, host):
     assert answered.code == 5, answered.out + answered.err
     return {item["reference"]: item["hint"] for item in answered.hosts[host.name]["refusals"]}
 
@@ -64,7 +61,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     (host,) = lab.hosts(flavour="debian12", machine="rtx4090", network="mirror")
     driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 
-    def asking(name: str, **more: str) -> Path:
+    def asking(name, **more):
         wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
         return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
 
@@ -192,7 +189,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
 
-    def asking(name: str, **more: str) -> Path:
+    def asking(name, **more):
         wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
         return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
 

@@ -6,14 +6,11 @@ import contextlib
 import functools
 import http.server
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of
 from tests.lab.network import GATEWAY
 from tests.lab.places import SIMULATED_ROOT
@@ -22,7 +19,7 @@ from tests.lab.plays import packages
 OLDER, NEWER, FOREIGN = "570.211.01", "580.178.04", "595.71.05"
 
 
-def lend(host: Host) -> None:
+def lend(host):
     """Make the GPU a vGPU: its vendor capability says so."""
     config = bytearray(256)
     config[0x34] = 0x40
@@ -33,7 +30,7 @@ def lend(host: Host) -> None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
+def serving(folder):
     """Serve a folder to the lab's hosts; it knows no ranges, as simple servers do not."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     web = http.server.ThreadingHTTPServer((GATEWAY, 0), handler)
@@ -57,7 +54,7 @@ def test_from_its_file_to_a_newer_one_and_back(lab_hosts, lab_inventory, tmp_pat
         made = runfile.write(site, version)
         made.rename(made.with_name(f"NVIDIA-Linux-x86_64-{version}-grid.run"))
 
-    def wanted(version: str, place: str) -> Path:
+    def wanted(version, place):
         more = {"gpusetup_vgpu_host": "19.6", "gpusetup_components": '["driver"]'}
         return lab_inventory([host], {"gpusetup_source": f"{place}/NVIDIA-Linux-x86_64-{version}-grid.run", **more})
 

@@ -17,11 +17,11 @@ def looked_at(lab_hosts, lab_inventory, monkeypatch, tmp_path, capsys):
     """Make a host; what comes back beside it reads its facts, each time anew."""
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
 
-    def made(user: str = "root", **wanted: Any) -> tuple[Host, Callable[..., dict[str, Any]]]:
+    def made(user="root", **wanted):
         (host,) = lab_hosts(**wanted)
         inventory = lab_inventory([host], {"ansible_user": user})
 
-        def facts(*arguments: str) -> dict[str, Any]:
+        def facts(*arguments):
             code = main(["facts", str(inventory), "--format", "json", *arguments])
             document = json.loads(capsys.readouterr().out)
             assert code == 0, document

@@ -106,7 +106,7 @@ def test_a_disk_of_its_own_can_be_filled_and_freed(host):
 
 
 def test_the_simulated_kernel_follows_the_hosts_files(host):
-    def takes_the_gpu() -> str:
+    def takes_the_gpu():
         return host.ssh("sh", "-c", "ls -d /sys/module/nouveau 2>/dev/null", check=False).stdout.strip()
 
     assert takes_the_gpu(), "a new host with a GPU starts nouveau"

@@ -30,7 +30,7 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch):
     monkeypatch.setattr(machine, "why_not", lambda: None)
     monkeypatch.setattr(machine, "missing", lambda _more: ["mmdebstrap", "rpm"])
 
-    def refuse(argv: list[str], **_: object) -> None:
+    def refuse(argv, **_):
         raise LabError(f"exit status 100: {' '.join(argv)}")
 
     monkeypatch.setattr(programs, "run", refuse)

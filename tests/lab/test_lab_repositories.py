@@ -4,9 +4,7 @@ import time
 
 import pytest
 
-from tests.lab.host import Host
 from tests.lab.repository import build
-from tests.lab.repository.build import Repositories
 
 MODULES = "modinfo -k $(ls /lib/modules) -F"
 
@@ -23,19 +21,19 @@ def rocky(lab_hosts_module, lab_repositories):
     return host
 
 
-def use(host: Host, repositories: Repositories, distro: str = "ubuntu2404") -> None:
+def use(host, repositories, distro="ubuntu2404"):
     host.path("/usr/share/keyrings/cuda.asc").write_text(repositories.armored)
     host.path("/etc/apt/sources.list.d/cuda.list").write_text(
         f"deb [signed-by=/usr/share/keyrings/cuda.asc] {repositories.url(distro)} /\n"
     )
 
 
-def shell(host: Host, script: str, *, check: bool = True) -> str:
+def shell(host, script, *, check=True):
     done = host.ssh("sh", "-c", script, check=check, timeout=300)
     return done.stdout + done.stderr
 
 
-def install(host: Host, *words: str, check: bool = True) -> str:
+def install(host, *words, check=True):
     return shell(host, f"DEBIAN_FRONTEND=noninteractive apt-get install -y {' '.join(words)}", check=check)
 
 

@@ -1,12 +1,9 @@
 """A vGPU's licence: the token, the daemon's settings and what becomes of them. nvidia-gridd and the licence are stand-ins;
 systemd, files and SSH are real."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below
 
@@ -32,7 +29,7 @@ CONF = "# of the site\nServerAddress=old.example.org\nFeatureType=0\n"
 PLACES = ("/etc/nvidia",)
 
 
-def with_gridd(host: Host) -> None:
+def with_gridd(host):
     """Install the stand-ins, and a site's own settings."""
     for path, text, mode in (
         ("/usr/local/sbin/stand-in-gridd", GRIDD, "755"),
@@ -101,6 +98,6 @@ def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab):
     assert files_below(host, *PLACES) == before
 
 
-def _tells(path: Path) -> bool:
+def _tells(path):
     content = path.read_bytes()
     return b"4b5a6978" in content or b"0f1e2d3c" in content

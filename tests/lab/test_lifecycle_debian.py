@@ -3,12 +3,9 @@
 Newest of the security archive, down to that of backports, down to the older series under its own names, back, away.
 """
 
-from pathlib import Path
-
 import pytest
 
-from tests.lab.applying import Answer, apply, gpusetup
-from tests.lab.host import Host
+from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import CONFIGURATION, lock
 from tests.lab.plays import files_below, packages
 
@@ -16,7 +13,7 @@ LIBRARY = {"": "libcuda1", "470": "libnvidia-tesla-470-cuda1"}
 HOUR = 3600.0
 
 
-def enable_backports(host: Host) -> None:
+def enable_backports(host):
     """As a person does it: Debian's own archive, main alone, of the mirror that the host has."""
     (address,) = {line.split()[1] for line in host.path("/etc/apt/sources.list").read_text().splitlines()
                   if line.startswith("deb ") and line.split()[2] == "bookworm"}  # fmt: skip
@@ -24,13 +21,13 @@ def enable_backports(host: Host) -> None:
     path.write_text(f"deb {address} bookworm-backports main\n")
 
 
-def versions(host: Host, library: str) -> list[str]:
+def versions(host, library):
     """The driver versions that apt can have for a library, newest first."""
     rows = host.ssh("apt-cache", "madison", library).stdout.splitlines()
     return list(dict.fromkeys(row.split("|")[1].strip().partition("-")[0] for row in rows))
 
 
-def modules(host: Host) -> dict[str, str]:
+def modules(host):
     """The version of each nvidia module on disk, as the kernel would read it."""
     found = {}
     for path in host.path("/lib/modules").glob("*/updates/dkms/nvidia*.ko*"):
@@ -39,7 +36,7 @@ def modules(host: Host) -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-def settled(host: Host, folder: Path, inventory: Path, version: str, step: Answer, *again: str | Path) -> None:
+def settled(host, folder, inventory, version, step, *again):
     """The host has this driver and no other, compiled and whole; the same once more changes nothing."""
     assert step.code == 0, step.out + step.err
     now = packages(host)

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -15,7 +14,7 @@ AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--
 """What the dnf-automatic command runs; Debian's dnf carries the code without the command."""
 
 
-def of_the_stack(host: Host) -> dict[str, str]:
+def of_the_stack(host):
     return {name: version for name, version in packages(host).items() if "nvidia" in name or name.startswith("libcuda")}
 
 
@@ -72,11 +71,11 @@ def test_dnf_automatic_leaves_the_stack_alone(lab):
     assert not differ, "module streams and repositories are as they were"
 
 
-def rpms(host: Host) -> set[str]:
+def rpms(host):
     return {line for line in host.ssh("rpm", "-qa").stdout.splitlines() if "nvidia" in line}
 
 
-def pins(host: Host) -> list[str]:
+def pins(host):
     return ["/etc/apt/preferences.d/" + path.name for path in host.path("/etc/apt/preferences.d").glob("*gpusetup*")]
 
 

@@ -1,11 +1,8 @@
 """The life of a host through the command line: applied, drifted, mended, up, down, back, removed. Stand-in packages."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -70,7 +67,7 @@ def test_one_hosts_whole_life(lab):
     assert (gone.code, host_of(gone)["state"], host_of(gone)["changed"]) == (0, "unchanged", 0)
 
 
-def _applied(host: Host, folder: Path, inventory: Path, wanted: Path, branch: str) -> dict[str, str]:
+def _applied(host, folder, inventory, wanted, branch):
     """Apply a lock; the driver, Fabric Manager and everything else of the stack are of that branch."""
     step = apply(folder, inventory, "--lock", wanted).well()
     now = packages(host)
@@ -82,7 +79,7 @@ def _applied(host: Host, folder: Path, inventory: Path, wanted: Path, branch: st
     return now
 
 
-def _disturb(host: Host) -> None:
+def _disturb(host):
     host.ssh("apt-mark", "unhold", "nvidia-utils-570")
     host.ssh("systemctl", "disable", "nvidia-fabricmanager")
     host.path("/etc/modprobe.d/gpusetup-nouveau.conf").unlink()

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,12 +19,12 @@ ON_THE_HOST = (
 
 
 @contextmanager
-def listening() -> Iterator[set[bytes]]:
+def listening():
     """Collect every argument list of this machine, hosts of the lab included, for as long as the block runs."""
     seen: set[bytes] = set()
     over = threading.Event()
 
-    def watch() -> None:
+    def watch():
         while not over.wait(0.03):
             for place in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):  # it has ended
@@ -40,7 +39,7 @@ def listening() -> Iterator[set[bytes]]:
         thread.join()
 
 
-def vaulted(folder: Path) -> None:
+def vaulted(folder):
     """Write the vault beside the inventory: the proxy with its password, and a value of the site's own."""
     vault = folder / "group_vars" / "all" / "vault.yml"
     vault.parent.mkdir(parents=True)
@@ -52,7 +51,7 @@ def vaulted(folder: Path) -> None:
     key.unlink()
 
 
-def holding(secret: str, *places: Path) -> list[str]:
+def holding(secret, *places):
     """The files below some places that hold a secret."""
     found = subprocess.run(
         ["grep", "-rlaF", "--devices=skip", "-e", secret, *places], capture_output=True, text=True, check=False
@@ -72,7 +71,7 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab):
     answers: list[Answer] = []
     older = lock(lab.folder, "570", "t4")
 
-    def run(*words: str | Path) -> Answer:
+    def run(*words):
         answer = gpusetup(lab.folder, *words, *asked, stdin=f"{SUDO}\n{VAULT}\n")
         answers.append(answer)
         return answer

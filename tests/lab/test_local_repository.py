@@ -1,7 +1,6 @@
 """A local repository's package as the source: its life on hosts with apt and dnf; the package is a stand-in (README.md)."""
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,11 @@ def test_its_whole_life(flavour, lab):
     epel = lab.repositories.beside("epel-stand-in", f"{lab.repositories.rocky}/epel")
     more = epel if flavour != "debian12" else {}
 
-    def wanted(**words: str) -> Path:
+    def wanted(**words):
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more, **words}
         return lab.inventory([host], source)
 
-    def refused(**words: str) -> str:
+    def refused(**words):
         answer = apply(lab.folder, wanted(**words))
         assert answer.code == 5, answer.out + answer.err
         return str(host_of(answer)["refusals"][0]["reference"])

@@ -1,19 +1,17 @@
 """A MIG layout's whole life on a host: nvidia-smi and the boards are stand-ins, systemd, SSH and the reboots are real."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/usr/local/lib")
 
 
-def instances(host: Host) -> list[list[str]]:
+def instances(host):
     """The profiles of each GPU's devices, as nvidia-smi lists them."""
     found: list[list[str]] = []
     for line in host.ssh("nvidia-smi", "-L").stdout.splitlines():
@@ -29,7 +27,7 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(lab):
     (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = files_below(host, *PLACES)
 
-    def wanted(layout: object) -> Path:
+    def wanted(layout):
         more = {"gpusetup_driver": "==580.*", "gpusetup_mig": json.dumps(layout)}
         return lab.inventory([host], stand_ins(lab.repositories, **more))
 

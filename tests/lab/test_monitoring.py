@@ -5,7 +5,6 @@ The exporters are stand-ins: texts in the form of dcgm-exporter (both generation
 
 import json
 import re
-from pathlib import Path
 from subprocess import run as start
 
 import pytest
@@ -67,7 +66,7 @@ def suite(request):
     return str(request.param)
 
 
-def promtool(folder: Path, *words: str, suite: str = "") -> None:
+def promtool(folder, *words, suite=""):
     finished = start(
         [program("promtool", suite), *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )

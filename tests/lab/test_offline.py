@@ -5,18 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.lab import machine
 from tests.lab.applying import apply, gpusetup
 from tests.lab.harm import break_build
-from tests.lab.host import Host
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
 from tests.lab.plays import files_below, packages
-from tests.lab.repository.build import Repositories
 
 BUILD = 3600
 """Seconds that a test waits for a compiled driver."""
@@ -27,15 +24,13 @@ RPM_SYSTEMS = {
 }
 
 
-def bundle(
-    out: Path, repositories: Repositories, version: str, kernel: str, home: Path, *more: str, system: str = "debian12"
-) -> dict[str, str]:
+def bundle(out, repositories, version, kernel, home, *more, system="debian12"):
     """Make a bundle as a person does; return what it says to put into the inventory."""
     words = [f"driver=={version}", *more, "--gpu", "t4", "--os", system, "--kernel", kernel]
     return bundle_by(words, out, repositories, home)
 
 
-def bundle_by(words: list[str], out: Path, repositories: Repositories | None, home: Path) -> dict[str, str]:
+def bundle_by(words, out, repositories, home):
     argv = [sys.executable, "-m", "gpusetup", "bundle", *words]
     for name, value in (repositories.variables if repositories is not None else {}).items():
         argv += ["--set", f"{name}={value}"]
@@ -52,20 +47,20 @@ def bundle_by(words: list[str], out: Path, repositories: Repositories | None, ho
     return {name: value.replace("/srv/bundle", f"/srv/{out.name}") for name, value in said.items()}
 
 
-def without_sources(host: Host) -> None:
+def without_sources(host):
     """A host that knows no archive."""
     for place in ("sources.list", "sources.list.d"):
         host.ssh("rm", "-rf", f"/etc/apt/{place}")
     host.ssh("mkdir", "/etc/apt/sources.list.d")
 
 
-def asked_by(host: Host) -> int:
+def asked_by(host):
     """How often it has asked the packages' server."""
     log = STATE / "requests.log"
     return log.read_text().count(host.address) if log.exists() else 0
 
 
-def fails_and_goes_back(host: Host, version: str, tmp_path: Path, inventory: Path) -> None:
+def fails_and_goes_back(host, version, tmp_path, inventory):
     """An upgrade fails when the host's source is the next bundle already, which has none of the versions of before."""
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
     override = break_build(host, version)
@@ -77,7 +72,7 @@ def fails_and_goes_back(host: Host, version: str, tmp_path: Path, inventory: Pat
     assert files_below(host, *CONFIGURATION) == files_before
 
 
-def carry(host: Host, folder: Path) -> None:
+def carry(host, folder):
     target = host.path("/srv") / folder.name
     subprocess.run(["cp", "-a", str(folder), str(target)], check=True)
 
@@ -97,7 +92,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
         carry(host, out)
     assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
 
-    def wanted(version: str, place: str = "") -> Path:
+    def wanted(version, place=""):
         more = {"gpusetup_components": '["driver", "cupy"]', "gpusetup_driver": f"=={version}"}
         return lab.inventory([host], {**made[place or version], **more})
 
@@ -195,7 +190,7 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     assert asked_by(host) == asked, "the host asked somebody"
 
 
-def archive(path: Path, repositories: Repositories, flavour: str) -> Path:
+def archive(path, repositories, flavour):
     """Write where the distribution's own packages are, as its hosts have it."""
     places = {"leap15-like": [f"{repositories.leap}/oss"]}.get(
         flavour, [f"{repositories.rocky}/{name}" for name in ("baseos", "appstream", "epel")]
@@ -227,7 +222,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
         made[version] = bundle(out, lab.repositories, version, kernel, lab.folder, *archives, system=system)
         carry(host, out)
 
-    def wanted(version: str) -> Path:
+    def wanted(version):
         more = {"gpusetup_components": '["driver"]', "gpusetup_driver": f"=={version}"}
         return lab.inventory([host], {**made[version], **more})
 

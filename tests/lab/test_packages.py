@@ -33,7 +33,7 @@ print(json.dumps({re.sub("[-_.]+", "-", item.metadata["Name"]).lower(): item.ver
 QUESTION = ("matrix", "torch==2.6.*", "--gpu", "v100")
 
 
-def release(folder: Path, *words: str, **environment: str) -> dict[str, Path]:
+def release(folder, *words, **environment):
     """Build; return the packages by their name, each with its bill beside it."""
     argv = [sys.executable, "-m", "tools.release", *words, "--out", str(folder)]
     subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **environment})
@@ -42,16 +42,16 @@ def release(folder: Path, *words: str, **environment: str) -> dict[str, Path]:
     return made
 
 
-def built(folder: Path, kind: str, python: str) -> Path:
+def built(folder, kind, python):
     (made,) = release(folder, kind, "--python", python).values()
     return made
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-def bill_of(package: Path) -> dict:
+def bill_of(package):
     """The bill beside a package, which CycloneDX's own schema has nothing to say against."""
     text = package.with_name(package.name + SUFFIX).read_text()
     assert JsonStrictValidator(SchemaVersion.from_version(VERSION)).validate_str(text) is None
@@ -61,7 +61,7 @@ def bill_of(package: Path) -> dict:
     return found
 
 
-def names_in(package: Path) -> list[str]:
+def names_in(package):
     """The files in a package, whatever kind it is."""
     if package.suffix == ".deb":
         return subprocess.run(["dpkg-deb", "-c", package], check=True, capture_output=True, text=True).stdout.split()
@@ -112,12 +112,12 @@ def test_the_same_commit_gives_the_same_bytes_with_a_bill_and_pages_for_people(t
             assert any(place in name for name in inside), place
 
 
-def answered(host, *program: str) -> str:
+def answered(host, *program):
     """What it says of versions, from a folder of its own, without a network."""
     return host.ssh("env", "-C", "/tmp", "LC_ALL=C.UTF-8", *program, *QUESTION, timeout=120).stdout
 
 
-def looked(host, program: str) -> str:
+def looked(host, program):
     """What it sees of the host through Ansible, which came along."""
     host.path("/root/inventory.ini").write_text(INVENTORY)
     return host.ssh("env", "LC_ALL=C.UTF-8", program, "facts", "/root/inventory.ini", timeout=300).stdout

@@ -1,33 +1,29 @@
 """Prebuilt kernel modules on hosts of three families, and the way to DKMS and back; packages are stand-ins (README.md)."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below, packages
-from tests.lab.repository.build import Repositories
 
 VERSION = "580.142"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/etc/yum.repos.d", "/etc/zypp/repos.d", "/etc/dnf/modules.d")
 
 
-def signer(host: Host) -> str:
+def signer(host):
     kernel = host.ssh("sh", "-c", "ls /lib/modules | head -1").stdout.strip()
     return str(host.ssh("modinfo", "-k", kernel, "-F", "signer", "nvidia").stdout.strip())
 
 
-def dkms(host: Host) -> str:
+def dkms(host):
     return str(host.ssh("sh", "-c", "command -v dkms >/dev/null && dkms status nvidia || true").stdout.strip())
 
 
-def works(host: Host) -> None:
+def works(host):
     assert VERSION in host.ssh("nvidia-smi").stdout
 
 
-def epel(repositories: Repositories) -> dict[str, str]:
+def epel(repositories):
     return repositories.beside("epel-stand-in", f"{repositories.rocky}/epel")
 
 
@@ -36,7 +32,7 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     (host,) = lab.hosts(flavour="rhel9-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
-    def wanted(module: str) -> Path:
+    def wanted(module):
         wish = stand_ins(
             lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}",
             **epel(lab.repositories),
@@ -76,7 +72,7 @@ def test_suses_signed_modules(lab):
     (host,) = lab.hosts(flavour="leap15-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
-    def wanted(module: str) -> Path:
+    def wanted(module):
         wish = stand_ins(lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}")
         return lab.inventory([host], wish)
 
@@ -102,7 +98,7 @@ def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(lab_hosts, lab_inv
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
 
-    def wanted(module: str) -> Path:
+    def wanted(module):
         wish = {
             "gpusetup_source": "distro", "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={VERSION}",
             "gpusetup_module": module,

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.lab.plays import play
 TINY = "gpusetup_lab_tiny"
 
 
-def tiny_wheel(folder: Path) -> None:
+def tiny_wheel(folder):
     """A distribution that says which Python imports it: frameworks are gigabytes."""
     about, name = f"{TINY}-1.dist-info", TINY.replace("_", "-")
     folder.mkdir(parents=True)

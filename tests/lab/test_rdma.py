@@ -1,8 +1,6 @@
 """RDMA's whole life on a host: Debian's real rdma-core and perftest, PAM's real limits; the driver is a stand-in, and no
 adapter is there."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
@@ -19,7 +17,7 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     (host,) = lab.hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = packages(host), files_below(host, *PLACES)
 
-    def wanted(**more: str) -> Path:
+    def wanted(**more):
         return lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver="==580.*", **more))
 
     refused = apply(lab.folder, wanted(gpusetup_rdma="inbox", gpusetup_gpudirect="nvidia-peermem"))

@@ -1,12 +1,10 @@
 """`doctor --apply` on real hosts: SSH, the host's lock, the reboot and the record are real; nvidia-smi is a stand-in."""
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.lab.applying import Answer, gpusetup
-from tests.lab.host import Host
+from tests.lab.applying import gpusetup
 
 FIGURES = "/var/lib/gpusetup-lab/simulated/lab/figures.json"
 VOLATILE = "/run/gpusetup-lab-mig.json"
@@ -20,23 +18,23 @@ update-initramfs -u
 """
 
 
-def asks(host: Host, **actions: str) -> None:
+def asks(host, **actions):
     """What the driver of the simulated boards asks for: first="Reset"."""
     numbers = {"first": "0", "second": "1"}
     told = {number: {"gpu_recovery_action": actions.get(name, "None")} for name, number in numbers.items()}
     host.path(FIGURES).write_text(json.dumps(told))
 
 
-def boards_do(host: Host, **state: Any) -> None:
+def boards_do(host, **state):
     """What the boards are busy with until the next boot."""
     host.ssh("sh", "-c", f"echo '{json.dumps(state)}' >{VOLATILE}")
 
 
-def recovered(answer: Answer, host: Host) -> dict[str, Any]:
+def recovered(answer, host):
     return dict(answer.document["recovered"][host.name])
 
 
-def record(host: Host) -> list[dict[str, Any]]:
+def record(host):
     path = host.path("/var/lib/gpusetup/recoveries.json")
     return json.loads(path.read_text()) if path.exists() else []
 
@@ -52,7 +50,7 @@ def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab):
     host.reboot()
     inventory = lab.inventory([host])
 
-    def doctor(*words: str) -> Answer:
+    def doctor(*words):
         return gpusetup(lab.folder, "doctor", inventory, "--format", "json", *words)
 
     # Nothing to do, and a need that is only shown.

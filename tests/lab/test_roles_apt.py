@@ -5,12 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from tests.lab.harm import packages_locked
-from tests.lab.host import Host
 from tests.lab.moments import installing, until
 from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
 
@@ -20,7 +18,7 @@ CONFIGURATION = (
 )  # fmt: skip
 
 
-def state(host: Host) -> dict[str, Any]:
+def state(host):
     return json.loads(host.path("/var/lib/gpusetup/state.json").read_text())
 
 
@@ -111,7 +109,7 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab):
     good = nvidia_on_debian(lab.repositories)
     (source,) = good["gpu_repo_sources"]
 
-    def refused(*says: str, **changes: Any) -> None:
+    def refused(*says, **changes):
         done = play("apply", inventory, {**good, **changes})
         assert done.code == 2, done.text
         for words in says:

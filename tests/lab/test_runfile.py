@@ -1,13 +1,11 @@
 """A driver from NVIDIA's `.run` installer, its whole life: the file is a stand-in (README.md), DKMS and kernel headers are real."""
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -15,7 +13,7 @@ OLDER, NEWER = "580.142", "580.159.04"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/usr/src", "/usr/bin", "/etc/systemd/system")
 
 
-def loaded(host: Host) -> str:
+def loaded(host):
     return str(host.ssh("nvidia-smi", check=False).stdout)
 
 
@@ -25,7 +23,7 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
     before = packages(host), {path for path in files_below(host, *PLACES) if "nvidia" in path}
     older, newer = (runfile.write(host.path("/root"), version) for version in (OLDER, NEWER))
 
-    def wanted(file: Path, **more: str) -> Path:
+    def wanted(file, **more):
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more}
         return lab.inventory([host], source)
 

@@ -1,18 +1,15 @@
 """Two toolkits side by side: NVIDIA's packages are stand-ins, alternatives, apt and Lmod are Debian's own."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.host import Host
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
 PLACES = ("/etc/lmod", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
 
 
-def nvcc(host: Host, before: str = "true") -> str:
+def nvcc(host, before="true"):
     """The release that a login shell finds."""
     said = host.ssh("bash", "-lc", f"{before} && nvcc --version").stdout
     return str(said).partition("release ")[2].partition(",")[0]
@@ -24,7 +21,7 @@ def test_two_toolkits_one_less_and_none(lab):
     host.ssh("sh", "-c", "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y lmod")
     untouched = packages(host), files_below(host, *PLACES)
 
-    def wanted(toolkits: str) -> Path:
+    def wanted(toolkits):
         wish = stand_ins(lab.repositories, gpusetup_components='["driver", "cuda"]', gpusetup_cuda=toolkits)
         return lab.inventory([host], wish)
 

@@ -1,7 +1,6 @@
 """A SUSE-like host through the command line: real zypper, libzypp and rpm, stand-in packages (see README.md)."""
 
-from tests.lab.applying import Answer, apply, gpusetup
-from tests.lab.host import Host
+from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below
 
@@ -10,23 +9,23 @@ CONFIGURATION = ("/etc/zypp", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/de
 HEADERS, NEXT_HEADERS = "6.4.0-150600.23.47.2", "6.4.0-150600.23.60.1"
 
 
-def names(version: str) -> tuple[str, ...]:
+def names(version):
     """What belongs to a driver: the generation that its branch is of, and what is of both."""
     generation = "G07" if version.startswith("59") else "G06"
     own = ("open-driver", "common", "compute", "compute-utils")
     return (*(f"nvidia-{name}-{generation}" for name in own), "libnvidia-ml", "nvidia-persistenced", "nvidia-modprobe")
 
 
-def locked(host: Host) -> set[str]:
+def locked(host):
     text = host.path("/etc/zypp/locks").read_text() if host.path("/etc/zypp/locks").exists() else ""
     return {line.split(": ")[1] for line in text.splitlines() if line.startswith("solvable_name: ")}
 
 
-def arguments(host: Host) -> str:
+def arguments(host):
     return host.path("/boot/grub2/grub.cfg").read_text()
 
 
-def stands(host: Host, version: str) -> None:
+def stands(host, version):
     """The whole driver of that version and no other is there, locked and loaded."""
     now = rpms(host)
     stack = {name: now[name] for name in now if "nvidia" in name}
@@ -41,7 +40,7 @@ def test_one_hosts_whole_life(lab):
     inventory = lab.inventory([host], stand_ins(lab.repositories))
     untouched = rpms(host), files_below(host, *CONFIGURATION), arguments(host)
 
-    def asked(version: str, *words: str) -> Answer:
+    def asked(version, *words):
         return apply(lab.folder, inventory, "-w", f"driver=={version}", *words)
 
     looked = asked(OLDER, "--check")

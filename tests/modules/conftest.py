@@ -1,7 +1,5 @@
 """Tests of modules run the files that Ansible would run on a host, imported the way Ansible imports them."""
 
-from typing import Any
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 
@@ -9,7 +7,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fet
 class Exit(Exception):  # noqa: N818 - it is how a module ends
     """A module's answer."""
 
-    def __init__(self, result: dict[str, Any], failed: bool) -> None:
+    def __init__(self, result, failed):
         super().__init__(str(result.get("msg", "")))
         self.result = result
         self.failed = failed
@@ -34,7 +32,7 @@ def run_module(monkeypatch):
 
     from ansible.module_utils import basic
 
-    def answer(module: Any, failed: bool, result: dict[str, Any]) -> None:
+    def answer(module, failed, result):
         raise Exit(result, failed)
 
     monkeypatch.setattr(basic.AnsibleModule, "exit_json", lambda module, **result: answer(module, False, result))
@@ -42,7 +40,7 @@ def run_module(monkeypatch):
         basic.AnsibleModule, "fail_json", lambda module, msg="", **result: answer(module, True, dict(result, msg=msg))
     )
 
-    def call(module: Any, check: bool = False, **parameters: Any) -> tuple[bool, dict[str, Any]]:
+    def call(module, check=False, **parameters):
         arguments = json.dumps({"ANSIBLE_MODULE_ARGS": dict(parameters, _ansible_check_mode=check, _ansible_diff=True)})
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", arguments.encode())
         if hasattr(basic, "_ANSIBLE_PROFILE"):

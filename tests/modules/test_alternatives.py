@@ -1,7 +1,5 @@
 """An alternative that somebody had chosen before comes back, in the words of dpkg and of Red Hat."""
 
-from typing import Any
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
@@ -14,10 +12,10 @@ OLD, NEW, BEST = "/usr/local/cuda-11.8", "/usr/local/cuda-12.8", "/usr/local/cud
 class Alternatives:
     """What update-alternatives keeps."""
 
-    def __init__(self, chosen: str, words: tuple[str, str]) -> None:
+    def __init__(self, chosen, words):
         self.chosen, self.words, self.there = chosen, words, {OLD, NEW, BEST}
 
-    def output(self, argv: list[str], *_more: Any) -> tuple[int, str, str]:
+    def output(self, argv, *_more):
         _program, verb, name, *path = argv
         if verb == "--set" and path[0] not in self.there:
             return 2, "", f"update-alternatives: error: alternative {path[0]} for {name} not registered"

@@ -1,8 +1,6 @@
 """gpu_nouveau on SUSE: the kernel's argument by pbl, which keeps one value for a key and does nothing without a boot loader."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
@@ -15,14 +13,14 @@ OURS = "modprobe.blacklist=nouveau,nova_core"
 class Pbl:
     """The command line that the next boot gets; `loader` is whether there is anything to configure."""
 
-    def __init__(self, folder: Path, *words: str, loader: bool = True) -> None:
+    def __init__(self, folder, *words, loader=True):
         self.folder, self.words, self.loader, self.calls = folder, list(words), loader, 0
 
-    def output(self, argv: Sequence[str], *_more: Any) -> tuple[int, str, str]:
+    def output(self, argv, *_more):
         assert list(argv[:2]) == ["pbl", "--get-option"]
         return 0, "".join(f"{word}\n" for word in self._of(argv[2])), ""
 
-    def stream(self, argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv, *_more, **_named):
         assert (argv[0], argv[-1]) == ("pbl", "--config"), "a change that is not brought into the menu is none"
         self.calls += 1
         if self.loader:
@@ -30,10 +28,10 @@ class Pbl:
             self.words += [argv[2]] if argv[1] == "--add-option" else []
         return 0, []
 
-    def _of(self, option: str) -> list[str]:
+    def _of(self, option):
         return [word for word in self.words if word.partition("=")[0] == option.partition("=")[0]]
 
-    def ask(self, state: str = "present", *, check: bool = False) -> dict[str, Any]:
+    def ask(self, state="present", *, check=False):
         params = {
             "state": state,
             "state_dir": str(self.folder),
@@ -46,14 +44,14 @@ class Pbl:
         return {"changed": done, "warnings": step.warnings}
 
     @property
-    def recorded(self) -> list[str]:
+    def recorded(self):
         arguments: list[str] = Ledger(str(self.folder)).state["arguments"]
         return arguments
 
 
 @pytest.fixture
 def pbl(tmp_path, monkeypatch):
-    def make(*words: str, loader: bool = True) -> Pbl:
+    def make(*words, loader=True):
         made = Pbl(tmp_path, *words, loader=loader)
         monkeypatch.setattr(process, "output", made.output)
         monkeypatch.setattr(process, "stream", made.stream)
@@ -107,7 +105,7 @@ def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl):
 def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, monkeypatch):
     entries = {"6.1": "quiet", "6.2": "quiet " + OURS}
 
-    def grubby(argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, Any, str]:
+    def grubby(argv, *_more, **_named):
         for verb, _equals, argument in (word.partition("=") for word in argv[1:]):
             for kernel, there in entries.items():
                 rest = [word for word in there.split() if word != argument]
@@ -115,11 +113,11 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, mo
                     entries[kernel] = " ".join(rest + [argument] * (verb == "--args"))
         return 0, "".join(f'args="{there}"\n' for there in entries.values()), ""
 
-    def cut(argv: Sequence[str], *_more: Any, **_named: Any) -> Any:
+    def cut(argv, *_more, **_named):
         grubby(argv)
         raise KeyboardInterrupt
 
-    def ask(state: str) -> bool:
+    def ask(state):
         params = {"state": state, "state_dir": str(tmp_path), "simulated_root": "", "kernels": []}
         return gpu_nouveau.Nouveau({**params, "kernel_argument": True})._argument(state == "present")
 

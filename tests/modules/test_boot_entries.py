@@ -1,8 +1,6 @@
 """Kernels that kernel-install brings to the boot loader: their initramfs is made anew by it, nouveau's argument comes and goes."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, boot_image
@@ -27,7 +25,7 @@ echo new >"@/boot/initrd.img-$3"
 class Host:
     """A host that systemd-boot starts, below a folder; its tools are stand-ins that really write."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root, monkeypatch):
         self.root = root
         for folder in ("bin", f"efi/{ID}/{R}", "efi/loader/entries", "etc/kernel", f"lib/modules/{R}", "boot", "state"):
             (root / folder).mkdir(parents=True)
@@ -45,15 +43,15 @@ class Host:
         monkeypatch.setattr(boot_arguments, "_VENDORS", f"{root}/usr/lib/kernel/cmdline")
         self.env = {"PATH": f"{root}/bin:/usr/bin:/bin", "ID": ID, "LC_ALL": "C"}
 
-    def tool(self, name: str, text: str) -> None:
+    def tool(self, name, text):
         path = self.root / "bin" / name
         path.write_text(text.replace("@", str(self.root)))
         path.chmod(0o755)
 
-    def write_entry(self, options: str) -> None:
+    def write_entry(self, options):
         self.entry.write_text(f"version {R}\noptions {options}\nlinux /{ID}/{R}/linux\ninitrd /{ID}/{R}/initrd\n")
 
-    def ask(self, wanted: bool = True, *, check: bool = False) -> tuple[bool, list[str]]:
+    def ask(self, wanted=True, *, check=False):
         ledger = Ledger(str(self.root / "state"), check)
         entries = boot_arguments.Entries(OURS, ledger, ([R], [R]), self.env)
         assert entries.usable()
@@ -61,16 +59,16 @@ class Host:
         return changed, entries.warnings
 
     @property
-    def options(self) -> list[str]:
+    def options(self):
         return next(line.split()[1:] for line in self.entry.read_text().splitlines() if line.startswith("options"))
 
     @property
-    def did(self) -> list[str]:
+    def did(self):
         path = self.root / "did"
         return path.read_text().splitlines() if path.exists() else []
 
     @property
-    def image(self) -> str:
+    def image(self):
         return (self.root / f"efi/{ID}/{R}/initrd").read_text().strip()
 
 
@@ -167,7 +165,7 @@ def test_without_a_tool_that_could_make_it_nothing_is_done(host):
 
 
 def test_an_initramfs_that_is_nowhere_is_told(host):
-    def images(**params: Any) -> tuple[Any, list[str]]:
+    def images(**params):
         params = {
             "state": "present",
             "state_dir": str(host.root / "state"),

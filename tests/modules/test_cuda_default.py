@@ -1,7 +1,6 @@
 """gpu_cuda_default: module files for Lmod, one for each toolkit."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ def call(run_module, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_cuda_default, "MODULES", tuple(f"{tmp_path}/{name}" for name in ("lmod", "el", "old")))
     monkeypatch.setattr(gpu_cuda_default, "LMOD", (f"{tmp_path}/etc/lmod",))
 
-    def told(*releases: str, check: bool = False) -> dict[str, Any]:
+    def told(*releases, check=False):
         roots = [{"version": release, "path": f"{tmp_path}/usr/local/cuda-{release}"} for release in releases]
         for root in roots:
             (tmp_path / "usr/local" / f"cuda-{root['version']}").mkdir(exist_ok=True)
@@ -36,7 +35,7 @@ def call(run_module, tmp_path, monkeypatch):
     return told
 
 
-def modules(folder: Path) -> list[str]:
+def modules(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.lua"))
 
 

@@ -6,7 +6,6 @@ import pwd
 import socket
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ UNIT, PAGE = desktops.unit_of(ME), desktops.page_of(ME)
 
 
 @contextlib.contextmanager
-def serving(greeting: bytes) -> Iterator[int]:
+def serving(greeting):
     """Greet whoever connects. The thread ends first: it could still accept on the number of a socket that is closed."""
     listener = socket.create_server(("127.0.0.1", 0))
 
-    def answer() -> None:
+    def answer():
         with contextlib.suppress(OSError):
             while True:
                 with listener.accept()[0] as stream:
@@ -75,7 +74,7 @@ def port(monkeypatch):
 
 @pytest.fixture
 def configure(root, run_module):
-    def call(backend: str = "egl", **more: Any) -> tuple[bool, dict[str, Any]]:
+    def call(backend="egl", **more):
         arguments = {"users": [ME]} | more if backend != "none" else more
         answer: tuple[bool, dict[str, Any]] = run_module(
             gpu_desktops, host={"state_dir": str(root / "state")}, backend=backend, **arguments
@@ -85,7 +84,7 @@ def configure(root, run_module):
     return call
 
 
-def did(root: Path) -> list[str]:
+def did(root):
     return [line for line in (root / "did").read_text().splitlines() if not line.startswith("show")]
 
 

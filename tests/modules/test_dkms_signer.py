@@ -1,9 +1,6 @@
 """What DKMS built is signed with the key that was chosen; else it is built anew, and told when that did not help."""
 
 import glob
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dkms
@@ -21,7 +18,7 @@ PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
 class Host:
     """A host whose DKMS signs with `signs`; None signs nothing."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root, monkeypatch):
         self.root, self.on, self.signs = root, False, b""
         self.module, self.did = b"", list[str]()
         self.tree = root / "dkms"
@@ -33,25 +30,25 @@ class Host:
         monkeypatch.setattr(dkms.process, "stream", self.stream)
         monkeypatch.setattr(dkms.process, "output", lambda *_words: (0, f"nvidia/580.95.05, {KERNEL}: installed\n", ""))
 
-    def choose(self, key: Key) -> None:
+    def choose(self, key):
         (self.root / "signing.conf").write_text(f'mok_signing_key="{key.key}"\nmok_certificate="{key.path}"\n')
 
-    def stream(self, argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv, *_more, **_named):
         self.did.append(argv[1])
         if argv[1] == "build" and "--force" in argv:
             self.module = self.signs
         return 0, []
 
-    def secure_boot(self) -> bool:
+    def secure_boot(self):
         return self.on
 
-    def wanted_kernels(self, kernels: Sequence[str]) -> list[str]:
+    def wanted_kernels(self, kernels):
         return list(kernels)
 
-    def module_on_disk(self, _kernel: str) -> dict[str, Any] | None:
+    def module_on_disk(self, _kernel):
         return {"version": "580.95.05", "flavour": "open", **firmware.signature(self.module)}
 
-    def mend(self) -> None:
+    def mend(self):
         dkms.mend(self, PARAMS, {}, lambda *_words: None, lambda _line: None)
 
 

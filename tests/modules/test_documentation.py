@@ -3,7 +3,6 @@
 import ast
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,11 +18,11 @@ class Asked(Exception):  # noqa: N818 - it carries the specification out of main
     pass
 
 
-def specification(module: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def specification(module, monkeypatch):
     """What the module hands to Ansible."""
     loaded = importlib.import_module(f"ansible_collections.gpusetup.stack.plugins.modules.{module}")
 
-    def ask(argument_spec: dict[str, Any], **_more: Any) -> None:
+    def ask(argument_spec, **_more):
         raise Asked(argument_spec)
 
     monkeypatch.setattr(loaded, "AnsibleModule", ask)
@@ -32,7 +31,7 @@ def specification(module: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     return caught.value.args[0]
 
 
-def text_of(path: Path) -> dict[str, Any]:
+def text_of(path):
     """The DOCUMENTATION in a file, in a class too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "DOCUMENTATION":
@@ -40,7 +39,7 @@ def text_of(path: Path) -> dict[str, Any]:
     raise AssertionError(f"{path} documents nothing")
 
 
-def documented(module: str) -> dict[str, Any]:
+def documented(module):
     document = text_of(PLUGINS / "modules" / f"{module}.py")
     options = dict(document.get("options", {}))
     for fragment in document.get("extends_documentation_fragment", ()):
@@ -50,7 +49,7 @@ def documented(module: str) -> dict[str, Any]:
     return options
 
 
-def compare(where: str, options: dict[str, Any], spec: dict[str, Any]) -> None:
+def compare(where, options, spec):
     assert sorted(options) == sorted(spec), where
     for name, taken in spec.items():
         said = options[name]

@@ -15,7 +15,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fet
 SOURCE = "etc/apt/sources.list.d/gpusetup-cuda.sources"
 
 
-def folder_with(text: str) -> Path:
+def folder_with(text):
     """A preview's folder with one source, whose key lies in the folder too."""
     folder = Path(fetched.new_folder())
     (folder / SOURCE).parent.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_apt_is_given_the_lists_of_a_look(left, host):
 def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
     rename = os.rename
 
-    def within(origin: str, target: str) -> None:
+    def within(origin, target):
         if origin.startswith(str(left)):
             raise OSError(errno.EXDEV, "another device")
         rename(origin, target)
@@ -127,28 +127,28 @@ def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
     assert not list((host / "var/lib/apt/lists/partial").iterdir())
 
 
-def trouble(left: Path, host: Path) -> None:
+def trouble(left, host):
     del host
     (left / "messages.json").write_text('["W: one repository did not answer"]')
 
 
-def one_more(left: Path, host: Path) -> None:
+def one_more(left, host):
     del left
     (host / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
 
 
-def one_less(left: Path, host: Path) -> None:
+def one_less(left, host):
     del left
     (host / "etc/apt/sources.list.d/needless.sources").unlink()
 
 
-def another_key(left: Path, host: Path) -> None:
+def another_key(left, host):
     for root, key in ((left, b"\x99looked"), (host, b"\x99here")):
         (root / "etc/apt/keyrings").mkdir()
         (root / "etc/apt/keyrings/cuda.pgp").write_bytes(key)
 
 
-def no_lists(left: Path, host: Path) -> None:
+def no_lists(left, host):
     del left
     shutil.rmtree(host / "var/lib/apt/lists")
 
@@ -202,7 +202,7 @@ def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left, tmp_pa
     assert not new.exists()
 
 
-def waits(process: str, folder: Path) -> bool:
+def waits(process, folder):
     """Say whether a process is the shell that waits to delete a folder."""
     try:
         words = Path("/proc", process, "cmdline").read_bytes().split(b"\0")

@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -25,7 +24,7 @@ KERNEL = "6.8.0"
 class Root:
     """A host with GRUB, one initramfs, and the tools that make them; each can be told to fail."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root, monkeypatch):
         self.root = root
         self.modules = ["nouveau", "nvidia", "nvme_core"]
         self.broken: set[str] = set()
@@ -50,28 +49,28 @@ class Root:
         self.menu()
         self.image()
 
-    def menu(self) -> None:
+    def menu(self):
         settings = [self.root / "etc/default/grub", *sorted((self.root / "etc/default/grub.d").glob("*.cfg"))]
         words = " ".join(path.read_text() for path in settings)
         self.file("boot/grub/grub.cfg").write_text("linux /vmlinuz " + words.replace("\n", " ") + "\n")
 
-    def image(self) -> None:
+    def image(self):
         members: dict[str, bytes] = {f"usr/lib/modules/{KERNEL}/{name}.ko": b"x" for name in self.modules}
         for path in sorted((self.root / "etc/modprobe.d").iterdir()):
             members[str(path).lstrip("/")] = path.read_bytes()
         self.file("boot/initrd.img").write_bytes(cpio(members))
 
-    def file(self, name: str) -> Path:
+    def file(self, name):
         return self.root / name
 
-    def stream(self, argv: list[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv, *_more, **_named):
         self.did.append(argv[0])
         if argv[0] in self.broken:
             return 1, ["no space left on device"]
         {"update-grub": self.menu, "update-initramfs": self.image}[argv[0]]()
         return 0, []
 
-    def nouveau(self, state: str = "present", **more: Any) -> dict[str, Any]:
+    def nouveau(self, state="present", **more):
         params = {
             "state": state, "state_dir": str(self.root / "state"), "simulated_root": "", "kernel_argument": True,
             "kernels": [KERNEL], **more,
@@ -158,28 +157,27 @@ class Kernel:
     obstacle = ""
     takes = True
 
-    def __init__(self, host: Root) -> None:
+    def __init__(self, host):
         self.host, self.loads = host, 0
         self.show(RmProfilingAdminOnly=1, NvLinkDisable=0, RegistryDwords='""')
         Path(kernel_module._MODULE_PARAMETERS).mkdir(parents=True)
 
-    def show(self, **options: Any) -> None:
+    def show(self, **options):
         path = Path(kernel_module.PARAMETERS)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
 
-    def wanted_kernels(self, _given: Any) -> list[str]:
+    def wanted_kernels(self, _given):
         return [KERNEL]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self):
         return {}
 
-    def load(self) -> str | None:
+    def load(self):
         self.loads += 1
         given = kernel_module.written()
         if self.takes:
             self.show(RmProfilingAdminOnly=given.get("NVreg_RestrictProfilingToAdminUsers", 1), NvLinkDisable=0)
-        return None
 
 
 @pytest.fixture
@@ -197,7 +195,7 @@ def kernel(host, monkeypatch):
 
 @pytest.fixture
 def configure(host, kernel, run_module):
-    def call(check: bool = False, reload: bool = True, **options: Any) -> dict[str, Any]:
+    def call(check=False, reload=True, **options):
         failed, result = run_module(
             gpu_kernel_module, check=check, host={"state_dir": str(host.root / "state")}, version="580.95.05",
             options=options, reload=reload,

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,9 +23,7 @@ def play(tmp_path, monkeypatch):
     show = tmp_path / "callback"
     show.mkdir()
 
-    def run(
-        *arguments: str, inventory: str = f"here {LOCAL}", playbook: str = "verify"
-    ) -> tuple[int, dict[str, Any], str]:
+    def run(*arguments, inventory=f"here {LOCAL}", playbook="verify"):
         (tmp_path / "hosts.ini").write_text(inventory + "\n", encoding="utf-8")
         events = tmp_path / "events.jsonl"
         events.unlink(missing_ok=True)
@@ -57,7 +54,7 @@ def play(tmp_path, monkeypatch):
 def stand_in_smi(tmp_path, monkeypatch):
     """Put an nvidia-smi on PATH that replays a capture."""
 
-    def install(document: dict[str, Any]) -> None:
+    def install(document):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
         (folder / "smi.xml").write_text(document["quick"]["smi"]["stdout"], encoding="utf-8")

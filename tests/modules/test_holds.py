@@ -15,7 +15,7 @@ def test_holds_of_a_call_that_was_cut_are_ours(site, monkeypatch):
     host.stand_in(monkeypatch)
     real = Ledger.save
 
-    def cut(ledger: Ledger) -> None:
+    def cut(ledger):
         if host.held:
             raise KeyboardInterrupt
         real(ledger)

@@ -39,7 +39,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def configure(root, run_module):
-    def call(*nodes: str, **more: Any) -> tuple[bool, dict[str, Any]]:
+    def call(*nodes, **more):
         answer: tuple[bool, dict[str, Any]] = run_module(
             gpu_imex, host={"state_dir": str(root / "state")}, nodes=list(nodes), **more
         )
@@ -48,7 +48,7 @@ def configure(root, run_module):
     return call
 
 
-def did(root: Path) -> list[str]:
+def did(root):
     return [line for line in (root / "did").read_text().splitlines() if not line.startswith("show")]
 
 

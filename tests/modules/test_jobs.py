@@ -4,14 +4,13 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 
-def until_over(job: jobs.Job, work: Any) -> dict[str, Any]:
+def until_over(job, work):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         status = job.start_or_join(work, 1)
@@ -20,7 +19,7 @@ def until_over(job: jobs.Job, work: Any) -> dict[str, Any]:
     raise AssertionError("the job did not end")
 
 
-def slow(running: jobs.Job) -> dict[str, Any]:
+def slow(running):
     for number in range(5):
         running.tell("work", f"part {number}", number * 20)
         time.sleep(0.2)
@@ -57,7 +56,7 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path):
 
 
 def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path):
-    def refuse(_job: jobs.Job) -> dict[str, Any]:
+    def refuse(_job):
         raise HostFailure("GS-453", "locked", hint="wait")
 
     status = until_over(jobs.Job(str(tmp_path), "x", {}), refuse)
@@ -75,7 +74,7 @@ def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path):
     ("number", "reference"), [(errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498")]
 )
 def test_what_the_system_refuses_is_no_bug(tmp_path, number, reference):
-    def refused(_job: jobs.Job) -> dict[str, Any]:
+    def refused(_job):
         raise OSError(number, os.strerror(number), "/etc/x")
 
     failure = until_over(jobs.Job(str(tmp_path), "x", {}), refused)["failure"]
@@ -84,7 +83,7 @@ def test_what_the_system_refuses_is_no_bug(tmp_path, number, reference):
     assert failure["hint"]
 
 
-def refuse(*_words: Any, **_named: Any) -> None:
+def refuse(*_words, **_named):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -95,7 +94,7 @@ def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path, monk
 
 
 def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, monkeypatch):
-    def fills_up(job: jobs.Job) -> dict[str, Any]:
+    def fills_up(job):
         monkeypatch.setattr(jobs.files, "write_json", refuse)  # in the job's process alone
         job.log_path = "/dev/full"
         job.tell("work", "half")

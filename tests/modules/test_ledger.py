@@ -290,7 +290,7 @@ def test_what_gets_a_secret_is_shut_before_it_gets_it(ledger, tmp_path, monkeypa
     path.chmod(0o644)
     real, modes = os.rename, []
 
-    def moved(source: str, target: str) -> None:
+    def moved(source, target):
         modes.append(os.stat(source).st_mode & 0o777)
         real(source, target)
 

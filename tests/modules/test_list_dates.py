@@ -32,7 +32,7 @@ def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(scheme,
                   "Dir::Etc::sourcelist": "etc/sources.list", "Dir::Etc::sourceparts": "/-"}  # fmt: skip
         options = [f"-o{name}={os.path.join(folder, value)}" for name, value in places.items()]
 
-        def fetched(day: str) -> dict[str, str]:
+        def fetched(day):
             text = f"Package: x\nVersion: {day[5:7]}\nArchitecture: all\nFilename: ./x\nSize: 1\nSHA256: {'0' * 64}\n"
             (there / "Packages").write_text(text)
             digest = hashlib.sha256(text.encode()).hexdigest()

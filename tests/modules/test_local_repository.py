@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
@@ -21,7 +19,7 @@ PRINT = hashlib.sha1(b"\x99\x00" + bytes([len(_BODY)]) + _BODY).hexdigest().uppe
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("dpkg-deb") is None, reason="needs root and dpkg-deb")
 
 
-def package(folder: Path, name: str = NAME, keyring: bytes = KEY) -> Path:
+def package(folder, name=NAME, keyring=KEY):
     """A package with two lists, one package and a key in the repository's folder, and a sources file beside it."""
     tree = folder / "tree"
     repository = tree / "var" / name
@@ -44,19 +42,19 @@ def package(folder: Path, name: str = NAME, keyring: bytes = KEY) -> Path:
     return made
 
 
-def source(path: Path, **words: Any) -> dict[str, Any]:
+def source(path, **words):
     installer = {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "directory": "debian12"}
     return {"name": "cuda-debian12-local", "kind": "apt", "uris": ["file:///x"], "installer": {**installer, **words}}
 
 
-def refused(tmp_path: Path, given: dict[str, Any]) -> str:
+def refused(tmp_path, given):
     with pytest.raises(HostFailure) as caught:
         local_repository.usable(given, str(tmp_path / "there"), True)
     assert caught.value.fields["reference"] == "GS-478"
     return caught.value.text()
 
 
-def below(folder: Path) -> list[str]:
+def below(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
@@ -129,7 +127,7 @@ def test_what_nobody_wants_any_more_goes(tmp_path):
     assert not (tmp_path / "sources").exists()
 
 
-def cpio(*members: tuple[str, bytes]) -> bytes:
+def cpio(*members):
     """An archive as rpm2cpio writes it."""
     out = b""
     for name, content in (*members, ("TRAILER!!!", b"")):

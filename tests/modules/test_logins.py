@@ -5,7 +5,6 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, sources
@@ -17,11 +16,11 @@ from tests.modules.deb_host import DebHost
 SECRET, SPELLED = "s3cr%t:x/y", "s3cr%25t%3Ax%2Fy"
 
 
-def source(kind: str, *uris: str, **words: Any) -> dict[str, Any]:
+def source(kind, *uris, **words):
     return {"name": "site", "kind": kind, "uris": list(uris), "suites": ["/"], **words}
 
 
-def written(kind: str, *uris: str, root: str = "/") -> sources.Written:
+def written(kind, *uris, root="/"):
     return sources.render(source(kind, *uris), b"\x99\x00\x00", sources.Layout(root), [])
 
 
@@ -74,7 +73,7 @@ def mirror(tmp_path):
     wanted = "Basic " + base64.b64encode(f"anna:{SECRET}".encode()).decode()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             file = folder / self.path.lstrip("/").removeprefix("./")
             code = 401 if self.headers.get("Authorization") != wanted else 200 if file.is_file() else 404
             answered.append(code)
@@ -86,7 +85,7 @@ def mirror(tmp_path):
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_words: object) -> None:
+        def log_message(self, *_words):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -96,7 +95,7 @@ def mirror(tmp_path):
     server.server_close()
 
 
-def lay(files: sources.Written) -> None:
+def lay(files):
     for path, (content, mode) in files.items():
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)

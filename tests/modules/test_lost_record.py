@@ -1,8 +1,5 @@
 """A record that was lost: what it knew of is neither forgotten nor called removed."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -14,13 +11,13 @@ THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
 class Host:
     """A package manager of a host on which an apply held the driver."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.there = dict(THERE)
 
-    def installed(self) -> dict[str, str]:
+    def installed(self):
         return dict(self.there)
 
-    def held(self) -> list[str]:
+    def held(self):
         return ["nvidia-smi"] if "nvidia-smi" in self.there else []
 
 
@@ -32,7 +29,7 @@ def host(monkeypatch, tmp_path):
     return found
 
 
-def opened(folder: Path, **more: Any) -> lifecycle.Lifecycle:
+def opened(folder, **more):
     request = {"state_dir": str(folder), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}, **more}
     return lifecycle.Lifecycle(request)
 

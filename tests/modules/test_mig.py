@@ -27,7 +27,7 @@ def host(tmp_path, monkeypatch):
 def lay(host, run_module):
     """Run the module; layouts by address as {profile: how many or its compute instances}, None for off."""
 
-    def call(check: bool = False, **layouts: Any) -> tuple[bool, dict[str, Any]]:
+    def call(check=False, **layouts):
         rows = []
         for address, wish in layouts.items():
             instances = [
@@ -123,7 +123,7 @@ def test_a_profile_that_this_driver_does_not_have_is_said_and_nothing_is_lost(ho
 
 
 def test_what_a_gpu_had_before_a_cut_apply_comes_back(host, lay, monkeypatch):
-    def cut(*_words: Any, **_named: Any) -> bool:
+    def cut(*_words, **_named):
         raise mig.HostFailure("GS-487", "the unit cannot be enabled")
 
     with monkeypatch.context() as patched:
@@ -162,7 +162,7 @@ def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host, lay):
     assert "start nvidia-persistenced.service" in host.did()
 
 
-def boot(host: Host) -> subprocess.CompletedProcess[str]:
+def boot(host):
     """Run what the unit runs, from the files that the module wrote."""
     host.reboot()
     argv = [sys.executable, "-B", f"{mig_kept.FOLDER}/mig_at_boot.py", mig_kept.LAYOUT]

@@ -1,7 +1,5 @@
 """Exchanging the loaded module: what does not come out stops it, and what came out already goes back in."""
 
-from typing import Any
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import kernel_module
 
@@ -9,10 +7,10 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ker
 class Machine:
     """A kernel with the whole driver in it."""
 
-    def loaded(self) -> list[str]:
+    def loaded(self):
         return ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
 
-    def module_users(self) -> dict[str, Any]:
+    def module_users(self):
         return {
             "nvidia": {"references": 2, "holders": ["nvidia_uvm", "nvidia_modeset"]},
             "nvidia_modeset": {"references": 1, "holders": ["nvidia_drm"]},
@@ -24,14 +22,14 @@ class Machine:
 class Kernel(Machine):
     """A kernel that lets the driver go and takes it again."""
 
-    def __init__(self, **counts: Any) -> None:
+    def __init__(self, **counts):
         self.counts = counts
 
-    def module_users(self) -> dict[str, Any]:
+    def module_users(self):
         return {**super().module_users(), **self.counts}
 
 
-def loaded(machine: Any) -> str | None:
+def loaded(machine):
     return kernel_module.Loader(machine, None).load()
 
 
@@ -40,7 +38,7 @@ def said(monkeypatch):
     """Every command, while nvidia_uvm does not come out."""
     commands: list[list[str]] = []
 
-    def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
+    def output(argv, *_more):
         commands.append(argv)
         if argv[0] == "systemctl" and argv[1] == "is-active":
             return (0 if argv[-1] == "nvidia-persistenced.service" else 3), "", ""
@@ -69,7 +67,7 @@ def willing(monkeypatch):
     """Every command, while everything does as it is told; all of the driver's services run."""
     commands: list[list[str]] = []
 
-    def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
+    def output(argv, *_more):
         commands.append(argv)
         return (0, "", "")
 
@@ -111,7 +109,7 @@ def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unl
 
 
 def test_a_service_that_does_not_start_again_is_told(monkeypatch):
-    def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
+    def output(argv, *_more):
         broken = argv[1:] == ["start", "nvidia-fabricmanager.service"]
         return (1, "", "Job failed") if broken else (0, "", "")
 

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports, process
@@ -30,11 +28,11 @@ def made_answering():
     """An exporter that answers somewhere on this machine."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -65,7 +63,7 @@ def made_host(tmp_path, monkeypatch):
 
 @pytest.fixture(name="call")
 def made_call(run_module, host):
-    def told(exporter: str, check: bool = False, fails: bool = False, **more: Any) -> dict[str, Any]:
+    def told(exporter, check=False, fails=False, **more):
         given = {"state_dir": str(host / "state")}
         if exporter == "textfile":
             more.setdefault("folder", str(host / "textfiles"))
@@ -76,17 +74,17 @@ def made_call(run_module, host):
     return told
 
 
-def drop_in(host: Path, unit: str) -> str:
+def drop_in(host, unit):
     return (host / f"etc/systemd/system/{unit}.service.d/gpusetup.conf").read_text()
 
 
-def age(host: Path) -> None:
+def age(host):
     """Let what was written be older than the units that run."""
     for path in left(host):
         os.utime(host / path, (0, 0))
 
 
-def left(host: Path) -> list[str]:
+def left(host):
     return sorted(str(path.relative_to(host)) for top in ("etc", "usr") for path in (host / top).rglob("*") if path.is_file())  # fmt: skip
 
 
@@ -304,7 +302,7 @@ def test_a_daemon_that_was_stopped_is_drift():
         }
     }
 
-    def facts(active: str | None) -> dict[str, Any]:
+    def facts(active):
         units = [{"unit": unit, "active": active, "enabled": "enabled"} for unit in record["services"]]
         return {"services": dict(enumerate(units))}
 

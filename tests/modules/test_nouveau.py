@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle
@@ -13,11 +12,11 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 class Slow:
     """Writes its file at once, then goes on until it is told to end, as a rebuild does in its own time."""
 
-    def __init__(self, params: dict[str, Any], check: bool = False, **_more: Any) -> None:
+    def __init__(self, params, check=False, **_more):
         self.path = Path(params["state_dir"]) / "blacklist"
         self.check = check
 
-    def run(self) -> dict[str, Any]:
+    def run(self):
         changed = not self.path.exists()
         if not self.check:
             self.path.write_text("blacklist nouveau\n")
@@ -47,7 +46,7 @@ def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_pa
 
 def test_a_look_that_fails_is_told_as_a_failure(run_module, monkeypatch, tmp_path):
     class Blind(Slow):
-        def run(self) -> dict[str, Any]:
+        def run(self):
             raise HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
 
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Blind)

@@ -25,13 +25,13 @@ def clock(monkeypatch, tmp_path):
         now = 1000.0
         woken: Any = None
 
-        def sleep(self, seconds: float) -> None:
+        def sleep(self, seconds):
             self.now += seconds
             uptime.write_text(f"{self.now} 0\n")
             if self.woken is not None:
                 self.woken()
 
-        def boots(self) -> None:
+        def boots(self):
             boot.write_text("second\n")
             self.now = 0.0
             self.sleep(5.0)
@@ -121,7 +121,7 @@ def test_a_step_of_another_one_changes_nothing(run_module, clock, folder):
 
 @pytest.mark.parametrize(("who", "stays"), [(ANNA, True), ({}, False)], ids=["gpusetup goes on", "the roles alone"])
 def test_a_step_that_fails_lets_go_when_nothing_follows(clock, folder, run_module, monkeypatch, who, stays):
-    def fails(*_words: Any) -> None:
+    def fails(*_words):
         raise HostFailure("GS-487", "no such unit")
 
     monkeypatch.setattr(gpu_service.services, "bring_up", fails)
@@ -143,7 +143,7 @@ def test_a_record_that_changed_meanwhile_is_not_overwritten(folder):
     assert Ledger(folder).state["holds"] == ["theirs"]
 
 
-def start(folder: str, number: int, gate: Any, answers: Any) -> None:
+def start(folder, number, gate, answers):
     gate.wait()
     try:
         status = jobs.Job(folder, "packages", {"number": number}).start_or_join(lambda _job: jobs.time.sleep(3), 0)
@@ -153,7 +153,7 @@ def start(folder: str, number: int, gate: Any, answers: Any) -> None:
 
 
 def test_a_removal_knows_what_the_owner_before_it_did_last(folder, monkeypatch):
-    def wait_for_it(*_words: Any) -> str:
+    def wait_for_it(*_words):
         Ledger(folder).record_packages({"installed": {"driver": "1"}, "moved": {}, "removed": {}})
         return "token"
 
@@ -183,7 +183,7 @@ def test_the_proxys_password_is_hidden_by_every_module(run_module, monkeypatch):
     hidden: list[set[str]] = []
     real = gpu_service.params.plain
 
-    def plain(module: Any) -> Any:
+    def plain(module):
         request = real(module)
         hidden.append(set(module.no_log_values))
         return request
@@ -204,7 +204,7 @@ def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path):
 def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, monkeypatch):
     seen = []
 
-    def lasts(*_words: Any) -> bool:
+    def lasts(*_words):
         for _minute in range(4):
             clock.now += 60.0
             Path(owner._UPTIME).write_text(f"{clock.now} 0\n")

@@ -1,6 +1,5 @@
 """Package wishes, apt's and dnf's answers, locks, build logs, the Python environment's pins."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -79,7 +78,7 @@ class TestWishes:
 
     def test_what_is_not_offered_is_refused_with_the_nearest(self):
         class Host:
-            def offered(self, _names: list[str]) -> dict[str, Any]:
+            def offered(self, _names):
                 return {
                     "driver": [{"version": "580.95.05-1", "from": "x"}, {"version": "570.1-1", "from": "x"}],
                     "other": [],
@@ -101,7 +100,7 @@ PLAN = stored("packages_plan.txt")
 INSTALLED = "ii \tother\ti386\t2\nii \treplaced\tamd64\t4\nii \txserver-old\tall\t1.0\n"
 
 
-def apt_says(plan: str) -> Callable[..., tuple[int, str, str]]:
+def apt_says(plan):
     """Answer as apt-get and dpkg would."""
     answers = {"apt-get": plan, "dpkg-query": INSTALLED, "dpkg": "amd64\n"}
     return lambda argv, *_a, **_k: (0, answers[argv[0]], "")
@@ -200,7 +199,7 @@ SHOW = "Package: nvidia-driver\nVersion: 580.95.05-1\nSize: 10\nSection: main\nD
 def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch, broken):
     answers = {"pkgnames": "nvidia-driver\nbash\n", "policy": POLICY, "show": SHOW}
 
-    def output(argv: list[str], *_more: object) -> tuple[int, str, str]:
+    def output(argv, *_more):
         asked = next(word for word in argv if word in answers)
         if asked == broken:
             return 100, "", "E: The package lists or status file could not be parsed or opened.\n"

@@ -88,7 +88,7 @@ class TestDnf:
     def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(self, monkeypatch):
         scripts: dict[str, str] = {}
 
-        def answer(argv: list[str], *_a: Any, **_k: Any) -> tuple[int, str, str]:
+        def answer(argv, *_a, **_k):
             scripts[argv[-1]] = Path(argv[-1]).read_text(encoding="utf-8")
             return 0, "Nothing to do", ""
 

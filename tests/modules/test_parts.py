@@ -1,6 +1,5 @@
 """What one run recorded of its parts: the next whole run does the rest, and nothing of an earlier one is wiped."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,19 +19,19 @@ HOST = SimpleNamespace(installed=lambda: {"bash": "5"}, held=list)
 class Run:
     """One run of a play: what it wants, which parts its tags did, and what they told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = str(folder)
 
-    def request(self, **more: Any) -> dict[str, Any]:
+    def request(self, **more):
         return {
             "state_dir": self.folder, "simulated_root": "", "wanted": WANTED, "manager": "apt", "network": {}, "lock": {},
             "id": "", "keep": 10, "python": None, "remove": [], **DRIVER, **more,
         }  # fmt: skip
 
-    def begin(self, **more: Any) -> Any:
+    def begin(self, **more):
         return lifecycle.Lifecycle(self.request(mode="begin", **more)).begin()
 
-    def __call__(self, *ran: str, **more: Any) -> Any:
+    def __call__(self, *ran, **more):
         begun = self.begin(**more)
         if begun["converged"]:
             return "unchanged"
@@ -40,7 +39,7 @@ class Run:
         return lifecycle.Lifecycle(request).finish()["gpu_result"]
 
     @property
-    def expect(self) -> dict[str, Any]:
+    def expect(self):
         return dict(Ledger(self.folder).state["expect"])
 
 

@@ -1,7 +1,6 @@
 """A look at a host in memory: what it finds, and that it finds it before anything is touched."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def _quiet(monkeypatch, tmp_path):
     monkeypatch.setattr(preview, "lock_holder", lambda: None)
 
 
-def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
+def look(folder, manager, *wanted, **params):
     plain: dict[str, Any] = {
         "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
         "replace_runfile": False, "optional": False, "no_way_back": False, "older": False, "recommends": False, "lock_timeout": 0,
@@ -36,11 +35,11 @@ def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) ->
     return answer
 
 
-def refusals(answer: dict[str, Any]) -> dict[str, str]:
+def refusals(answer):
     return {item["reference"]: item["text"] for item in answer["findings"] if item["level"] == "refuse"}
 
 
-def el(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RpmHost:
+def el(monkeypatch, **more):
     host = RpmHost({"bash": "0:5-1", "driver": "0:1-1"}, more.pop("offered", {"driver": ["0:1-1", "0:2-1"]}), **more)
     host.stand_in(monkeypatch)
     return host
@@ -107,7 +106,7 @@ def test_a_host_with_tdnf_alone_is_told_what_to_do(tmp_path, monkeypatch):
 def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path, monkeypatch):
     el(monkeypatch)
 
-    def read_only(*_words: Any, **_more: Any) -> None:
+    def read_only(*_words, **_more):
         raise OSError(30, "Read-only file system", "/etc/x")
 
     monkeypatch.setattr(preview.sources, "preferences", read_only)
@@ -125,7 +124,7 @@ def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(tmp_path, mo
         str(pins / "gpusetup"), "# Written by gpusetup.\nPackage: \nPin: version 1*\n"
     )
 
-    def refresh(_self: Any) -> list[str]:
+    def refresh(_self):
         (folder,) = tmp_path.glob("gpusetup-preview-*")
         seen.extend(os.listdir(folder / "etc/apt/preferences.d"))
         return []
@@ -191,7 +190,7 @@ class TestSpace:
         monkeypatch.setattr(preview.Machine, "kernels", lambda _self: kernels)
         there = {"/": (0, 1 << 40), "/boot": (1, 30 * _MB)}
 
-        def rows(wanted: dict[str, int]) -> list[dict[str, Any]]:
+        def rows(wanted):
             made = []
             for mount, (_device, free) in there.items():
                 on_it = [path for path in wanted if path.startswith("/boot") == (mount == "/boot")]
@@ -243,7 +242,7 @@ class TestTheWayBack:
         host.lay_cache(tmp_path / "archives", monkeypatch)
         return host
 
-    def seen(self, tmp_path: Path, **params: Any) -> list[tuple[str, str]]:
+    def seen(self, tmp_path, **params):
         answer = look(tmp_path, "apt", ("driver", "2"), ("bash", "6"), driver_packages=["driver"], **params)
         return [(item["level"], item["text"]) for item in answer["findings"] if item["id"] == "way-back"]
 

@@ -10,7 +10,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import pro
 ENV = process.environment()
 
 
-def run(script: str) -> tuple[int, list[str]]:
+def run(script):
     return process.stream(["sh", "-c", script], ENV, lambda _line: None)
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_image, machine
@@ -53,14 +52,14 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def configure(root, run_module):
-    def call(**more: Any) -> dict[str, Any]:
+    def call(**more):
         failed, result = run_module(gpu_rdma, host={"state_dir": str(root / "state")}, **more)
         return {"failed": failed, **result}
 
     return call
 
 
-def did(root: Path) -> list[str]:
+def did(root):
     return (root / "did").read_text().splitlines()
 
 
@@ -112,7 +111,7 @@ def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root, configure):
      '{\n  // "properties": {\n  "properties": { "use_pci_p2pdma" : false }\n}\n'],
 )  # fmt: skip
 def test_any_settings_of_cufile_stay_what_they_are_with_the_switch_on(text):
-    def read(raw: str) -> Any:
+    def read(raw):
         return json.loads(re.sub(r"^\s*//.*$", "", raw, flags=re.MULTILINE))
 
     before, after = read(text or "{}"), gpudirect.switched_on(text)

@@ -24,9 +24,7 @@ FACTS: dict[str, Any] = {
 
 @pytest.fixture
 def ask(run_module, monkeypatch):
-    def call(
-        loaded: dict[str, str] | None, host: dict[str, Any] | None = None, **more: Any
-    ) -> tuple[bool, dict[str, Any]]:
+    def call(loaded, host=None, **more):
         facts = {**FACTS, "driver": {"loaded": loaded}, **(host or {})}
         monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
         failed: bool
@@ -71,10 +69,10 @@ def test_after_the_reboot_that_is_a_failure_with_its_reason(ask):
 def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(run_module, monkeypatch, states, patience, runs):
     left, spent = list(states), [0.0]
 
-    def passes(seconds: float) -> None:
+    def passes(seconds):
         spent[0] += seconds
 
-    def facts(_self: Any) -> dict[str, Any]:
+    def facts(_self):
         loaded = None if left else {"version": "580.95.05", "flavour": "open"}
         return {**FACTS, "driver": {"loaded": loaded}}
 
@@ -101,7 +99,7 @@ SIGNED = {"path": "/lib/modules/6.1/extra/nvidia.ko", "signed": True, "signer": 
 OWN = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}
 
 
-def with_secure_boot(module: dict[str, Any], *keys: dict[str, Any]) -> dict[str, Any]:
+def with_secure_boot(module, *keys):
     kernel = {"running": "6.1", "next": "6.1", "installed": [{"release": "6.1", "nvidia": module}]}
     return {"secure_boot": True, "kernel": kernel, "firmware": {"signing_keys": list(keys), "password": None}}
 

@@ -1,7 +1,6 @@
 """GPUs reset after an error: what stands in the way, what is stopped for it, what is looked at and written down."""
 
 import json
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
@@ -27,7 +26,7 @@ def made_host(tmp_path, monkeypatch):
 
 @pytest.fixture(name="call")
 def made_call(host, run_module):
-    def told(mode: str, *, check: bool = False, fails: bool = False, token: str = "", **more: Any) -> dict[str, Any]:
+    def told(mode, *, check=False, fails=False, token="", **more):
         given = {"state_dir": str(host.root / "state"), "owner": token}
         failed, result = run_module(gpu_recover, check=check, host=given, mode=mode, controller=WHO, **more)
         assert failed == fails, result
@@ -36,7 +35,7 @@ def made_call(host, run_module):
     return told
 
 
-def record(host: Host) -> list[dict[str, Any]]:
+def record(host):
     path = host.root / "state/recoveries.json"
     return json.loads(path.read_text()) if path.exists() else []
 
@@ -140,7 +139,7 @@ def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
     assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
 
 
-def gpu(address: str, capability: str | None = "9.0", links: int = 0, instances: Any = None) -> dict[str, Any]:
+def gpu(address, capability="9.0", links=0, instances=None):
     return {"address": address, "capability": capability, "links": links, "instances": instances or []}
 
 

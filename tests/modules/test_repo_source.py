@@ -2,8 +2,6 @@
 
 import hashlib
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, process, sources
@@ -40,7 +38,7 @@ def keys(tmp_path_factory):
     return {"good": made[0], "other": made[1]}
 
 
-def source(**words: Any) -> dict[str, Any]:
+def source(**words):
     return {"name": "cuda", "kind": "apt", "uris": ["https://example.org/repo/"], "suites": ["/"], **words}
 
 
@@ -138,7 +136,7 @@ class TestKeys:
         deb = keyring(tmp_path, keys["good"]["binary"], "zstd").read_bytes()
         real, missing = process.raw, ["zstd"]
 
-        def without(argv: list[str], *more: Any) -> tuple[int, bytes, bytes]:
+        def without(argv, *more):
             return (process.MISSING, b"", b"there is no such program") if argv[0] in missing else real(argv, *more)
 
         monkeypatch.setattr(process, "raw", without)
@@ -157,7 +155,7 @@ class TestKeys:
             download.member_of_deb(whole[:-40], "k.gpg")
 
 
-def keyring(folder: Path, key: bytes, packing: str) -> Path:
+def keyring(folder, key, packing):
     """Build a keyring package as Debian's tools do."""
     tree = folder / "tree"
     (tree / "DEBIAN").mkdir(parents=True)

@@ -3,14 +3,13 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.flaky import Site, serving
+from tests.flaky import serving
 from tests.lab import runfile as stand_in
 
 VERSION = "580.142"
@@ -22,7 +21,7 @@ def file(tmp_path):
     return stand_in.write(tmp_path, VERSION)
 
 
-def refused(file: Path, sha256: str = "", version: str = VERSION, machine: str = "x86_64") -> str:
+def refused(file, sha256="", version=VERSION, machine="x86_64"):
     with pytest.raises(HostFailure) as caught:
         runfile.prove(str(file), sha256, version, machine)
     assert caught.value.fields["reference"] == "GS-475"
@@ -53,14 +52,14 @@ def test_what_is_wrong_with_a_file_is_said(file, tmp_path):
 class Host:
     """A host on which the module appears when the installer builds it."""
 
-    def __init__(self, built: bool = True) -> None:
+    def __init__(self, built=True):
         self.built = built
         self.installed = False
 
-    def wanted_kernels(self, given: list[str]) -> list[str]:
+    def wanted_kernels(self, given):
         return given or ["6.1.0-56-amd64"]
 
-    def module_on_disk(self, _kernel: str) -> dict[str, Any] | None:
+    def module_on_disk(self, _kernel):
         return {"version": VERSION, "flavour": "open"} if self.installed and self.built else None
 
 
@@ -69,9 +68,7 @@ def ran(monkeypatch):
     return []
 
 
-def installation(
-    tmp_path: Path, file: Path, host: Host, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]], **more: Any
-) -> runfile.Installation:
+def installation(tmp_path, file, host, monkeypatch, ran, **more):
     request = {
         "path": str(file), "sha256": "", "version": VERSION, "flavour": "open", "kernels": [], "dkms": True,
         "state_dir": str(tmp_path), "network": {}, **more,
@@ -80,7 +77,7 @@ def installation(
     made = runfile.Installation(request, host, Ledger(str(tmp_path)), lambda *_w: None, lambda _l: None)
     real = runfile.process.stream
 
-    def stream(argv: list[str], *words: Any, **named: Any) -> tuple[int, list[str]]:
+    def stream(argv, *words, **named):
         if "./nvidia-installer" not in argv and "uninstall" not in argv[0]:
             return real(argv, *words, **named)
         ran.append(argv)
@@ -136,7 +133,7 @@ def test_beside_a_packaged_driver_it_is_refused(tmp_path, file, monkeypatch, ran
     assert ran == []
 
 
-def served(file: Path, tmp_path: Path, site: Site, *words: str) -> str:
+def served(file, tmp_path, site, *words):
     address = site.says(*words).removesuffix("/x") + f"/{file.name}"
     site.handler.content[f"/{file.name}"] = file.read_bytes()
     return address

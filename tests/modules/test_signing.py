@@ -3,8 +3,6 @@
 import hashlib
 import stat
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
@@ -24,18 +22,18 @@ echo "$@" >"$0.arguments"; cp "$4" "$0.hash"; exit "$(cat "$0.exit" 2>/dev/null 
 class Machine:
     """A host whose firmware and disk are folders."""
 
-    def __init__(self, root: Path, module: dict[str, str] | None = SIGNED_HERE) -> None:
+    def __init__(self, root, module=SIGNED_HERE):
         self.host = self.running_from = Below(root)
         self.module = module
 
-    def kernels(self) -> dict[str, Any]:
+    def kernels(self):
         return {"next": "6.1"}
 
-    def module_on_disk(self, _kernel: str) -> dict[str, str] | None:
+    def module_on_disk(self, _kernel):
         return self.module
 
 
-def with_firmware(root: Path, *, secure_boot: bool = True, enrolled: bytes | None = None) -> Path:
+def with_firmware(root, *, secure_boot=True, enrolled=None):
     place = root / "sys/firmware/efi/efivars"
     place.mkdir(parents=True)
     on = b"\1" if secure_boot else b"\0"
@@ -180,7 +178,7 @@ def test_what_cannot_be_staged_leaves_no_password(tmp_path, mokutil):
 
 @pytest.mark.usefixtures("mokutil")
 def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path, monkeypatch):
-    def output(argv: list[str], *_rest: Any) -> tuple[int, str, str]:
+    def output(argv, *_rest):
         if "--import" in argv:
             raise KeyboardInterrupt
         return 0, "", ""

@@ -34,15 +34,15 @@ RIVALS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def of_file(host: Apt, wanted: dict[str, str]) -> dict[str, str]:
+def of_file(host, wanted):
     """Return the wish with the file that apt's cache has of it."""
     return dict(wanted, file=host.archive(wanted))
 
 
-def told(*lines: str) -> Callable[[Apt], Any]:
+def told(*lines):
     """Say lines to dpkg as they are."""
 
-    def ask(host: Apt) -> Any:
+    def ask(host):
         code, _text, error = process.output(
             ["dpkg", "--set-selections"], host.env, text="".join(f"{one}\n" for one in lines)
         )
@@ -52,7 +52,7 @@ def told(*lines: str) -> Callable[[Apt], Any]:
     return ask
 
 
-def may_not_go(names: Any) -> list[str]:
+def may_not_go(names):
     return sorted(names)
 
 
@@ -66,7 +66,7 @@ class Case:
     installed: dict[str, str] = field(default_factory=lambda: dict(BOTH))
     host: dict[str, Any] = field(default_factory=dict)
 
-    def stand_in(self) -> DebHost:
+    def stand_in(self):
         more = {"offered": DRIVERS["offered"], "needs": DRIVERS["needs"], "everywhere": {"doc"}, **self.host}
         return DebHost(dict(self.installed), **more)
 
@@ -174,7 +174,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def outcome(case: Case) -> bool:
+def outcome(case):
     """Ask, and say whether it was done."""
     try:
         answer = case.ask(Apt())
@@ -183,7 +183,7 @@ def outcome(case: Case) -> bool:
     return answer[0] if isinstance(answer, tuple) else True
 
 
-def expected(case: Case) -> tuple[dict[str, str], list[str]]:
+def expected(case):
     there = {**case.installed, **case.then}
     return {name: version for name, version in there.items() if version is not None}, sorted(case.held)
 

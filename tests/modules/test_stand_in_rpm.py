@@ -1,7 +1,6 @@
 """The hosts in memory answer as dnf 4, zypper and rpm themselves do; both come to the same where they are asked the same."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import planning
@@ -31,12 +30,12 @@ class Case:
     """Who does this."""
     locked: tuple[str, ...] = ()
 
-    def stand_in(self, kind: type[RpmHost] = RpmHost) -> RpmHost:
+    def stand_in(self, kind=RpmHost):
         return kind(
             dict(self.installed), {name: list(several) for name, several in OFFERED.items()}, uninstallable={"broken"}
         )
 
-    def expected(self) -> dict[str, str]:
+    def expected(self):
         return {name: version for name, version in {**self.installed, **self.then}.items() if version is not None}
 
 
@@ -77,7 +76,7 @@ DONE_BY = [
 ]
 
 
-def outcome(case: Case, host: Any) -> bool:
+def outcome(case, host):
     """Plan it and do it; say whether the plan led to all of it."""
     before = host.installed()
     host.hold(case.locked)

@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -32,7 +30,7 @@ def host(tmp_path, monkeypatch):
     return Host(tmp_path / "host", monkeypatch)
 
 
-def seen(host: Host) -> dict[str, Any]:
+def seen(host):
     there = {key: value for key, value in host.snapshot().items() if key not in PACKAGES}
     there["tree"] = {name: what for name, what in there["tree"].items() if not name.startswith("opt/")}
     return there
@@ -57,7 +55,7 @@ def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(ho
     before, packages = seen(host), host.memory.packages
     change = packages.stream
 
-    def switches_off(*words: Any, **named: Any) -> Any:
+    def switches_off(*words, **named):
         installed = dict(packages.installed)
         answer = change(*words, **named)
         if packages.installed != installed:
@@ -71,11 +69,11 @@ def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(ho
     assert list(differences(before, seen(host), "")) == []
 
 
-def _cut(*_words: Any) -> None:
+def _cut(*_words):
     raise Cut
 
 
-def _opens(site: things.Site, root: Path) -> dict[str, tuple[Thing, Any]]:
+def _opens(site, root):
     argument = boot_arguments.argument("quiet=no", site.ledger, site.machine, [], site.env)
     return {
         "unit": (Unit("elsewhere.service", site.env), {"enabled": True, "active": True}),
@@ -92,7 +90,7 @@ def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host, kind
     thing, wanted = _opens(site, host.root)[kind]
     before, make = thing.look(), thing.make
 
-    def cut(wanted: Any) -> None:
+    def cut(wanted):
         make(wanted)
         raise Cut
 
@@ -111,7 +109,7 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
     with pytest.MonkeyPatch.context() as patch:
         real = os.rename
 
-        def rename(old: str, new: str) -> None:
+        def rename(old, new):
             if new == str(path) and cut == "before":
                 raise Cut
             real(old, new)
@@ -131,7 +129,7 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
     assert not path.parent.exists()
 
 
-def _kinds(above: type[Thing] = Thing) -> set[str]:
+def _kinds(above=Thing):
     return {kind for one in above.__subclasses__() for kind in {one.kind, *_kinds(one)}}
 
 

@@ -20,7 +20,7 @@ def site(tmp_path, monkeypatch):
     return _Site.alone(tmp_path, monkeypatch)
 
 
-def el(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str] | None = None, **more: Any) -> RpmHost:
+def el(monkeypatch, installed=None, **more):
     offered = {
         "old-driver": ["0:9-1"], "precious": ["0:1-1"], "driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"],
         "fabric": ["0:1-1"], PLUGIN: ["0:4-1"],
@@ -113,7 +113,7 @@ class TestWhatTheHostShows:
 def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(site, monkeypatch):
     host = debian(monkeypatch)
 
-    def full() -> int:
+    def full():
         raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/gpusetup/jobs/x/log")
 
     host.interrupt = full
@@ -242,7 +242,7 @@ class _Killed(BaseException):
     """The job's process dies here."""
 
 
-def debian(monkeypatch: pytest.MonkeyPatch) -> DebHost:
+def debian(monkeypatch):
     host = DebHost({"bash": "5"}, {"driver": ["1", "2"], "cuda": ["12"], "nccl": ["2"]})
     host.stand_in(monkeypatch)
     return host
@@ -314,7 +314,7 @@ class TestCutShort:
         assert site.unfinished is None
 
 
-def dnf_class() -> Any:
+def dnf_class():
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf import Dnf
 
     return Dnf

@@ -5,7 +5,6 @@ import sys
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import venv
@@ -13,10 +12,10 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
 from gpusetup.model.bundle import BundledFile, Manifest
-from gpusetup.supply.signing import Signer, signer
+from gpusetup.supply.signing import signer
 
 
-def wheel(folder: Path, name: str, version: str, more: str = "") -> None:
+def wheel(folder, name, version, more=""):
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
         archive.writestr(f"{name}.py", f"VERSION = {version!r}\n{more}")
@@ -42,7 +41,7 @@ def wanted(tmp_path):
     }
 
 
-def finish(run_module: Any, wanted: dict[str, Any], **more: Any) -> tuple[bool, dict[str, Any]]:
+def finish(run_module, wanted, **more):
     for _try in range(60):
         failed, result = run_module(gpu_venv, **wanted, **more)
         if result["finished"]:
@@ -86,14 +85,14 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wa
     owner, stranger = (signer("", tmp_path / name) for name in ("keys", "stranger"))
     manifest = tmp_path / MANIFEST
 
-    def signed_by(whose: Signer) -> None:
+    def signed_by(whose):
         digests = {f"python/{path.name}": digest_of(path) for path in wheels.iterdir()}
         files = {name: BundledFile(sha256=digest, size=1) for name, digest in digests.items()}
         write_manifest(manifest, Manifest(gpusetup="1", pip="", sets={}, files=files))
         (tmp_path / KEY).write_bytes(whose.public())
         whose.detached(manifest, tmp_path / SIGNATURE)
 
-    def ends_with(version: str, signers: tuple[str, ...] = (owner.fingerprint,)) -> str:
+    def ends_with(version, signers=(owner.fingerprint,)):
         failed, result = finish(run_module, wanted, requirements=[f"frame=={version}"], signers=list(signers))
         return result["gpu_failure"]["reference"] + " " + result["msg"] if failed else "made"
 
@@ -114,7 +113,7 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wa
 
 
 def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch):
-    def full(path: str, *_words: Any) -> None:
+    def full(path, *_words):
         raise OSError(28, "No space left on device", path)
 
     monkeypatch.setattr(venv.installer, "write_lock", lambda *_words: full("pylock.toml"))

@@ -18,7 +18,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import re
 from tests.modules.test_venv import finish, wheel
 
 
-def environment(folder: Path, name: str, *keys: str) -> Path:
+def environment(folder, name, *keys):
     """Stand-ins for an environment's folders, and its link."""
     for key in keys:
         (folder / f".{name}-{key}").mkdir()
@@ -42,7 +42,7 @@ def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path):
     assert not venv.remove(ledger, str(serve))
 
 
-def lifecycle(tmp_path: Path, wanted: list[str], told: list[str]) -> Lifecycle:
+def lifecycle(tmp_path, wanted, told):
     request: dict[str, Any] = {
         "state_dir": str(tmp_path / "state"), "simulated_root": None, "manager": "apt", "network": {},
         "wanted": {"python": {"environments": [{"path": path} for path in wanted]}},
@@ -71,7 +71,7 @@ def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_oth
 def test_what_became_of_one_is_seen_and_judged(tmp_path):
     class Host:
         @staticmethod
-        def observe(_name: str, look: Any) -> Any:
+        def observe(_name, look):
             return look()
 
     entry = {"path": str(tmp_path / "gpusetup-serve"), "packages": {"frame": "1.0"}}
@@ -154,7 +154,7 @@ def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
     uv.write_text("#!/bin/sh\n")
     uv.chmod(0o755)
 
-    def answer(argv: list[str], *_rest: Any) -> tuple[int, str, str]:
+    def answer(argv, *_rest):
         if argv[0] == str(uv):
             return 0, version, ""
         return 0, configured if "config" in argv else "pip 23.0.1 from x", ""
@@ -182,7 +182,7 @@ def test_uv_compares_each_wheel_with_the_lock_it_is_given(tmp_path):
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env"], check=True)
     python = str(tmp_path / "env" / "bin" / "python")
 
-    def install(line: str) -> subprocess.CompletedProcess[str]:
+    def install(line):
         (tmp_path / "requirements.txt").write_text(line + "\n")
         request = {"find_links": str(tmp_path), "requirements": [line]}
         (argv,) = installer.steps(installer.Installer(uv, True), python, str(tmp_path), request)

@@ -1,9 +1,7 @@
 """The way back is looked at before the way forward; what cannot be had again is said, and no host is left without a driver."""
 
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -34,7 +32,7 @@ GONE = {OLD: "570.1", "libnvidia-gl-570": "570.1"}
 Begin = "Callable[[DebHost], Callable[[], dict[str, str]]]"
 
 
-def ubuntu(offered: dict[str, list[str]], **more: Any) -> DebHost:
+def ubuntu(offered, **more):
     """Make a host with a driver of one branch, on which that of another takes its place."""
     return DebHost(
         dict(THERE),
@@ -54,7 +52,7 @@ def site(tmp_path, monkeypatch):
 def begin(request, monkeypatch, tmp_path, shelf):
     """Let a host be what is described, in memory or in the real programs; return how to ask what is installed."""
 
-    def make(host: DebHost) -> Callable[[], dict[str, str]]:
+    def make(host):
         if request.param == "real":
             real_deb.RealDeb(tmp_path / "host", host, shelf).use(monkeypatch)
         else:
@@ -65,7 +63,7 @@ def begin(request, monkeypatch, tmp_path, shelf):
     return make
 
 
-def failed(site: Site, **params: Any) -> HostFailure:
+def failed(site, **params):
     with pytest.raises(HostFailure) as caught:
         site.transaction("apt", *WANTED, may_remove=STACK, **params)
     return caught.value
@@ -206,15 +204,15 @@ class TestTheSourcesOfBefore:
         ledger.tell(apply={"id": "next", "finished": None})
         return etc
 
-    def host(self, etc: Path, monkeypatch: pytest.MonkeyPatch, still: dict[str, list[str]], **more: Any) -> DebHost:
+    def host(self, etc, monkeypatch, still, **more):
         """Offer what the sources name that a command line reads, where the key beside them is theirs."""
         host = ubuntu({}, **more)
         host.stand_in(monkeypatch)
         monkeypatch.setattr(apt.Apt, "caches", (str(etc),))
         known = {self.A: (b"key of a", still), self.B: (b"key of b", OFFERED)}
 
-        def at_these(run: Callable[..., Any]) -> Callable[..., Any]:
-            def answer(argv: Sequence[str], *words: Any, **named: Any) -> Any:
+        def at_these(run):
+            def answer(argv, *words, **named):
                 told = [word.partition("=")[2] for word in argv if word.startswith("Dir::Etc::sourceparts=")]
                 host.offered = {}
                 for path in Path(*told or [etc / "sources.list.d"]).glob("*.sources"):
@@ -229,7 +227,7 @@ class TestTheSourcesOfBefore:
         monkeypatch.setattr(process, "stream", at_these(host.stream))
         return host
 
-    def replaced(self, site: Site, etc: Path, name: str) -> None:
+    def replaced(self, site, etc, name):
         ledger = Ledger(str(site.folder))
         ledger.write(str(etc / f"sources.list.d/{name}.sources"), self.B + f"Signed-By: {etc}/keyrings/{name}.gpg\n")
         ledger.write(str(etc / f"keyrings/{name}.gpg"), b"key of b")
@@ -295,7 +293,7 @@ class TestTheSourcesOfBefore:
         assert not (site.folder / "packages").exists(), "nothing that is there is from the bundle"
 
 
-def files_below(folder: Path) -> dict[str, bytes]:
+def files_below(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -328,7 +326,7 @@ def test_what_cannot_be_linked_is_copied(tmp_path, monkeypatch):
     file = tmp_path / "a_1_amd64.deb"
     file.write_bytes(b"x")
 
-    def refuse(*_paths: object) -> None:
+    def refuse(*_paths):
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(way_back.os, "link", refuse)

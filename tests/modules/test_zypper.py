@@ -1,6 +1,5 @@
 """What zypper 1.14 was seen to print and to end with, and what is made of it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ UNSIGNED = stored("zypper_unsigned.xml")
 class Answers:
     """A host that gives one answer to each of zypper's commands, and rpm's list."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: tuple[int, str]) -> None:
+    def __init__(self, monkeypatch, **answers):
         self.answers, self.said, self.env = answers, [], {}
         self.installed = {"nvidia-modprobe": "3:580.178.04-1", "nvidia-persistenced": "3:580.159.04-1"}
         monkeypatch.setattr(process, "output", self.output)
@@ -35,7 +34,7 @@ class Answers:
         monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
         monkeypatch.setattr(zypper.Zypper, "architecture", lambda _self: "x86_64")
 
-    def output(self, argv: Sequence[str], env: Any, *_more: Any, **_named: Any) -> tuple[int, str, str]:
+    def output(self, argv, env, *_more, **_named):
         self.said.append(list(argv))
         if list(argv[:2]) == ["rpm", "-qa"]:
             return 0, "".join(f"{name}\t{version}\tx86_64\n" for name, version in self.installed.items()), ""
@@ -44,14 +43,14 @@ class Answers:
         code, text = next((self.answers[word] for word in argv if word in self.answers), (0, ""))
         return code, text, ""
 
-    def stream(self, argv: Sequence[str], env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv, env, on_line, *_more, **_named):
         code, text, _error = self.output(argv, env)
         for line in text.splitlines():
             on_line(line)
         return code, text.splitlines()
 
 
-def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
+def wish(name, version="", arch=""):
     return {"name": name, "version": version, "arch": arch}
 
 

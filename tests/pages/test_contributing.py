@@ -38,7 +38,7 @@ def copy(tmp_path_factory):
     return folder
 
 
-def _run(line: str, folder: Path) -> str:
+def _run(line, folder):
     program, *words = shlex.split(line)
     start = [sys.executable] if program == "python" else [sys.executable, "-m", program]
     environment = {**os.environ, "PYTHONPATH": str(folder), "GPUSETUP_CACHE": str(folder / "cache")}

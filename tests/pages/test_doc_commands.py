@@ -49,7 +49,7 @@ OTHERS = {
 """Programs that need a host, a GPU, a cluster or minutes of their own; nothing of them is checked here."""
 
 
-def _commands(page: Path) -> list[str]:
+def _commands(page):
     text = page.read_text(encoding="utf-8")
     found = [match[1] for match in INLINE.finditer(FENCE.sub("", text))]
     if page.relative_to(ROOT).as_posix().removeprefix("docs/") in COMPARED:
@@ -61,7 +61,7 @@ def _commands(page: Path) -> list[str]:
     return found
 
 
-def _words(line: str) -> list[list[str]]:
+def _words(line):
     """Return the words of each command of a line, without sudo, variables before it, and where its answer goes."""
     tokens = shlex.shlex(re.split(r"(?<=\S)\s{2,}(?=[^\s-])", line)[0], posix=True, punctuation_chars=";|&><")
     tokens.whitespace_split = True
@@ -78,17 +78,17 @@ def _words(line: str) -> list[list[str]]:
     ]
 
 
-def _needs(words: list[str]) -> str:
+def _needs(words):
     """Return what a command would need to be run."""
     name, *rest = _one_name(words)
     return "a real name" if _left_open(rest) else NEEDS.get(name, "")
 
 
-def _left_open(words: list[str]) -> bool:
+def _left_open(words):
     return any(word.isupper() and word.isalpha() for word in words)  # CAUSE, REQ, FILE
 
 
-def _runs(words: list[str]) -> bool:
+def _runs(words):
     """Tell whether a command needs neither host nor GPU: what looks things up, and what explains."""
     name, *rest = _one_name(words)
     if "--out" in rest or _left_open(rest):

@@ -4,7 +4,6 @@ import json
 import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +21,7 @@ QUESTIONS = json.loads((TESTS / "fixtures" / "package-questions.json").read_text
 ANSWERS_AS_JSON = ("resolve", "matrix", "why-not")
 
 
-def planned(host: str, variables: dict[str, Any]) -> tuple[int, str]:
+def planned(host, variables):
     """Plan a captured host whose inventory has these variables."""
     facts = captured(TESTS / "hosts" / host / "root", matrix_lookup(matrix()))
     wish = settings_for(read_level(variables, "inventory"), {}, {}, parse_requirements([]))
@@ -31,7 +30,7 @@ def planned(host: str, variables: dict[str, Any]) -> tuple[int, str]:
     return code, json.dumps({"stack": msgspec.to_builtins(plan.stack), "refusals": msgspec.to_builtins(plan.refusals)})
 
 
-def asked(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def asked(command, capsys):
     """Ask a command line in this process."""
     words = shlex.split(command)
     if words[0] in ANSWERS_AS_JSON and "--install" not in words:
@@ -41,7 +40,7 @@ def asked(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, said.out + said.err
 
 
-def value_at(document: Any, path: str) -> Any:
+def value_at(document, path):
     """Return what is at stack.vllm.version or rows.0.torch; None where nothing is."""
     for part in path.split("."):
         found = dict(enumerate(document)) if isinstance(document, list) else document

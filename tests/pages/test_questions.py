@@ -23,7 +23,7 @@ def test_the_pages_have_their_blocks():
     assert len(BLOCKS) == sum(page.count("```console") for page in PAGES) > 50
 
 
-def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
+def run(command, monkeypatch):
     """Run a line of the page as a shell would, in this process."""
     piped, _, command = command.removeprefix("$ ").rpartition("gpusetup ")
     text = piped.partition("'")[2].rpartition("'")[0].replace("\\n", "\n")

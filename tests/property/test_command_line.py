@@ -64,7 +64,7 @@ command_lines = st.builds(
 )
 
 
-def run(argv: list[str]) -> tuple[int, str, str]:
+def run(argv):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

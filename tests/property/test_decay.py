@@ -19,7 +19,7 @@ NOISES: dict[str, Noise] = {
 }
 
 
-def series(values: list[float], unit: str = "GB/s") -> Series:
+def series(values, unit="GB/s"):
     points = tuple((86400.0 * number, value) for number, value in enumerate(values))
     return Series(check="memory.copy", subject="GPU 0", unit=unit, points=points)
 

@@ -1,19 +1,17 @@
 """The resolver against an oracle that looks at every assignment: same answer, same refusals, minimal conflicts."""
 
-from typing import Any
-
 from hypothesis import event, given
 
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import Pair, Unary, bits, minimal_conflict
-from tests.property.oracle import Assignment, Oracle
+from tests.property.oracle import Oracle
 from tests.property.worlds import questions
 
 MARKS = ("version", "module", "row", "build", "variant", "extra", "package", "cuda_major")
 
 
-def marks(one: Any) -> tuple[Any, ...]:
+def marks(one):
     """Return what tells a candidate from every other, whether the resolver or the oracle made it."""
     record = getattr(one, "release", None)
     found = [getattr(one, name, None) or getattr(record, name, None) for name in MARKS]
@@ -21,7 +19,7 @@ def marks(one: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def stack(assignment: Assignment) -> dict[str, tuple[Any, ...]]:
+def stack(assignment):
     return {name: marks(one) for name, one in assignment.items()}
 
 
@@ -39,7 +37,7 @@ def test_same_answer_as_looking_at_every_assignment(question):
     assert len({tuple(one.version for one in assignment.values()) for assignment in expected}) == 1
 
 
-def holds_together(space: Any, members: Any) -> bool:
+def holds_together(space, members):
     """Tell by looking at every assignment whether some constraints can hold together."""
     names = list(dict.fromkeys(name for member in members for name in member.scope))
     found: list[dict[str, int]] = [{}]
@@ -53,7 +51,7 @@ def holds_together(space: Any, members: Any) -> bool:
     return bool(found)
 
 
-def related(member: Pair, one: dict[str, int]) -> bool:
+def related(member, one):
     first, second = (one.get(name) for name in member.scope)
     if first is None or second is None:
         return True

@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given
@@ -37,7 +36,7 @@ garbage = st.one_of(
 )  # fmt: skip
 
 
-def places(document: Any, path: tuple[Any, ...] = ()) -> Any:
+def places(document, path=()):
     """Return the way to every value of a document."""
     if isinstance(document, dict):
         for key, value in document.items():
@@ -53,7 +52,7 @@ PLACES = {name: list(places(document)) for name, document in SHIPPED.items()}
 
 
 @st.composite
-def bent(draw: Any) -> tuple[str, Any]:
+def bent(draw):
     name = draw(st.sampled_from(sorted(SHIPPED)))
     document = json.loads(json.dumps(SHIPPED[name]))
     *way, last = draw(st.sampled_from(PLACES[name]))

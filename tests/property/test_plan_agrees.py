@@ -13,8 +13,8 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.errors import NoStackError
 from gpusetup.facts.collect import captured, matrix_lookup
-from gpusetup.model.facts import Facts, HostFacts
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.facts import Facts
+from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
@@ -28,17 +28,17 @@ HOSTS = {
 WISHES = 12
 
 
-def wishes(chance: random.Random) -> tuple[Requirement, ...]:
+def wishes(chance):
     names = chance.sample([name for name in SERIES if name != "python"], k=chance.choice((1, 1, 2)))
     ordered = sorted(names, key=COMPONENTS.index)
     return tuple(Requirement(component=name, specifier=chance.choice(SERIES[name])) for name in ordered)
 
 
-def planned(host: HostFacts, wanted: tuple[Requirement, ...]) -> tuple[str, Any]:
+def planned(host, wanted):
     """Return what the planner chooses before it has seen a repository: a state, and the stack."""
     found: list[Any] = []
 
-    def noting(request: Request, matrix: Any) -> Any:
+    def noting(request, matrix):
         try:
             found.append(resolve(request, matrix))
         except NoStackError:
@@ -52,7 +52,7 @@ def planned(host: HostFacts, wanted: tuple[Requirement, ...]) -> tuple[str, Any]
     return ("no stack", None) if found[0] is None else ("stack", msgspec.to_builtins(found[0].stack))
 
 
-def asked(tmp_path: Path, command: str, host: HostFacts, *words: str) -> tuple[int, dict[str, Any]]:
+def asked(tmp_path, command, host, *words):
     """Return what a command says of a host's facts."""
     path = tmp_path / "facts.json"
     path.write_bytes(msgspec.json.encode(Facts(hosts={"host": host})))

@@ -12,7 +12,7 @@ NAMES = "abcd"
 
 
 @st.composite
-def problems(draw: Any) -> tuple[dict[str, int], list[tuple[str, ...]], list[Unary | Pair], list[Any]]:
+def problems(draw):
     """Return sizes, and constraints together with the plain sets of values that they allow."""
     sizes = {name: draw(st.integers(1, 4)) for name in NAMES[: draw(st.integers(1, 4))]}
     constraints: list[Unary | Pair] = []
@@ -30,7 +30,7 @@ def problems(draw: Any) -> tuple[dict[str, int], list[tuple[str, ...]], list[Una
     return sizes, constraints, plain
 
 
-def solutions(sizes: dict[str, int], plain: list[Any]) -> set[tuple[int, ...]]:
+def solutions(sizes, plain):
     """Return every assignment that keeps the plain constraints."""
     names = list(sizes)
     return {

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Page(HTMLParser):
     """Where a page leads to, what it loads, and the places in it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.links: set[str] = set()
         self.loads: set[str] = set()
@@ -44,7 +44,7 @@ def pages(site):
     return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
 
 
-def _target(page: Path, link: str) -> tuple[Path, str]:
+def _target(page, link):
     parts = urlsplit(link)
     return (page.parent / unquote(parts.path)).resolve() if parts.path else page, unquote(parts.fragment)
 

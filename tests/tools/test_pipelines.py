@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ FITS = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.1"]\n[
 FITS_NOT = FITS + 'installed_driver = "470.82.01"\n'
 
 
-def stepped(step: Mapping[str, str], inputs: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def stepped(step, inputs, folder):
     """Run one step of the action as the runner does: bash, with the inputs in its environment."""
     values = {name: one["default"] for name, one in ACTION["inputs"].items()} | dict(inputs)
     told = {
@@ -78,7 +77,7 @@ def test_every_step_of_a_workflow_is_bash_that_gpusetup_understands(path):
 
 @pytest.mark.long
 def test_pre_commit_runs_the_hook_in_a_repository(tmp_path):
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words):
         env = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}
         return subprocess.run(words, cwd=tmp_path / "project", env=env, capture_output=True, text=True, check=False)
 

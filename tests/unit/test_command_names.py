@@ -19,7 +19,7 @@ BEHEADED = re.compile(rf"(?<!from )(?<![\w@.-])gpusetup ({'|'.join(sorted(SECOND
 """The second word of a command without its first, anywhere."""
 
 
-def wrong(text: str) -> list[str]:
+def wrong(text):
     found = [match[0] for match in BEHEADED.finditer(text)]
     for match in COMMAND.finditer(text):
         first, second = match[1], match[2] or ""

@@ -12,7 +12,7 @@ from gpusetup.errors import BadInputError
 SOURCE = Path(gpusetup.__file__).resolve().parent.parent
 
 
-def a_collection(folder: Path) -> Path:
+def a_collection(folder):
     for part in ("playbooks", "roles", "plugins"):
         (folder / "ansible_collections/gpusetup/stack" / part).mkdir(parents=True)
     return folder

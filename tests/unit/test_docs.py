@@ -59,7 +59,7 @@ def test_what_is_read_without_building_has_no_dangling_link_either():
     assert [link for link in links if "://" not in link[1] and not (link[0].parent / link[1]).exists()] == []
 
 
-def is_there(name: str) -> bool:
+def is_there(name):
     if "/" in name:
         return name == NOT_OURS or any(ROOT.glob(re.sub(r"\b[A-Z]{4,}\b", "*", name)))
     parts = name.split(".")

@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-def state(row: list[str]) -> str:
+def state(row):
     return row[1].rstrip(" |").partition(":")[0]
 
 

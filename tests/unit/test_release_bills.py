@@ -23,7 +23,7 @@ Requires-Dist: ansible-runner<3,>=2.4; extra == "runner"
 WHEEL = "gpusetup-0.1.0-py3-none-any.whl"
 
 
-def valid(text: bytes) -> dict[str, Any]:
+def valid(text):
     assert JsonStrictValidator(SchemaVersion.from_version(VERSION)).validate_str(text.decode()) is None
     found: dict[str, Any] = json.loads(text)
     return found

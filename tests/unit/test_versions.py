@@ -10,7 +10,7 @@ numbers = st.lists(st.integers(0, 9999), min_size=1, max_size=5)
 texts = numbers.map(lambda found: ".".join(map(str, found)))
 
 
-def padded(text: str) -> tuple[int, ...]:
+def padded(text):
     found = [int(part) for part in text.split(".")]
     return tuple(found + [0] * (8 - len(found)))
 

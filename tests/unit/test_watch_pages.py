@@ -19,7 +19,7 @@ from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_machine import NvLinks, Settings, Way
-from gpusetup.model.verdict import Item, Result
+from gpusetup.model.verdict import Result
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs/guides" / name for name in ("watch.md", "compare.md")]
@@ -34,7 +34,7 @@ BLOCKS = [
 REPLACE = msgspec.structs.replace
 
 
-def h100_told() -> str:
+def h100_told():
     """What the library has to tell for the captured look."""
     (gpu,) = json.loads((CAPTURE / "busy.json").read_text())["hosts"]["localhost"]["gpus"]
     same = ("name", "uuid", "utilization", "memory_utilization", "memory_used", "memory_total", "temperature", "clock", "clock_limit", "memory_clock", "memory_temperature")  # fmt: skip
@@ -48,7 +48,7 @@ def h100_told() -> str:
     return "\n".join(["* count 1", "* driver 580.159.04", *lines]) + "\n"
 
 
-def fleet(folder: Path) -> None:
+def fleet(folder):
     """Six hosts like the captured one, of which four differ, and what they measured."""
     host = captured(ROOT / "tests/hosts/ubuntu24.04-h200x8-keep/root", matrix_lookup(matrix()))
     alike = {"vbios": "96.00.A5.00.1A", "nvlinks": NvLinks(up=18, down=0, slowest=26.562)}
@@ -76,8 +76,8 @@ def fleet(folder: Path) -> None:
     (folder / "verify.json").write_bytes(msgspec.json.encode(verified | {"hosts": figures, "summary": {}}))
 
 
-def scaled(result: Result, number: int) -> Result:
-    def item(one: Item) -> Item:
+def scaled(result, number):
+    def item(one):
         if not isinstance(one.measured, float):
             return one
         slow = 0.9 if (number, result.id, one.subject) == (3, "memory.copy", "GPU 2") else 1.0

@@ -1,7 +1,5 @@
 """A server that plays the publishers, and a way to ask single sources of it."""
 
-from typing import Any
-
 import pytest
 
 from tests.replay import serving
@@ -21,7 +19,7 @@ def site(monkeypatch):
 def ask(site):
     """Ask sources; return what came of it as (gathering, {source: error})."""
 
-    def asked(*sources: str) -> Any:
+    def asked(*sources):
         places = {name: f"{site.url}/{name}" for name in ("cuda", "pairing", "cudnn", "lanes")}
         places |= {"repositories": f"{site.url}/repos", "index": site.index, "drivers": f"{site.url}/releases.json"}
         found, failed = gather(documents(), TODAY, only=sources, elsewhere=places, tell=lambda _what: None, pause=0.0)

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.replay import CAPTURED, JSON, Replay, metadata, sdist, serving, wheel
+from tests.replay import CAPTURED, JSON, metadata, sdist, serving, wheel
 from tools.collect.__main__ import DATA, main
 from tools.refresh import asking
 
@@ -33,7 +31,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def captured(site: Replay) -> list[dict[str, Any]]:
+def captured(site):
     """Serve what PyPI says of vLLM 0.32 and 0.33; its wheels hold the metadata and the one module that is looked at."""
     listed = json.loads((CAPTURED / "vllm.json").read_text())["files"]
     text = (CAPTURED / "vllm-0.33.0.metadata").read_text()
@@ -57,11 +55,11 @@ def captured(site: Replay) -> list[dict[str, Any]]:
     return listed
 
 
-def collect(site: Replay, data: Path, *words: str) -> int:
+def collect(site, data, *words):
     return main([*words, "--index", site.index], data)
 
 
-def row(data: Path, name: str, version: str) -> dict[str, Any]:
+def row(data, name, version):
     return next(
         item for item in json.loads((data / f"{name}.json").read_text())["releases"] if item["version"] == version
     )
@@ -164,7 +162,7 @@ def test_a_source_archive_says_what_it_says(site, data, lines, requires):
     assert (new["read"], "note" in new) == (("sdist PKG-INFO", False) if requires else ("file list only", True))
 
 
-def page(site: Replay, kind: str, body: bytes) -> None:
+def page(site, kind, body):
     site.bodies["/simple/vllm/"] = (kind, body)
 
 
@@ -316,7 +314,7 @@ def torch(site, tmp_path):
     ]
 
 
-def torch_wheel(site: Replay, python: str, version: str, **changed: str) -> dict[str, Any]:
+def torch_wheel(site, python, version, **changed):
     row = next(
         item for item in json.loads((DATA.parent / "torch.json").read_text())["releases"] if item["version"] == "2.9.1"
     )

@@ -2,7 +2,6 @@
 
 import json
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ esac"""
 class Machine:
     """This machine; programs are written beside it."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder, capsys):
         self.folder, self.capsys = folder, capsys
         self.good, self.bad = captured("h200-x1-quick"), captured("h200-x1-quick")
         set_smi(self.bad, 0, "gpu_recovery_action", "Reset")
@@ -44,25 +43,25 @@ class Machine:
         (folder / "reason").write_text("")
         (folder / "node.json").write_text('{"spec": {}}')
 
-    def program(self, name: str, body: str = "") -> Path:
+    def program(self, name, body=""):
         path = self.folder / name
         path.write_text(f'#!/bin/sh\ncd {self.folder}\necho "$(basename "$0") $*" >>calls\n{body}\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def slurm(self) -> None:
+    def slurm(self):
         """An scontrol that keeps one node's state and reason."""
         self.program("scontrol", SCONTROL)
 
-    def kubernetes(self) -> None:
+    def kubernetes(self):
         """A kubectl that keeps one node's taints, and the last patch."""
         self.program("kubectl", KUBECTL)
 
-    def calls(self, name: str) -> list[str]:
+    def calls(self, name):
         path = self.folder / "calls"
         return [line for line in path.read_text().splitlines() if line.startswith(name)] if path.exists() else []
 
-    def look(self, bad: bool, *words: str) -> str:
+    def look(self, bad, *words):
         """Verify; the exit code is the verification's own, whatever follows."""
         self.observed = Observed(self.bad if bad else self.good)
         assert main(["fleet", "health", *words, "--format", "json"]) == (8 if bad else 0)
@@ -70,10 +69,10 @@ class Machine:
         assert json.loads(said.out)["hosts"]["localhost"]
         return said.err
 
-    def node(self) -> tuple[str, str]:
+    def node(self):
         return (self.folder / "state").read_text().strip(), (self.folder / "reason").read_text().strip()
 
-    def drained(self, reason: str) -> None:
+    def drained(self, reason):
         (self.folder / "state").write_text("IDLE+DRAIN")
         (self.folder / "reason").write_text(reason)
 

@@ -12,7 +12,7 @@ from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 
 
-def document(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
+def document(capsys, *argv):
     assert main(["--version", *argv]) == 0
     found: dict[str, object] = json.loads(capsys.readouterr().out)
     jsonschema.validate(found, schema_of("version"))

@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,24 +22,24 @@ GPU = "0000:00:06.0"
 class Fleet:
     """One host, `node`, that is looked at and played on."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, monkeypatch):
         self.folder, self.monkeypatch = folder, monkeypatch
         self.before = self.after = self.healthy = self.look("well")
         self.plays: list[bool] = []
 
-    def look(self, name: str) -> Any:
+    def look(self, name):
         sick, root = HOSTS / "sick" / name, HOSTS / "ubuntu24.04-h200-keep/root"
         if sick.is_dir():
             root = self.folder / name
             build(sick, root)
         return doctor_hosts.captured(root, matrix_lookup(matrix()))
 
-    def hosts(self, _session: Any, _lookup: Any, *, overlay: Path | None = None) -> Any:
+    def hosts(self, _session, _lookup, *, overlay=None):
         track = Track()
         track.hosts["node"] = HostProgress("node")
         return {"node": self.before if overlay is None else self.after}, {}, track
 
-    def play(self, _session: Any, name: str, *, check: bool = False, **_more: Any) -> Any:
+    def play(self, _session, name, *, check=False, **_more):
         assert name == "recover"
         self.plays.append(check)
         return SimpleNamespace(

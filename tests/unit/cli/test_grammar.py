@@ -15,7 +15,7 @@ from gpusetup.matrix.load import Matrix
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run(capsys, *words):
     try:
         code = front.main(list(words))
     except SystemExit as stop:

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,7 +39,7 @@ def root(machine, tmp_path, monkeypatch):
     return machine
 
 
-def plain(text: str, folder: Path) -> list[str]:
+def plain(text, folder):
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:]{8}Z", "DATE", text.replace(str(folder), ""))
     return [line for line in text.splitlines() if line.strip()]
 
@@ -53,7 +52,7 @@ def test_every_block_is_run_in_its_order(root, tmp_path, monkeypatch):
     main(["verify", "inventory.ini", "--level", "quick"])
     answers = [root.bad, root.bad, root.good]
 
-    def observed(*_: Any) -> Observed:
+    def observed(*_):
         return Observed(answers.pop(0))
 
     monkeypatch.setattr(probe, "observe_in_turn", observed)

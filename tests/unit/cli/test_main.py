@@ -17,8 +17,8 @@ from gpusetup.cli.session import _ask
 from gpusetup.errors import BadInputError
 
 
-def breaks(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def run(_arguments: object) -> None:
+def breaks(monkeypatch, error):
+    def run(_arguments):
         raise error
 
     own = load_command("facts")

@@ -11,11 +11,11 @@ from gpusetup.cli import output
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> Terminal:
+def on_terminal(monkeypatch, columns):
     shown = Terminal()
     monkeypatch.setattr(sys, "stdout", shown)
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,11 +27,11 @@ def log(tmp_path):
     return tmp_path
 
 
-def lines(home: Path) -> list[str]:
+def lines(home):
     return (home / FILE).read_text().splitlines(keepends=True)
 
 
-def write(home: Path, told: list[str]) -> None:
+def write(home, told):
     (home / FILE).write_text("".join(told))
 
 
@@ -221,6 +220,6 @@ def test_a_collectors_tokens_and_offers_are_on_record(tmp_path, capsys):
     capsys.readouterr()
 
 
-def _session(home: Path) -> Session:
+def _session(home):
     environment = {"GPUSETUP_STATE": str(home), "HOME": str(home)}
     return Session(new_run(home.parent / "runs"), home, Reach(inventory="fleet.ini"), environment, command="rollback")

@@ -18,14 +18,14 @@ AGAIN = SimpleNamespace(
 )
 
 
-def interval() -> float:
+def interval():
     """Return the time between two looks of Ansible for results."""
     return constants.DEFAULT_INTERNAL_POLL_INTERVAL
 
 
 @pytest.fixture
 def writer(tmp_path, monkeypatch):
-    def make(of_the_site: float) -> callback.EventWriter:
+    def make(of_the_site):
         monkeypatch.setattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", of_the_site, raising=False)
         monkeypatch.setenv("GPUSETUP_EVENTS", str(tmp_path / "events.jsonl"))
         monkeypatch.setattr(callback, "die_with_parent", lambda: True)  # the parent here is who runs the tests

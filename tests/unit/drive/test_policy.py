@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ def place(tmp_path, monkeypatch):
     uid = os.getuid()
     found = os.stat_result
 
-    def owned(result: found) -> found:
+    def owned(result):
         return found((*result[:4], 0 if result.st_uid == uid else result.st_uid, *result[5:10]))
 
     if uid:
@@ -46,7 +45,7 @@ def place(tmp_path, monkeypatch):
     return path
 
 
-def may(place: Path, who: str, command: str, reach: Reach, monkeypatch: pytest.MonkeyPatch, *groups: str) -> str:
+def may(place, who, command, reach, monkeypatch, *groups):
     monkeypatch.setattr(policy, "_person", lambda: (who, {who, "*", *groups}))
     refusals = []
     try:
@@ -58,7 +57,7 @@ def may(place: Path, who: str, command: str, reach: Reach, monkeypatch: pytest.M
 
 
 def test_what_a_rule_allows_and_no_more(place, monkeypatch):
-    def asked(who: str, command: str = "apply", reach: Reach = FLEET, *groups: str) -> str:
+    def asked(who, command="apply", reach=FLEET, *groups):
         return may(place, who, command, reach, monkeypatch, *groups)
 
     assert asked("bob", "remove", replace(FLEET, limit=None, passthrough=("-e", "x=1")), "@ops") == ""
@@ -87,7 +86,7 @@ def test_what_a_rule_allows_and_no_more(place, monkeypatch):
 
 
 def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypatch):
-    def called(uid: int, **known: str) -> str:
+    def called(uid, **known):
         monkeypatch.setattr(policy.os, "getuid", lambda: uid)
         monkeypatch.setattr(policy, "who", lambda: AuditWho(user="any", machine="here", **known))
         return policy._person()[0]
@@ -152,7 +151,7 @@ time.sleep(60)
 def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password():
     source = f"_PR_SET_DUMPABLE = {secrets._PR_SET_DUMPABLE}\n{inspect.getsource(secrets.keep_to_myself)}"
 
-    def readable(way: str) -> bool:
+    def readable(way):
         held = subprocess.Popen([_PYTHON, "-c", _HOLDS, source, way], stdout=subprocess.PIPE, text=True, user=65534)
         try:
             assert held.stdout is not None

@@ -7,23 +7,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpusetup.drive.runner import Finished, Process, descendants, end_all, run, stream, stream_all
+from gpusetup.drive.runner import Finished, descendants, end_all, run, stream, stream_all
 from gpusetup.errors import BadInputError
 
 ENV = {"PATH": os.environ["PATH"]}
 DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
 
 
-def python(code: str) -> list[str]:
+def python(code):
     return [sys.executable, "-c", code]
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -107,15 +106,15 @@ def test_garbage_bytes_and_endless_lines_are_survived():
     assert lines[-1] == "last"
 
 
-def interrupts(times: int = 1) -> Callable[[object, str], None]:
+def interrupts(times=1):
     """What hears the process: once it says that it is up it is interrupted, from another thread, as a person would."""
 
-    def press() -> None:
+    def press():
         for _ in range(times):
             time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGINT)
 
-    def heard(_channel: object, line: str) -> None:
+    def heard(_channel, line):
         if line == "up":
             threading.Thread(target=press, daemon=True).start()
 
@@ -128,7 +127,7 @@ def test_the_first_interrupt_lets_the_process_clean_up():
     told: list[str] = []
     press = interrupts()
 
-    def heard(channel: object, line: str) -> None:
+    def heard(channel, line):
         lines.append(line)
         press(channel, line)
 
@@ -160,7 +159,7 @@ def test_run_passes_an_interrupt_on():
 def test_when_the_listener_fails_nothing_goes_on_unwatched():
     pids: list[int] = []
 
-    def full(_channel: object, line: str) -> None:
+    def full(_channel, line):
         pids.append(int(line))
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -174,7 +173,7 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched():
 
 
 def test_an_interrupt_while_the_first_process_begins_goes_on_up():
-    def begin(_running: list[Process]) -> Process:
+    def begin(_running):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -184,7 +183,7 @@ def test_an_interrupt_while_the_first_process_begins_goes_on_up():
 def test_an_interrupt_at_a_process_s_end_forgets_no_process():
     presses = iter((KeyboardInterrupt(),))
 
-    def heard(_channel: object, line: str) -> None:
+    def heard(_channel, line):
         if line == "unended" and (press := next(presses, None)):
             raise press
 
@@ -221,7 +220,7 @@ def test_a_family_that_grows_while_it_is_ended_is_ended_whole():
     assert left == []
 
 
-def _waits_in_a_session_of_its_own(pid: int) -> bool:
+def _waits_in_a_session_of_its_own(pid):
     try:
         return os.getsid(pid) == pid and b"os.setsid()" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -3,8 +3,6 @@
 import gzip
 import lzma
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
@@ -24,21 +22,21 @@ PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
 class Machine:
     """A machine with Secure Boot whose module and keys are put in one by one."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         self.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
         self.put("etc/os-release", b"ID=debian\n")
 
-    def put(self, path: str, content: bytes) -> "Machine":
+    def put(self, path, content):
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         return self
 
-    def owner(self, *certificates: bytes) -> "Machine":
+    def owner(self, *certificates):
         return self.put(f"{VARIABLES}/MokListRT-{SHIM}", efi_list(*certificates))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self):
         host = Below(self.root)
         firm = firmware.collect(host)
         item = {"release": KERNEL, "nvidia": modules.find(host, KERNEL)}
@@ -53,7 +51,7 @@ class Machine:
             "module_users": {},
         }
 
-    def answer(self) -> tuple[bool | None, bool]:
+    def answer(self):
         """Whether the kernel takes the module, and whether somebody must go to the console."""
         facts = self.facts()
         return driver.taken(facts, driver.module_of(facts, KERNEL)), driver.waits_for_console(facts)

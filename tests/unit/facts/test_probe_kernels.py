@@ -12,7 +12,7 @@ ID = "0123456789abcdef0123456789abcdef"
 ENTRY = "title x\nversion {version}\noptions root=/dev/x quiet {options}\nlinux {linux}\n{initrd}"
 
 
-def entry(*initrds: str, version: str = R, linux: str = f"/{ID}/{R}/linux", options: str = "") -> str:
+def entry(*initrds, version=R, linux=f"/{ID}/{R}/linux", options=""):
     lines = "".join(f"initrd {name}\n" for name in initrds)
     return ENTRY.format(version=version, linux=linux, initrd=lines, options=options)
 
@@ -67,7 +67,7 @@ def test_the_arguments_of_entries_anywhere_count(machine):
     assert "secret" not in kernels.entry_text(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
 
 
-def unified(**sections: bytes) -> bytes:
+def unified(**sections):
     begin = 64 + 24 + 40 * len(sections)
     head = b"MZ" + bytes(58) + struct.pack("<I", 64)
     head += struct.pack("<4sHH12xH2x", b"PE\0\0", 0x8664, len(sections), 0)

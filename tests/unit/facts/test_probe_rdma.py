@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -35,15 +34,15 @@ ETHTOOL = """Settings for ens1f0np0:
 class Machine:
     """A root that is written piece by piece; commands answer what is given."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root, self.answers = root, {}  # type: Path, dict[str, Any]
 
-    def put(self, path: str, text: str | bytes) -> None:
+    def put(self, path, text):
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    def adapter(self, name: str = "mlx5_0", layer: str = "InfiniBand", **port: str) -> None:
+    def adapter(self, name="mlx5_0", layer="InfiniBand", **port):
         device = f"{SWITCH}/{HCA}"
         here = f"{device}/infiniband/{name}"
         told = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X HDR)", "sm_lid": "0x1"} | port
@@ -66,16 +65,16 @@ class Machine:
             if not link.is_symlink():
                 link.symlink_to("../" * len(Path(folder).parts) + target)
 
-    def host(self) -> Any:
+    def host(self):
         machine = self
 
         class Live(host_code("gpu_probe.host").LiveHost):  # type: ignore[misc]
             root = str(machine.root)
 
-            def inside(self, path: str) -> str:
+            def inside(self, path):
                 return str(machine.root) + path
 
-            def run(self, label: str, argv: list[str], seconds: float = 10) -> dict[str, Any]:
+            def run(self, label, argv, seconds=10):
                 return {"rc": 0, "out": machine.answers.get(argv[0], ""), "err": "", "why": None}
 
         return Live()
@@ -86,7 +85,7 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-def looked(machine: Machine, managers: tuple[str, ...] = ()) -> Any:
+def looked(machine, managers=()):
     told = host_code("gpu_probe.rdma").collect(machine.host(), machine.host(), managers)
     return None if told is None else msgspec.convert(told, Rdma)
 
@@ -129,7 +128,7 @@ def test_ports_in_one_line():
     from gpusetup.facts.properties import rdma_ports
     from tests.unit.plan.conftest import machine as captured
 
-    def told(**port: Any) -> Port:
+    def told(**port):
         return Port(number=1, layer="InfiniBand", **port)
 
     up, down = told(state="ACTIVE", rate=400.0), told(state="DOWN", rate=10.0)

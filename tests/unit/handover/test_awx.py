@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -25,23 +24,23 @@ from tests.awx_api import survey_problem
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def tasks() -> dict[str, dict[str, Any]]:
+def tasks():
     (play,) = yaml.safe_load(files()["awx/configure.yml"])
     return {task["name"]: next(value for key, value in task.items() if key != "name") for task in play["tasks"]}
 
 
-def playbooks() -> dict[str, dict[str, Any]]:
+def playbooks():
     """Variables of each playbook of the project."""
     texts = {name: text for name, text in files().items() if name.startswith("project/") and name.endswith(".yml")}
     return {name[8:-4]: yaml.safe_load(text)[0]["vars"] for name, text in texts.items()}
 
 
-def execution_environment() -> dict[str, Any]:
+def execution_environment():
     document: dict[str, Any] = yaml.safe_load(files()["execution-environment/execution-environment.yml"])
     return document
 
 
-def questions() -> dict[str, dict[str, Any]]:
+def questions():
     found = tasks()["The workflow"]["survey_spec"]["spec"]
     return {question["variable"]: question for question in found}
 
@@ -108,7 +107,7 @@ def test_only_approved_plans_are_carried_out_in_the_workflow():
     assert nodes["approval"]["unified_job_template"]["type"] == "workflow_approval"
 
 
-def words(value: Any) -> Iterator[str]:
+def words(value):
     if isinstance(value, dict):
         yield from (str(key) for key in value)
         for item in value.values():

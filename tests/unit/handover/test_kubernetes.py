@@ -3,7 +3,6 @@
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import msgspec
@@ -24,21 +23,21 @@ SCHEMA = json.loads((ROOT / "fixtures/handover/clusterpolicy.json").read_text(en
 
 
 @cache
-def machine(name: str) -> Any:
+def machine(name):
     return captured(ROOT / "hosts" / name / "root", matrix_lookup(matrix()))
 
 
-def bare() -> Any:
+def bare():
     return msgspec.structs.replace(machine("ubuntu24.04-rtx4090-open"), driver=None)
 
 
-def ready(name: str = "ubuntu24.04-h200x2-keep") -> Any:
+def ready(name="ubuntu24.04-h200x2-keep"):
     facts = machine(name)
     there = msgspec.structs.replace(facts.containers, toolkit="1.18.0", configured=("containerd",))
     return msgspec.structs.replace(facts, containers=there)
 
 
-def cut(*profiles: tuple[str, ...], ours: bool = False) -> Any:
+def cut(*profiles, ours=False):
     facts = ready()
     gpus = tuple(
         msgspec.structs.replace(
@@ -53,7 +52,7 @@ def cut(*profiles: tuple[str, ...], ours: bool = False) -> Any:
     return msgspec.structs.replace(facts, gpus=gpus, state=record)
 
 
-def told(**hosts: Any) -> Any:
+def told(**hosts):
     found = handover(hosts)
     jsonschema.validate(found.values, SCHEMA)
     return found

@@ -18,7 +18,7 @@ from gpusetup.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def schema(name: str) -> Any:
+def schema(name):
     return json.loads((ROOT / f"fixtures/handover/{name}.json").read_text(encoding="utf-8"))
 
 
@@ -34,7 +34,7 @@ def handed(tmp_path_factory):
     return folder / "out"
 
 
-def resource(handed: Path) -> dict[str, Any]:
+def resource(handed):
     found: dict[str, Any] = yaml.safe_load((handed / "nodewright.yaml").read_text())
     return found
 

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,19 +22,19 @@ from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, set_smi
 
 
-def copy(value: float, verdict: Any = "pass") -> Result:
+def copy(value, verdict="pass"):
     item = Item(subject="GPU 0", verdict=verdict, measured=value)
     return Result(id="memory.copy", level="full", verdict=verdict, text="", unit="GB/s", items=(item,))
 
 
-def report_of(number: int, *results: Result, level: str = "full") -> Report:
+def report_of(number, *results, level="full"):
     day = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_700_000_000 + 86400 * number))
     rows = (Row(label="driver", text="580.159.04"),)
     host = HostReport(name="gpu07", results=results, rows=rows, seconds=1.0)
     return Report(title="", started=day, seconds=1.0, program="gpusetup 0", level=level, hosts=(host,))
 
 
-def keep(path: Path, report: Report, gpus: str = "a") -> str:
+def keep(path, report, gpus="a"):
     return history.append(path, report.hosts[0], report, gpus)
 
 
@@ -208,7 +207,7 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(here, tmp_path, capsy
     assert decay["verdict"] == "warn"
 
 
-def _slower(result: Result, share: float) -> Result:
+def _slower(result, share):
     if result.id != "memory.copy":
         return result
     items = tuple(

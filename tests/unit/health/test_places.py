@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -44,18 +43,18 @@ RULES = json.loads(hook_files("kubernetes", ())["kubernetes.json"])["items"][1][
 class Server(BaseHTTPRequestHandler):
     """One node, and only what the account of our manifest may do."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         path = self.path.partition("?")[0]
         found = self.server.node if self._may("get") else ANSWERS.get(path)  # type: ignore[attr-defined]
         if path == "/api/v1/nodes" and "list" in RULES[0]["verbs"]:
             found = {"apiVersion": "v1", "kind": "NodeList", "items": [self.server.node, *OTHERS]}  # type: ignore[attr-defined]
         self._answer(200 if found else 403, found or {"kind": "Status", "apiVersion": "v1", "code": 403})
 
-    def _may(self, verb: str) -> bool:
+    def _may(self, verb):
         resource = {NODE: "nodes", f"{NODE}/status": "nodes/status"}.get(self.path.partition("?")[0])
         return any(resource in rule["resources"] and verb in rule["verbs"] for rule in RULES)
 
-    def do_PATCH(self) -> None:
+    def do_PATCH(self):
         path, node = self.path.partition("?")[0], self.server.node  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((path, self.headers["Content-Type"], body))  # type: ignore[attr-defined]
@@ -68,7 +67,7 @@ class Server(BaseHTTPRequestHandler):
             node["spec"] = {key: value for key, value in body["spec"].items() if value}
         self._answer(200, node)
 
-    def _answer(self, code: int, document: dict[str, Any]) -> None:
+    def _answer(self, code, document):
         raw = json.dumps(document).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -76,7 +75,7 @@ class Server(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
 
@@ -151,9 +150,9 @@ def test_slurm_counts_the_other_nodes_with_gpus_that_are_out():
     assert Slurm(node="n7", call=told(lambda *_: "\n".join(rows))).others_out() == (2, 5)
 
 
-def told(answer: Callable[..., str]) -> Any:
+def told(answer):
     class Call:
-        def output_of(self, *words: str, seconds: float) -> str:
+        def output_of(self, *words, seconds):
             return answer(*words)
 
     return Call()
@@ -169,25 +168,25 @@ def test_how_many_may_be_out(text, machines, most):
 class Fleet:
     """Forty machines of which all turn bad at once; `late`: each counts before any of the others has left."""
 
-    def __init__(self, late: bool) -> None:
+    def __init__(self, late):
         self.out: set[int] = set()
         self.late = late
 
-    def place(self, number: int) -> Any:
+    def place(self, number):
         fleet = self
 
         class OfOne:
-            def seen(self) -> Seen:
+            def seen(self):
                 return Seen(ours=number in fleet.out)
 
-            def others_out(self) -> tuple[int, int]:
+            def others_out(self):
                 blind = fleet.late and number not in fleet.out
                 return 0 if blind else len(fleet.out - {number}), 40
 
-            def settle(self, _seen: Seen, reason: str, _since: str, _now: str) -> None:
+            def settle(self, _seen, reason, _since, _now):
                 (fleet.out.add if reason else fleet.out.discard)(number)
 
-            def give_back(self, _seen: Seen) -> None:
+            def give_back(self, _seen):
                 fleet.out.discard(number)
 
         return OfOne()
@@ -203,7 +202,7 @@ def test_what_all_have_at_once_empties_no_fleet(late, tmp_path, monkeypatch, cap
         leave_after=1, return_after=1, most_out="10%",
     )  # fmt: skip
 
-    def look(verdict: Any) -> None:
+    def look(verdict):
         results = [SimpleNamespace(verdict=verdict, id="driver.loaded", text="no driver", level="quick")]
         hosts = [
             SimpleNamespace(

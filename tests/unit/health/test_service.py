@@ -1,7 +1,6 @@
 """In service and out of it: how many looks it takes, what flapping costs, what one level says about another, what is kept."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ RULE = Rule(leave=2, back=3)
 NOON = 1_800_000_000.0
 
 
-def after(looks: str, begin: Standing | None = None, level: Any = "quick") -> Standing:
+def after(looks, begin=None, level="quick"):
     """What follows from good (g) and bad (b) looks."""
     found = begin or Standing()
     for number, look in enumerate(looks):

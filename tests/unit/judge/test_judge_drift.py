@@ -14,7 +14,7 @@ INSTALLED = {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1", "dkms": "3.0",
 WISHES = {"nvidia-driver": "535.1-*", "cuda-toolkit": ""}
 
 
-def without(*names: str) -> dict[str, str]:
+def without(*names):
     return {name: version for name, version in INSTALLED.items() if name not in names}
 
 

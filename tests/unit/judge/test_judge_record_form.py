@@ -1,7 +1,6 @@
 """One rule for a record on the host and on the controller: what the host takes, the controller reads, and the reverse."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ OTHERS: tuple[Any, ...] = (None, True, 7, 1.5, "x", *LISTS, {}, {"a": "x"}, {"a"
 ONLY_TOLD = ("lock", "verified", "lost")
 
 
-def documents() -> Iterator[dict[str, Any]]:
+def documents():
     """Yield a whole record with every one of its values in turn replaced, and with every one left out."""
     text = json.dumps(RECORD)
     for way in [list(way) for way in ways(RECORD)]:
@@ -36,7 +35,7 @@ def documents() -> Iterator[dict[str, Any]]:
             yield copy
 
 
-def ways(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
+def ways(value, *above):
     """Yield the path of everything inside a document; locks are read part by part, by another rule."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -45,7 +44,7 @@ def ways(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
             yield from ways(inner, *above, key)
 
 
-def fits(document: dict[str, Any]) -> bool:
+def fits(document):
     """Tell whether the controller's own types take a document, what is only told left out."""
     rest = {name: value for name, value in document.items() if name not in ONLY_TOLD}
     if isinstance(rest.get("apply"), dict):

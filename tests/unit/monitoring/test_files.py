@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from functools import cache
-from typing import Any
 
 import pytest
 import yaml
@@ -18,12 +17,12 @@ from gpusetup.monitoring.rules import alerts, dashboards, metrics
 
 
 @cache
-def files() -> dict[str, str]:
+def files():
     return written()
 
 
 @cache
-def groups() -> dict[str, dict[str, Any]]:
+def groups():
     return {group["name"]: group for group in yaml.safe_load(files()["rules/gpusetup-tests.yml"])["tests"]}
 
 
@@ -106,7 +105,7 @@ def test_grafana_s_own_types_read_a_dashboard_and_lose_nothing(board):
     assert kept(document, again) == document
 
 
-def kept(ours: Any, theirs: Any) -> Any:
+def kept(ours, theirs):
     """What is left of a document where another one has more."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {name: kept(value, theirs[name]) for name, value in ours.items() if name in theirs}

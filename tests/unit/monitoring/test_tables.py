@@ -19,7 +19,7 @@ THEIRS = {
 }  # fmt: skip
 
 
-def recorded() -> set[str]:
+def recorded():
     return {rule["record"] for rule in recording_rules()["groups"][0]["rules"]}
 
 

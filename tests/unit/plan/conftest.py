@@ -8,11 +8,10 @@ import msgspec
 import pytest
 
 from gpusetup.components import judge
-from gpusetup.components.base import Component, Wanted
+from gpusetup.components.base import Wanted
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import HostFacts
-from gpusetup.model.plan import Action, Preview
+from gpusetup.model.plan import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
@@ -23,14 +22,14 @@ HOSTS = Path(__file__).parents[2] / "hosts"
 
 
 @cache
-def machine(name: str) -> HostFacts:
+def machine(name):
     return captured(HOSTS / name / "root", matrix_lookup(matrix()))
 
 
 @pytest.fixture
 def host():
 
-    def make(name: str, **changes: Any) -> HostFacts:
+    def make(name, **changes):
         return msgspec.structs.replace(machine(name), **changes)
 
     return make
@@ -41,17 +40,17 @@ def planner():
     return Planner(matrix(), resolve)
 
 
-def changes(component: Component, facts: HostFacts, wish: Any = None, settings: Settings | None = None) -> list[Action]:
+def changes(component, facts, wish=None, settings=None):
     parts = {component.name: wish} if wish else {}
     wanted = Wanted(stack=Stack(), packages=None, settings=settings or Settings(), manage_driver=False, parts=parts)
     return list(component.actions(judge.judged(facts), wanted))
 
 
-def preview(candidates: dict[str, Any]) -> Preview:
+def preview(candidates):
     return msgspec.convert({"findings": [], "candidates": candidates}, Preview)
 
 
-def answer(packages: list[Any], *extra: tuple[str, str]) -> Preview:
+def answer(packages, *extra):
     """What the preview would say of these packages."""
     offered: dict[str, list[dict[str, Any]]] = {}
     for package in packages:

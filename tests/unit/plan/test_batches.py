@@ -8,7 +8,7 @@ from gpusetup.rollout.batches import batches
 TWENTY = tuple(f"n{number}" for number in range(20))
 
 
-def sizes(spec: str, names: tuple[str, ...] = TWENTY) -> list[int]:
+def sizes(spec, names=TWENTY):
     found = batches(names, spec)
     assert tuple(name for batch in found for name in batch) == names, "every host once, in order"
     return [len(batch) for batch in found]

@@ -18,7 +18,7 @@ Make = Callable[..., HostFacts]
 GOOGLE = "https://storage.googleapis.com/nvidia-drivers-us-public/GRID"
 
 
-def driver(specifier: str) -> tuple[Requirement, ...]:
+def driver(specifier):
     return (Requirement(component="driver", specifier=specifier),)
 
 

@@ -13,7 +13,7 @@ from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 
 
-def caps(*words: str, driver: str | None = None, **about) -> tuple[str, ...]:
+def caps(*words, driver=None, **about):
     wishes = parse_requirements(list(words))
     answer = resolve(Request(requirements=wishes, gpus=("h100",), driver=driver, **about), matrix())
     return compiler_caps(answer.stack, matrix(), toolkit=False)

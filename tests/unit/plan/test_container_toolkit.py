@@ -13,7 +13,7 @@ TOOLKIT = matrix().repos.container_toolkit
 DEB = f"{TOOLKIT.url}/stable/deb/amd64"
 
 
-def _settings(**more) -> Settings:
+def _settings(**more):
     return Settings(containers=("docker",), **more)
 
 

@@ -1,7 +1,6 @@
 """Machines that get no driver from us: facts, plan, drift, doctor and resolver say the same of them, never `apply`."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ WSL, VGPU = "ubuntu22.04-wsl-refused", "ubuntu22.04-l4vgpu-grid"
 CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090-nostack"
 
 
-def _facts(folder: Path, name: str) -> Path:
+def _facts(folder, name):
     path = folder / "facts.json"
     assert main(["facts", "--root", str(HOSTS / name / "root"), "--format", "json", "--out", str(path)]) == 0
     return path

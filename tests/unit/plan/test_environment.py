@@ -1,7 +1,5 @@
 """Limits on compiler wheels never make a finished environment anew by themselves, and a record speaks for all its pins."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -9,7 +7,6 @@ from gpusetup.components.python.environments import lacking
 from gpusetup.model.applied import SCHEMA
 from gpusetup.model.facts import HostFacts, Python
 from gpusetup.model.settings import HashedLines, Settings
-from gpusetup.plan.host import Planner
 from gpusetup.resolve.requests import parse_requirements
 from tests.records import record
 
@@ -21,7 +18,7 @@ STACK = {
 }  # fmt: skip
 
 
-def wishes(**about: Any) -> Settings:
+def wishes(**about):
     return Settings(requirements=parse_requirements([LINE]), **about)
 
 
@@ -31,7 +28,7 @@ def bare(host):
     return facts
 
 
-def with_environment(facts: HostFacts, lines: tuple[str, ...], nvjitlink: str, **expect: Any) -> HostFacts:
+def with_environment(facts, lines, nvjitlink, **expect):
     wanted = {"manage_driver": False, "packages": None, "requirements": lines, "adopted": [], "services": []}
     python = {"path": "/opt/gpusetup", "packages": {"torch": "2.14.1"}, **expect}
     told = record(
@@ -49,7 +46,7 @@ def with_environment(facts: HostFacts, lines: tuple[str, ...], nvjitlink: str, *
     return msgspec.structs.replace(facts, state=told, pythons=(*facts.pythons, there))
 
 
-def planned(planner: Planner, facts: HostFacts, **about: Any) -> tuple[tuple[str, ...], list[str]]:
+def planned(planner, facts, **about):
     plan = planner.first(facts, wishes(**about)).plan
     todo = [action.what for action in plan.actions if action.kind == "python"]
     return tuple(plan.variables.gpu_python_requirements or ()), todo

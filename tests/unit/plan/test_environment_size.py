@@ -1,7 +1,5 @@
 """Python packages count in the download and in the room; what nobody measured is said and never guessed."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -52,7 +50,7 @@ def test_what_lines_bring_is_counted_once(lines, room):
     assert disk_space_of(lines, "aarch64", MEASURED).download == 0
 
 
-def planned(planner: Any, facts: Any, answer: Preview, *wishes: Requirement) -> HostPlan:
+def planned(planner, facts, answer, *wishes):
     settings = Settings(requirements=wishes)
     draft = planner.first(facts, settings)
     if draft.stage == "offers":
@@ -62,7 +60,7 @@ def planned(planner: Any, facts: Any, answer: Preview, *wishes: Requirement) -> 
     return plan
 
 
-def told(plan: HostPlan) -> str:
+def told(plan):
     return plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
 
 

@@ -1,7 +1,6 @@
 """Files that NVIDIA publishes as the source: what their names say, and what is planned from a `.run` installer."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -10,10 +9,8 @@ from gpusetup.components.parsing import file_source
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 
@@ -55,13 +52,13 @@ def test_a_file_under_another_name_is_refused_with_the_right_ones():
         read_level({"gpusetup_source_sha256": "abc"}, "host", prefix="gpusetup_")
 
 
-def planned(planner: Planner, facts: HostFacts, **wishes: Any) -> HostPlan:
+def planned(planner, facts, **wishes):
     settings = Settings(**{"requirements": DRIVER, "source": RUN, **wishes})
     draft = planner.first(facts, settings)
     return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
 
 
-def bare(host: Make, **more: Any) -> HostFacts:
+def bare(host, **more):
     facts = host("debian12-t4-open", driver=None, dkms=(), **more)
     return msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed={}))
 

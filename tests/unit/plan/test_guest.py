@@ -1,7 +1,6 @@
 """A vGPU guest's driver from a file: which host takes it, and what else it may not be."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +10,8 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import fitting
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
 
@@ -24,16 +21,16 @@ DRIVER = (Requirement(component="driver"),)
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
 
 
-def run(version: str, kind: str = "-grid") -> str:
+def run(version, kind="-grid"):
     return f"/root/NVIDIA-Linux-x86_64-{version}{kind}.run"
 
 
-def guest(host: Make, *, vgpu: bool = True) -> HostFacts:
+def guest(host, *, vgpu=True):
     facts = host("debian12-t4-open", driver=None, dkms=())
     return msgspec.structs.replace(facts, gpus=tuple(msgspec.structs.replace(gpu, vgpu=vgpu) for gpu in facts.gpus))
 
 
-def planned(planner: Planner, facts: HostFacts, source: str, **wishes: Any) -> HostPlan:
+def planned(planner, facts, source, **wishes):
     settings = Settings(**{"requirements": DRIVER, "source": source, **wishes})
     draft = planner.first(facts, settings)
     return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan

@@ -28,7 +28,7 @@ def answer(request):
     return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
 
 
-def words_of(line: str, *head: str) -> list[str]:
+def words_of(line, *head):
     words = shlex.split(line)
     assert words[: len(head)] == list(head)
     return words[len(head) :]
@@ -219,7 +219,7 @@ def test_json_has_every_way(capsys):
     assert install["companions"]["torchvision"] == "0.29.2"
 
 
-def built(*words: str) -> tuple:
+def built(*words):
     request = Request(requirements=parse_requirements(list(words)), gpus=("h100",), os="ubuntu24.04", allow_builds=True)
     answer = resolve(request, matrix())
     return answer, install_of(answer, matrix())

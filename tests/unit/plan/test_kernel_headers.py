@@ -7,7 +7,7 @@ from gpusetup.components.base import Offers
 from gpusetup.components.driver import modules
 from gpusetup.components.driver.sources import context_of
 from gpusetup.matrix.load import matrix
-from gpusetup.model.plan import Offer, Package, Preview
+from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 from tests.stored import stored_rows
 
@@ -26,7 +26,7 @@ def _context(host, system, release, *, arch="x86_64", installed=(), offers=None)
     return context_of(matrix().repos, facts, Settings(), Offers(known))
 
 
-def _texts(packages: tuple[Package, ...]) -> list[str]:
+def _texts(packages):
     return [str(package) for package in packages]
 
 

@@ -18,7 +18,7 @@ LISTS = ("gpu_packages_prerequisites", "gpu_driver_packages", "gpu_fabric_packag
          "gpu_container_packages")  # fmt: skip
 
 
-def _options() -> dict:
+def _options():
     found: dict = {}
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
@@ -26,7 +26,7 @@ def _options() -> dict:
     return found
 
 
-def _written(capsys, *words: str) -> dict:
+def _written(capsys, *words):
     assert main(["lock", *words, "--gpu", "t4", "--vars"]) == 0
     return json.loads(capsys.readouterr().out)
 

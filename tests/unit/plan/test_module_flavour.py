@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import diagnose
-from gpusetup.doctor.look import Look
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import DriverCandidate
@@ -25,7 +23,7 @@ SENTENCE = "(Volta) works only with the proprietary kernel modules"
 GPUS = {"0x1db6": "Volta", "0x15f8": "Pascal", "0x1401": "Maxwell"}
 
 
-def machine(folder: Path, device: str) -> Look:
+def machine(folder, device):
     """A machine with a working-looking 580 driver, open modules, and another GPU than those drive."""
     root = folder / "root"
     shutil.copytree(HEALTHY, root, symlinks=True)

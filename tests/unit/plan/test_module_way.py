@@ -1,17 +1,14 @@
 """Kernel modules that come built or that DKMS builds: which are taken on what host, why, and what is refused."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts import DkmsModule, HostFacts
-from gpusetup.model.plan import HostPlan, Preview
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level
 from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.repository import catalog
@@ -25,7 +22,7 @@ DRIVER = (Requirement(component="driver"),)
 SOURCE = ("nvidia-dkms-580-server-open", "580.142-0ubuntu0.24.04.1")
 
 
-def ubuntu(host: Make, **more: Any) -> HostFacts:
+def ubuntu(host, **more):
     facts = host("ubuntu24.04-rtx4090-open", driver=None, dkms=(), **more)
     return msgspec.structs.replace(
         facts,
@@ -34,7 +31,7 @@ def ubuntu(host: Make, **more: Any) -> HostFacts:
     )
 
 
-def red_hat(host: Make, version: str = "9.6", kernel: str = RHEL, **more: Any) -> HostFacts:
+def red_hat(host, version="9.6", kernel=RHEL, **more):
     facts = host("rocky9-a100-open", driver=None, dkms=(), **more)
     return msgspec.structs.replace(
         facts,
@@ -44,7 +41,7 @@ def red_hat(host: Make, version: str = "9.6", kernel: str = RHEL, **more: Any) -
     )
 
 
-def suse(host: Make, kernel: str = "6.4.0-150600.23.47-default") -> HostFacts:
+def suse(host, kernel="6.4.0-150600.23.47-default"):
     facts = red_hat(host, secure_boot=False)
     return msgspec.structs.replace(
         facts,
@@ -54,7 +51,7 @@ def suse(host: Make, kernel: str = "6.4.0-150600.23.47-default") -> HostFacts:
     )
 
 
-def on_el(*more: tuple[str, str]) -> Preview:
+def on_el(*more):
     both = ("kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "nvidia-driver-cuda", "nvidia-persistenced")
     return answer([], *((name, f"3:{version}-1.el9") for name in both for version in ("580.142", "590.48.01")), *more)
 
@@ -63,17 +60,17 @@ PRECOMPILED = ("kmod-nvidia-580.142-5.14.0-570.12.1", "3:580.142-3.el9_6")
 PLUGIN = ("dnf-plugin-nvidia", "2.3-1.el9")
 
 
-def planned(planner: Planner, facts: HostFacts, offered: Preview, **wishes: Any) -> HostPlan:
+def planned(planner, facts, offered, **wishes):
     settings = Settings(**{"requirements": DRIVER, **wishes})
     return planner.second(facts, settings, offered).plan
 
 
-def names(plan: HostPlan) -> list[str]:
+def names(plan):
     assert not plan.refusals, plan.refusals
     return [package.name for package in plan.variables.gpu_driver_packages]
 
 
-def why(plan: HostPlan) -> str:
+def why(plan):
     return next(reason.text for reason in plan.reasons if reason.rule == "module-built")
 
 
@@ -114,7 +111,7 @@ def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for(
     assert refusal.exit == 5
 
 
-def without_follower() -> Preview:
+def without_follower():
     follower = "linux-modules-nvidia-580-server-open-generic"
     packages = [package for package in catalog.ubuntu_archive(NOBLE) if package.name != follower]
     return answer(packages, SOURCE)
@@ -205,7 +202,7 @@ def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes(planner, hos
 KMP = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 
 
-def on_suse(*built: str) -> Preview:
+def on_suse(*built):
     names = ("nvidia-open-driver-G06", "nvidia-compute-utils-G06", "nvidia-persistenced")
     return answer([], *((name, "580.142-1") for name in names), *((KMP, version) for version in built))
 
@@ -228,7 +225,7 @@ def test_a_flavour_is_no_way_and_is_said_so():
     assert read_level({"gpusetup_module": "prebuilt"}, "host", prefix="gpusetup_") == {"module": "prebuilt"}
 
 
-def works(host: Make) -> HostFacts:
+def works(host):
     facts = host("ubuntu24.04-h200-keep")
     module = facts.kernel.target.nvidia if facts.kernel.target else None
     assert module is not None

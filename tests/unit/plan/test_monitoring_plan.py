@@ -1,7 +1,5 @@
 """gpusetup_monitoring: what exports the figures is chosen by the GPUs, with the packages that belong together."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -21,7 +19,7 @@ SECRETS = {
 }
 
 
-def offered(answer: Any, **more: str) -> Preview:
+def offered(answer, **more):
     """What repositories offer, with Debian's node_exporter; an empty version takes a name away."""
     added = {NODE: "1.5.0-1+b6"} | {name.replace("_", "-"): version for name, version in more.items()}
     candidates = dict(answer.candidates)
@@ -30,21 +28,21 @@ def offered(answer: Any, **more: str) -> Preview:
     return Preview(candidates=candidates)
 
 
-def with_packages(facts: Any, **installed: str) -> Any:
+def with_packages(facts, **installed):
     there = facts.packages.installed | {name.replace("_", "-"): version for name, version in installed.items()}
     return msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed=there))
 
 
 @pytest.fixture(name="plan")
 def made_plan(host, planner, nvidia_ubuntu):
-    def plan(name: str, monitoring: str = "auto", *, facts: Any = None, offers: Any = None, **more: Any) -> Any:
+    def plan(name, monitoring="auto", *, facts=None, offers=None, **more):
         settings = Settings(monitoring=monitoring, **more)
         return planner.second(facts or host(name), settings, offers or offered(nvidia_ubuntu)).plan
 
     return plan
 
 
-def names(plan: Any) -> dict[str, str]:
+def names(plan):
     return {item.name: item.version for item in plan.variables.gpu_monitoring_packages}
 
 
@@ -169,7 +167,7 @@ def test_secrets_reach_the_role_as_paths_alone(plan):
     assert variables.gpu_monitoring_key == SECRETS["monitoring_key"]
 
 
-def recorded(facts: Any, plan: Any) -> Any:
+def recorded(facts, plan):
     there = {item.name: item.version or "1.5.0-1+b6" for item in plan.variables.gpu_monitoring_packages}
     state = HostRecord(schema="gpusetup/state/1", lock=plan.lock, brought=there, packages=there)
     return msgspec.structs.replace(with_packages(facts, **there), state=state)

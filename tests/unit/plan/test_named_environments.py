@@ -1,7 +1,5 @@
 """Named Python environments: read strictly, resolved with one driver, made beside each other, each with its reasons."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -9,8 +7,6 @@ from gpusetup.components.python.environments import PYTHON, with_one_driver
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.applied import SCHEMA, HostRecord
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.settings import Settings
-from gpusetup.plan.host import Planner
 from gpusetup.plan.lifecycle import choose, removal_of
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
@@ -20,7 +16,7 @@ from tests.records import record
 TWO = {"serve": ["vllm==0.19.*"], "train": ["torch==2.14.*"]}
 
 
-def settings(named: Any = TWO, **about: Any) -> Settings:
+def settings(named=TWO, **about):
     wishes = parse_requirements(["driver"])
     return settings_for(read_level({"environments": named, **about}, "here"), {}, {}, wishes)
 
@@ -31,7 +27,7 @@ def facts(host):
     return found
 
 
-def made(planner: Planner, facts: HostFacts, wish: Settings) -> HostFacts:
+def made(planner, facts, wish):
     plan = planner.first(facts, wish).plan
     there = [{"path": item.path, "packages": {}} for item in plan.lock.wanted.environments or ()]
     lock = msgspec.to_builtins(plan.lock)
@@ -39,7 +35,7 @@ def made(planner: Planner, facts: HostFacts, wish: Settings) -> HostFacts:
     return msgspec.structs.replace(facts, state=told)
 
 
-def python_actions(planner: Planner, facts: HostFacts, wish: Settings) -> dict[str, str]:
+def python_actions(planner, facts, wish):
     plan = planner.first(facts, wish).plan
     return {action.id: action.why for action in plan.actions if action.kind == "python"}
 
@@ -140,11 +136,11 @@ def test_a_driver_that_one_of_them_cannot_have_names_that_one(planner, facts):
 class _Chooser:
     """A resolver in which `new` needs driver 590 or newer, and what is `old` leaves every driver but its own."""
 
-    def __init__(self, planner: Planner, facts: HostFacts, strict: bool) -> None:
+    def __init__(self, planner, facts, strict):
         self.known = planner.resolve(request_for(facts, settings()))
         self.strict = strict
 
-    def __call__(self, question: Any) -> Any:
+    def __call__(self, question):
         names = {item.component for item in question.requirements}
         pinned = next((item.specifier[2:] for item in question.requirements if item.component == "driver"), "")
         own = "590.48.01" if "torch" in names else "580.178.04"

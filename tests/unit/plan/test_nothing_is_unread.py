@@ -1,18 +1,17 @@
 """What repos.json says, a plan reads: every section, every row, every field of it, for some host."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from gpusetup.components.base import Context, Offers
+from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.archives import last_seen
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Containers, HostFacts
+from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
@@ -37,16 +36,16 @@ KERNELS = (
 class Watched:
     """A record that remembers which of its fields were asked for."""
 
-    def __init__(self, record: Any, place: str, seen: set[str]) -> None:
+    def __init__(self, record, place, seen):
         self._record, self._place, self._seen = record, place, seen
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         place = f"{self._place}.{name}"
         self._seen.add(place)
         return _watched(getattr(self._record, name), place, self._seen)
 
 
-def _watched(value: Any, place: str, seen: set[str]) -> Any:
+def _watched(value, place, seen):
     if isinstance(value, msgspec.Struct):
         return Watched(value, place, seen)
     if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
@@ -54,7 +53,7 @@ def _watched(value: Any, place: str, seen: set[str]) -> Any:
     return value
 
 
-def _said(record: Any, place: str) -> Iterator[str]:
+def _said(record, place):
     """Every field that a record says something in; at the top the head of the file is not for plans."""
     skipped = HEAD if isinstance(record, MatrixFile) else EVIDENCE
     for name, default in zip(record.__struct_fields__, _defaults(record), strict=True):
@@ -69,7 +68,7 @@ def _said(record: Any, place: str) -> Iterator[str]:
                 yield from _said(item, f"{place}.{name}[{index}]")
 
 
-def _defaults(record: Any) -> list[Any]:
+def _defaults(record):
     given = list(record.__struct_defaults__)
     return [msgspec.NODEFAULT] * (len(record.__struct_fields__) - len(given)) + given
 
@@ -77,28 +76,28 @@ def _defaults(record: Any) -> list[Any]:
 class Everything(Offers):
     """Repositories that have every name, at one version."""
 
-    def __init__(self, version: str, part: str = "") -> None:
+    def __init__(self, version, part=""):
         super().__init__({})
         self.version, self.part = version, part
 
-    def names(self, pattern: str) -> Iterator[str]:
+    def names(self, pattern):
         branch = self.version.partition(".")[0]
         yield pattern.replace("[0-9]*", branch).replace("*", branch)
 
-    def has(self, name: str, version: str = "") -> bool:
+    def has(self, name, version=""):
         return self.part in name or "container" in name
 
-    def versions(self, name: str) -> list[str]:
+    def versions(self, name):
         return [f"{self.version}-1"]
 
-    def upstreams(self, name: str) -> list[str]:
+    def upstreams(self, name):
         return [self.version]
 
-    def matching(self, name: str, pattern: str) -> Package | None:
+    def matching(self, name, pattern):
         return Package(name=name)
 
 
-def _hosts(label: str, arch: Any) -> Iterator[HostFacts]:
+def _hosts(label, arch):
     facts = described_host(Request(os=label, arch=arch))
     match = label.rstrip("0123456789.")
     facts = msgspec.structs.replace(
@@ -120,7 +119,7 @@ def _hosts(label: str, arch: Any) -> Iterator[HostFacts]:
         )
 
 
-def _stack(branch: str, module: Any, cudnn: str) -> Stack:
+def _stack(branch, module, cudnn):
     return Stack(
         driver=DriverChoice(version=f"{branch}.10.01", branch=branch, module=module, relation="native"),
         cuda=CudaChoice(version="12.8.1", relation="native"),
@@ -129,7 +128,7 @@ def _stack(branch: str, module: Any, cudnn: str) -> Stack:
     )
 
 
-def _planned(context: Context, source: str, stack: Stack) -> None:
+def _planned(context, source, stack):
     directory = directory_of(context.repos, context.facts)
     family = family_for(context.repos, context.facts.os, source, directory)
     if family is None:

@@ -1,7 +1,5 @@
 """Desktops in plans: what may be written, the packages, what changes."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from msgspec import UNSET
@@ -32,7 +30,7 @@ DISTRIBUTION = tuple(
 )  # fmt: skip
 
 
-def wish(value: Any) -> Any:
+def wish(value):
     return read_level({"gpusetup_desktops": value}, "host gpu1", prefix="gpusetup_")["desktops"]
 
 
@@ -63,7 +61,7 @@ def test_what_cannot_be_a_desktop_is_refused(value, hint):
     assert hint in caught.value.hint
 
 
-def planned(host: Any, planner: Any, *offered: tuple[str, str], **more: Any) -> Any:
+def planned(host, planner, *offered, **more):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     settings = Settings(requirements=(Requirement(component="driver"),), desktops=msgspec.structs.replace(WISH, **more))
     return planner.second(facts, settings, answer(catalog.ubuntu(), *offered)).plan
@@ -114,7 +112,7 @@ def test_other_package_managers_are_refused(host, planner):
     assert caught.value.reference == "GS-387"
 
 
-def recorded(facts: Any, active: str = "active", desktops: Any = WISH) -> Any:
+def recorded(facts, active="active", desktops=WISH):
     packages = PackageSet(manager="apt", desktops=(Package(name="virtualgl"), Package(name="novnc")))
     wanted = AppliedWanted(
         packages=packages, manage_driver=False, requirements=(), adopted=(), services=(), desktops=desktops

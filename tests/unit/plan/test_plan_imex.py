@@ -1,7 +1,5 @@
 """IMEX in plans: what may be written, the package in the driver's version, what changes."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from msgspec import UNSET
@@ -21,7 +19,7 @@ from tests.unit.plan.conftest import answer, changes
 _DRIVER = (Requirement(component="driver"),)
 
 
-def wish(value: Any) -> Any:
+def wish(value):
     return read_level({"gpusetup_imex": value}, "host gpu1", prefix="gpusetup_")["imex"]
 
 
@@ -58,7 +56,7 @@ def test_what_is_no_domain_is_refused(value, hint):
     assert hint in caught.value.hint
 
 
-def planned(host: Any, planner: Any, offers: Any) -> Any:
+def planned(host, planner, offers):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     settings = Settings(requirements=_DRIVER, imex=ImexWish(nodes=("10.0.0.1", "10.0.0.2")))
     return planner.second(facts, settings, offers).plan

@@ -1,7 +1,5 @@
 """MIG in plans: what people may write, what does not fit, what changes, what comes back."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from msgspec import UNSET
@@ -32,18 +30,18 @@ _OWN = tuple(
 )
 
 
-def wishes(value: Any) -> Any:
+def wishes(value):
     return read_level({"gpusetup_mig": value}, "host gpu1", prefix="gpusetup_")["mig"]
 
 
-def layouts(facts: Any, value: Any, driver: str = "580.159.04") -> Any:
+def layouts(facts, value, driver="580.159.04"):
     stack = Stack(driver=DriverChoice(version=driver, branch=driver[:3], module="open", relation="native"))
     context = context_of(matrix().repos, facts, Settings(mig=wishes(value)), Offers(None))
     found = MIG.wants(context, "apt", stack, matrix())
     return found.wish, found.notes
 
 
-def cut(facts: Any, *instances: str, mode: str | None = "Enabled", pending: str | None = None) -> Any:
+def cut(facts, *instances, mode="Enabled", pending=None):
     there = tuple(MigInstance(profile=name, start=place, compute=(name,)) for place, name in enumerate(instances))
     gpus = tuple(
         msgspec.structs.replace(

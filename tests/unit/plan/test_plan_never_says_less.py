@@ -6,8 +6,8 @@ import pytest
 from gpusetup.components import judge
 from gpusetup.components.driver.actions import _module
 from gpusetup.model.applied import HostRecord
-from gpusetup.model.facts import HostFacts, LoadedModule, ModuleUse
-from gpusetup.model.plan import Action, Package, PackageSet
+from gpusetup.model.facts import LoadedModule, ModuleUse
+from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice
 from gpusetup.plan.actions import _lost
@@ -20,18 +20,18 @@ def works(host):
     return host("ubuntu24.04-h200-keep")
 
 
-def planned(facts: HostFacts) -> dict[str, Action]:
+def planned(facts):
     version = facts.driver.version if facts.driver is not None else None
     choice = DriverChoice(version=str(version), branch="580", module="open", relation="native")
     return {action.id: action for action in _module(judge.probed(facts), choice, Settings())}
 
 
-def without_module(facts: HostFacts) -> HostFacts:
+def without_module(facts):
     kernels = tuple(replace(item, nvidia=None) for item in facts.kernel.installed)
     return replace(facts, kernel=replace(facts.kernel, installed=kernels))
 
 
-def not_loaded(facts: HostFacts) -> HostFacts:
+def not_loaded(facts):
     assert facts.driver is not None
     return replace(facts, driver=replace(facts.driver, loaded=None), modules=(), module_users={}, processes=())
 

@@ -1,7 +1,6 @@
 """RDMA and GPUDirect in plans: how GPU memory is reached and why, packages, refusals, what changes."""
 
 import hashlib
-from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +25,7 @@ OPEN, CLOSED = Driver("580.95.05", "open"), Driver("580.95.05", "proprietary")
 TABLE = matrix().rdma
 
 
-def read(name: str, value: Any) -> Any:
+def read(name, value):
     return read_level({f"gpusetup_{name}": value}, "host gpu1", prefix="gpusetup_")[name]
 
 
@@ -49,7 +48,7 @@ def test_what_is_no_such_wish_is_refused(name, value):
     assert caught.value.reference == "GS-313"
 
 
-def machine(host: Any, kernel: str = "6.8.0-60-generic", **changes: Any) -> Any:
+def machine(host, kernel="6.8.0-60-generic", **changes):
     facts = host("ubuntu24.04-h200-keep", **changes)
     return msgspec.structs.replace(facts, kernel=msgspec.structs.replace(facts.kernel, next=kernel))
 
@@ -128,7 +127,7 @@ def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdm
     assert "and not " in storage_way(gamers, OPEN, "auto", True, TABLE).why
 
 
-def planned(host: Any, planner: Any, offered: tuple[Any, ...] = tuple(INBOX), **wishes: Any) -> Any:
+def planned(host, planner, offered=tuple(INBOX), **wishes):
     from tests.lab.repository import catalog
 
     facts = host("ubuntu24.04-h200-keep", driver=None, **wishes.pop("facts", {}))
@@ -198,7 +197,7 @@ def test_two_rdma_stacks_are_refused(host, planner):
     assert (caught.value.reference, "mlnx-ofed-kernel-dkms 24.10" in caught.value.message) == ("GS-384", True)
 
 
-def recorded(setup: GpuDirect) -> HostRecord:
+def recorded(setup):
     texts = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
     there = {path: text for path, text in texts.items() if text is not None}
     digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in there.items()}

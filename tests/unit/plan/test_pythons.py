@@ -1,7 +1,5 @@
 """The Python that an environment is made with: a host's own, a package of its distribution, or a way out in words."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -9,12 +7,10 @@ from gpusetup.components.base import Offers
 from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import HostFacts, Python
-from gpusetup.model.plan import Offer, Preview
+from gpusetup.model.facts import Python
+from gpusetup.model.plan import Offer
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.model.stack import Stack
-from gpusetup.plan.host import Planner
 from gpusetup.plan.requests import described_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
@@ -24,11 +20,11 @@ from tests.unit.plan.conftest import machine, preview
 NAMES = ("nvidia-driver-cuda", "kmod-nvidia-open-dkms", "dkms")
 
 
-def wishes(*texts: str, **fields: Any) -> Settings:
+def wishes(*texts, **fields):
     return Settings(requirements=parse_requirements(list(texts)), cuda_from="wheels", **fields)
 
 
-def offered(facts: HostFacts, planner: Planner, *pythons: str) -> Preview:
+def offered(facts, planner, *pythons):
     """An answer of repositories that have a driver for every row, and packages of these Pythons."""
     newest = resolve(Request(gpus=("a100",), os=facts.os.label), matrix()).stack.driver
     assert newest is not None
@@ -51,7 +47,7 @@ def rocky(host):
     )
 
 
-def stack(*texts: str, **fields: Any) -> Stack:
+def stack(*texts, **fields):
     return resolve(Request(requirements=parse_requirements(list(texts)), **fields), matrix()).stack
 
 

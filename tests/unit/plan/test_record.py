@@ -68,7 +68,7 @@ RECORD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+def changed(document, path, value):
     copy = json.loads(json.dumps(document))
     *parents, last = path.split(".")
     place = copy
@@ -158,7 +158,7 @@ def test_what_is_only_told_spoils_nothing(path, value):
     assert forgotten_nothing(read)
 
 
-def forgotten_nothing(read: HostRecord) -> bool:
+def forgotten_nothing(read):
     return read.lost.why == ""
 
 

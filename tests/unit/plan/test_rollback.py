@@ -1,7 +1,7 @@
 """Which apply a host goes back to."""
 
 import pytest
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.cli.rollback import past_of
@@ -13,7 +13,7 @@ from gpusetup.plan.lifecycle import choose
 from tests.records import lock_of
 
 
-def past(identity: str, version: str, verdict: str | None = "pass", **more: object) -> Past:
+def past(identity, version, verdict="pass", **more):
     simulated = bool(more.get("simulated"))
     verified = None if verdict is None else Verified(verdict=verdict, simulated=simulated)
     return Past(id=identity, lock=lock_of(driver=version), packages={"nvidia": version}, verified=verified, **more)
@@ -24,7 +24,7 @@ def test_the_last_that_verified_and_is_another_one():
     assert choose(history, "a4").id == "a1"
 
 
-def with_mig(item: Past, profile: str) -> Past:
+def with_mig(item, profile):
     layout = MigLayout(gpu="0000:00:06.0", enabled=True, instances=(MigInstances(profile=profile, count=7),))
     wanted = AppliedWanted(packages=None, manage_driver=False, requirements=(), adopted=(), services=(), mig=(layout,))
     return replace(item, lock=replace(item.lock, wanted=wanted))
@@ -37,7 +37,7 @@ def test_another_mig_layout_is_another_state_of_the_same_versions():
         choose((with_mig(past("a1", "580"), "1g.35gb"), now), "a2")
 
 
-def with_exporter(item: Past, exporter: Exporter | UnsetType) -> Past:
+def with_exporter(item, exporter):
     wanted = AppliedWanted(
         packages=None, manage_driver=False, requirements=(), adopted=(), services=(), monitoring=exporter
     )
@@ -45,7 +45,7 @@ def with_exporter(item: Past, exporter: Exporter | UnsetType) -> Past:
 
 
 def test_an_exporter_that_listens_elsewhere_is_another_state_but_not_one_with_other_reasons():
-    def listening(identity: str, address: str, why: str = "") -> Past:
+    def listening(identity, address, why=""):
         return with_exporter(past(identity, "580"), Exporter(kind="textfile", listen=address, why=why))
 
     bare = with_exporter(past("a1", "580"), UNSET)

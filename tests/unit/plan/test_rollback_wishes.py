@@ -90,7 +90,7 @@ def test_no_wish_is_forgotten_here():
     assert set(ELSEWHERE.values()) <= {"stack", *OF_WANTED}
 
 
-def wish(where: str, name: str, value: Any) -> AppliedWanted:
+def wish(where, name, value):
     if where == "packages":
         return replace(BARE, packages=replace(BARE.packages, **{name: value}))
     if where == "settings":
@@ -98,7 +98,7 @@ def wish(where: str, name: str, value: Any) -> AppliedWanted:
     return replace(BARE, **{name: value})
 
 
-def past(identity: str, wanted: AppliedWanted) -> Past:
+def past(identity, wanted):
     lock = replace(lock_of(driver="580.142"), wanted=wanted)
     # As it comes back from a host.
     lock = msgspec.json.decode(msgspec.json.encode(lock), type=Applied)
@@ -153,7 +153,7 @@ def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, t
     )
     driver = (Requirement(component="driver"), Requirement(component="cuda"))
 
-    def planned(**more: Any) -> Any:
+    def planned(**more):
         settings = Settings(**{"requirements": driver, **more})
         draft = planner.first(facts, settings)
         plan = planner.second(facts, settings, offered).plan if draft.stage == "offers" else draft.plan

@@ -58,7 +58,7 @@ ROWS = [
 ]
 
 
-def _names(source: str, family: str) -> tuple[str, ...]:
+def _names(source, family):
     rows = [row.names for row in matrix().repos.stack_names if row.source == source and family in row.families]
     assert len(rows) == 1
     return rows[0]

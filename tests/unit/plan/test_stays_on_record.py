@@ -1,7 +1,5 @@
 """What was applied stays until --upgrade, `latest` or a wish that it does not meet; what is brought is held."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -16,7 +14,7 @@ from tests.records import record
 CUDA = (Requirement(component="cuda"), Requirement(component="cudnn"), Requirement(component="nccl"))
 
 
-def applied(stack: dict[str, Any], *, manages: bool = True) -> HostRecord:
+def applied(stack, *, manages=True):
     wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
     return record({"lock": {"schema": SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}})
 
@@ -27,7 +25,7 @@ STACK = {
 }  # fmt: skip
 
 
-def asked(host: Any, *wishes: Requirement, upgrade: bool = False, manages: bool = True) -> Any:
+def asked(host, *wishes, upgrade=False, manages=True):
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=applied(STACK, manages=manages))
     settings = Settings(requirements=wishes, upgrade=upgrade)
     from gpusetup.matrix.load import matrix

@@ -18,14 +18,14 @@ HINTS = get_type_hints(RoleVariables)
 TYPES = {"str": "str", "path": "str", "bool": "bool", "int": "int", "float": "float", "dict": "dict", "list": "tuple"}
 
 
-def specified() -> dict[str, dict[str, Any]]:
+def specified():
     found: dict[str, dict[str, Any]] = {}
     for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
         found |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options") or {}
     return found
 
 
-def told(hint: Any) -> tuple[str, Any, tuple[str, ...]]:
+def told(hint):
     """Return the name of a type beside UNSET, what its elements are, and the values that it allows."""
     (kind,) = (
         [item for item in get_args(hint) if item is not msgspec.UnsetType]

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
@@ -15,7 +14,7 @@ PROGRAMS = host_code("programs")
 SHARED = "ansible_collections/gpusetup/stack/plugins/module_utils/"
 
 
-def unpacked(folder: Path, role: str, *entries: str) -> list[str]:
+def unpacked(folder, role, *entries):
     texts = params.program(PROGRAMS.packed(role, *entries))
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)

@@ -58,10 +58,10 @@ def test_a_reload_returns_when_the_certificate_is_read_and_fails_when_it_cannot_
         assert server.stderr is not None
         port = int(re.findall(r":(\d+);", server.stderr.readline())[0])
 
-        def shown() -> str:
+        def shown():
             return ssl.get_server_certificate(("127.0.0.1", port))
 
-        def reload() -> int:
+        def reload():
             told = {**environment, "MAINPID": str(server.pid)}
             return subprocess.run(["/bin/sh", "-c", script], env=told, check=False, timeout=30).returncode
 

@@ -99,20 +99,20 @@ def test_the_seed_is_an_image_that_cloud_init_finds(tmp_path):
 class Asked:
     """A gpusetup that answers as it was told, and remembers what it was asked."""
 
-    def __init__(self, **answers: tuple[int, dict[str, Any]]) -> None:
+    def __init__(self, **answers):
         same = (0, {"state": "same"})
         usual = {"facts": (0, FACTS), "drift": same, "remove": (9, {"state": "pending-reboot", "left_over": {}})}
         self.answers: dict[str, Any] = {**usual, **answers}
         self.words: list[tuple[str, ...]] = []
 
-    def __call__(self, _folder: Path, name: str, *words: Any, **_more: Any) -> Answer:
+    def __call__(self, _folder, name, *words, **_more):
         self.words.append((name, *map(str, words)))
         told = self.answers[name]
         code, host = told.pop(0) if isinstance(told, list) else told
         return Answer(code, json.dumps({"ok": code == 0, "hosts": {"m": host}}), "", 2.0, ())
 
 
-def travel(tmp_path: Path, asked: Asked, older: tuple[str, ...] = ("driver==580.*",)) -> dict[str, Step]:
+def travel(tmp_path, asked, older=("driver==580.*",)):
     journey = Journey("m", tmp_path, {"ansible_host": "x"}, ("driver==595.*",), older, lambda _: None, ask=asked)
     steps = {step.name: step for step in journey.run()}
     assert sorted(steps) == sorted(STEPS), "every step is told, run or not"
@@ -172,13 +172,13 @@ def test_an_exit_code_of_0_alone_proves_nothing(tmp_path, answers, name, said):
     assert steps[name].said == said
 
 
-def seen(image: str = "Rocky-9.qcow2", **more: Any) -> page.Seen:
+def seen(image="Rocky-9.qcow2", **more):
     return page.Seen(
         image, "QEMU, virtualised", "NVIDIA's repository", more.get("facts", FACTS), date(2026, 11, 22), "abc"
     )
 
 
-def steps_of(code: int | None, *, good: bool = True, said: str = "") -> list[Step]:
+def steps_of(code, *, good=True, said=""):
     return [Step(name, code, 61.4, good, said) for name in STEPS]
 
 
@@ -220,7 +220,7 @@ class Breaking(http.server.BaseHTTPRequestHandler):
     tag = '"one"'
     asked: list[str | None]
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         asked = self.headers["Range"]
         type(self).asked.append(asked)
         if self.headers["If-None-Match"] == self.tag:

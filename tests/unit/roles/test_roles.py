@@ -3,7 +3,6 @@
 import ast
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,11 +18,11 @@ MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
 ON_TARGETS = MODULES + sorted((*(ROOT / "plugins/module_utils").rglob("*.py"), *(ROOT / "roles").rglob("*.py")))
 
 
-def load(path: Path) -> Any:
+def load(path):
     return yaml.safe_load(path.read_text())
 
 
-def tasks_of(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def tasks_of(document):
     found = []
     for task in document:
         found.append(task)

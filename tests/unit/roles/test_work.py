@@ -3,7 +3,6 @@
 import ast
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,11 +21,11 @@ DEFAULTS = {
 ASKED = re.compile(r"__gpu_common_work\.(\w+)")
 
 
-def parts(name: str) -> list[dict[str, Any]]:
+def parts(name):
     return yaml.safe_load((ROOT / "playbooks" / name).read_text())
 
 
-def included() -> list[dict[str, Any]]:
+def included():
     """The play's tasks that load a role only where it has work, those of its groups among them."""
     groups = [task["ansible.builtin.include_tasks"] for task in APPLY if "ansible.builtin.include_tasks" in task]
     every = APPLY + [task for name in groups for task in parts(name)]
@@ -37,11 +36,11 @@ def included() -> list[dict[str, Any]]:
     ]
 
 
-def role_of(task: dict[str, Any]) -> str:
+def role_of(task):
     return task["ansible.builtin.include_role"]["name"].rpartition(".")[2]
 
 
-def own(role: str) -> list[dict[str, Any]]:
+def own(role):
     """A role's tasks without those that bring packages where it is used alone, and what follows from an earlier one."""
     folder = ROOT / f"roles/{role}/tasks"
     tasks = tasks_of(yaml.safe_load((folder / "main.yml").read_text()))
@@ -52,7 +51,7 @@ def own(role: str) -> list[dict[str, Any]]:
     return [task for task in tasks if not later.search(str(task.get("when")))]
 
 
-def expanded(text: str) -> str:
+def expanded(text):
     for name, value in COMMON.items():
         if isinstance(value, str):
             text = re.sub(rf"\b{name}\b", f"({value.strip('{} ')})", text)

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("g
 THEN = "20240101T120000!"
 
 
-def gpg(home: Path, *words: str) -> str:
+def gpg(home, *words):
     argv = ["gpg", "--batch", "--yes", "--homedir", str(home), *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
@@ -65,12 +64,12 @@ def test_a_repository_of_an_expired_key_is_not_taken(expired, tmp_path):
 class _Then(Signer):
     """Signs as somebody did while the key was good."""
 
-    def clear(self, path: Path, target: Path) -> None:
+    def clear(self, path, target):
         words = ("--local-user", self.fingerprint, "--armor", "--output", str(target), "--clearsign", str(path))
         gpg(_path(self.home), "--faked-system-time", THEN, *words)
 
 
-def _path(text: str) -> Path:
+def _path(text):
     from pathlib import Path
 
     return Path(text)

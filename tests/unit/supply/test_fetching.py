@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ def site(monkeypatch):
         yield one
 
 
-def wanted(url: str, size: int = len(CONTENT)) -> Wanted:
+def wanted(url, size: int = len(CONTENT)):
     return Wanted(url=url, name="a.deb", size=size, sha256=DIGEST)
 
 
@@ -97,7 +96,7 @@ def test_no_room_is_said_before_anything_is_fetched(site, tmp_path, monkeypatch)
 
 
 def test_a_disk_that_fills_is_said_at_once(tmp_path, monkeypatch):
-    def full(*_words: object) -> str:
+    def full(*_words):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(fetching, "_go_on", full)
@@ -114,7 +113,7 @@ def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
         Wanted(f"{site.url}/y", "b.deb", len(other), hashlib.sha256(other).hexdigest()),
     ]
 
-    def press(_done: int, _whole: int) -> None:
+    def press(_done, _whole):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -135,7 +134,7 @@ def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(tmp_pa
     left, late, delete = tmp_path / ".site.new", ["a", "b"], shutil.rmtree
     left.mkdir()
 
-    def deleted(folder: Path, *, ignore_errors: bool) -> None:
+    def deleted(folder, *, ignore_errors):
         delete(folder, ignore_errors=ignore_errors)
         if late:
             left.mkdir(exist_ok=True)

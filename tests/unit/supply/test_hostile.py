@@ -8,10 +8,7 @@ import random
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -39,16 +36,16 @@ NAMES = (
 )  # fmt: skip
 
 
-def silent(_done: int, _whole: int) -> None:
+def silent(_done, _whole):
     """Nobody listens."""
 
 
-def document(**fields: Any) -> bytes:
+def document(**fields):
     whole = {"schema": "gpusetup/bundle/1", "gpusetup": "0.1.0", "pip": "", "sets": {}, "files": {"a.json": FILE}}
     return json.dumps({**whole, **fields}).encode()
 
 
-def archive(path: Path, *members: tuple[str | tarfile.TarInfo, bytes]) -> Path:
+def archive(path, *members):
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, errors="surrogatepass") as tar:
         for name, content in members:
             entry = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
@@ -57,7 +54,7 @@ def archive(path: Path, *members: tuple[str | tarfile.TarInfo, bytes]) -> Path:
     return path
 
 
-def refused(first: Path, there: Path, tmp_path: Path) -> bool:
+def refused(first, there, tmp_path):
     """Unpack; a bundle that comes into force is whole, and nothing is written beside its folder."""
     before = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
     in_force = (there / MANIFEST).read_bytes() if (there / MANIFEST).is_file() else None
@@ -76,7 +73,7 @@ def refused(first: Path, there: Path, tmp_path: Path) -> bool:
     return no
 
 
-def values(source: random.Random) -> Any:
+def values(source):
     """Return what may stand in a document in place of what belongs there."""
     return source.choice([
         None, True, -1, 0, 1 << 70, 1.5, "", "x", "\n", "\0", [], {}, [[]], {"": {}}, "0" * 64, "9" * 400,
@@ -84,7 +81,7 @@ def values(source: random.Random) -> Any:
     ])  # fmt: skip
 
 
-def altered(raw: bytes, source: random.Random) -> bytes:
+def altered(raw, source):
     """Break bytes as wires, disks and people do."""
     broken = bytearray(raw)
     for _ in range(source.randint(1, 4)):
@@ -105,7 +102,7 @@ def altered(raw: bytes, source: random.Random) -> bytes:
     return bytes(broken)
 
 
-def headers(raw: bytes, source: random.Random) -> bytes:
+def headers(raw, source):
     """Change a field of a tar's header and have its checksum right."""
     broken = bytearray(raw)
     at = 512 * source.randrange(max(1, len(raw) // 512))
@@ -119,7 +116,7 @@ def headers(raw: bytes, source: random.Random) -> bytes:
     return bytes(broken[: len(raw)])
 
 
-def manifests(source: random.Random) -> bytes:
+def manifests(source):
     name = source.choice(["schema", "gpusetup", "pip", "sets", "systems", "files", "serial", "made", "other"])
     match source.randrange(3):
         case 0:
@@ -144,7 +141,7 @@ def test_broken_manifests(cases, tmp_path):
     assert no > cases // 2
 
 
-def _names(raw: bytes) -> Iterator[str]:
+def _names(raw):
     try:
         files = json.loads(raw)["files"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -183,7 +180,7 @@ def test_broken_parts(cases, tmp_path):
         refused(tmp_path / "evil.tar.000", tmp_path / "there", tmp_path)
 
 
-def changed(value: Any, source: random.Random) -> Any:
+def changed(value, source):
     """Put something else in one place of a document."""
     if not isinstance(value, dict) or not value or source.random() < 0.2:
         return values(source)
@@ -301,7 +298,7 @@ def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path):
         read_manifest(tmp_path / MANIFEST)
 
 
-def site(folder: Path, serial: int, content: bytes = CONTENT) -> Path:
+def site(folder, serial, content=CONTENT):
     folder.mkdir()
     (folder / "a.json").write_bytes(content)
     file = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
@@ -315,7 +312,7 @@ def test_an_older_bundle_is_refused_unless_told_so(tmp_path, capsys):
     (bare,) = pack(site(tmp_path / "bare", 0, b"bare"), tmp_path / "bare.tar", 0, silent)
     there = tmp_path / "there"
 
-    def asked(*words: str | Path) -> tuple[int, str]:
+    def asked(*words):
         code = main(["bundle", *map(str, words)])
         return code, " ".join(capsys.readouterr().err.split())
 

@@ -4,16 +4,12 @@ import multiprocessing
 import random
 import shutil
 import time
-from multiprocessing.context import ForkProcess
-from pathlib import Path
 
 import pytest
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.supply import site
 from gpusetup.supply.apt_repository import read
-from gpusetup.supply.choosing import Supply
-from gpusetup.supply.signing import Signer
 from gpusetup.supply.site import add_system
 from tests.unit.supply.test_site import REPOSITORY, _no_wheels, deb, described, key, nothing, supply
 
@@ -22,13 +18,13 @@ pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("g
 KILLS = 14
 
 
-def _renewing(out: Path, supply: Supply, key: Signer) -> ForkProcess:
+def _renewing(out, supply, key):
     process = multiprocessing.get_context("fork").Process(target=add_system, args=(out, supply, key, nothing))
     process.start()
     return process
 
 
-def _ended(process: ForkProcess) -> int | None:
+def _ended(process):
     process.join()
     return process.exitcode
 

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +10,7 @@ from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Wanted, working_driver
-from gpusetup.matrix.load import Matrix, matrix
-from gpusetup.model.facts import HostFacts
+from gpusetup.matrix.load import matrix
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
@@ -23,7 +21,6 @@ from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.choosing import Asked, choose
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.root import Root
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
 from tests.unit.plan.conftest import machine
@@ -66,7 +63,7 @@ def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
-def kinds_of(inventory: Path, *words: str) -> dict[tuple[str, ...], Asked]:
+def kinds_of(inventory, *words):
     (kinds,) = systems_of(command_parser("bundle").parse_args(["--inventory", str(inventory), *words]), matrix())
     return {kind.names: kind for kind in kinds}
 
@@ -130,7 +127,7 @@ def test_each_kind_has_its_lock_and_one_repository_has_it_all(tmp_path, key, mon
         kinds.append(Asked(request, settings_for({}, {}, {}, request.requirements), names=(version,)))
     made = []
 
-    def planned(roots: Any, _facts: HostFacts, asked: Asked, _matrix: Matrix) -> tuple[HostPlan, Wanted, Root]:
+    def planned(roots, _facts, asked, _matrix):
         stack = resolve(asked.request, matrix()).stack
         root = roots.of(())
         made.append(root)

@@ -16,7 +16,7 @@ from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.mirroring import Selection, alone, keep, look, require_limit, select
+from gpusetup.supply.mirroring import alone, keep, look, require_limit, select
 from gpusetup.supply.root import Entry
 from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply import rpms
@@ -25,7 +25,7 @@ from tests.unit.supply.test_site import deb, described
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 
 
-def entry(name: str, version: str, needs: str = "") -> Entry:
+def entry(name, version, needs=""):
     file = Wanted("http://x.invalid/a", f"{name}_{version}_amd64.deb", 1, f"{name}{version}")
     return Entry(name, version, file, apt_repository.needs_of(needs))
 
@@ -62,7 +62,7 @@ class Upstream(NamedTuple):
     folder: Path
     key: Signer
 
-    def publish(self, *versions: str) -> None:
+    def publish(self, *versions):
         raw = self.folder / f"raw-{len(versions)}"
         if self.suffix == ".rpm":
             rpms.published(self.folder / self.place, [rpms.Rpm("cuda-drivers", item) for item in versions], self.key)
@@ -74,7 +74,7 @@ class Upstream(NamedTuple):
         pool.fetch([entry.file for entry in entries], nothing)
         apt_repository.publish(self.folder / self.place, entries, pool, self.key)
 
-    def chosen(self, folder: Path | None = None, *, signed_by: Signer | None = None) -> Selection:
+    def chosen(self, folder=None, *, signed_by=None):
         folder = folder or self.folder
         settings = Settings(
             source=f"file://{folder}",
@@ -84,7 +84,7 @@ class Upstream(NamedTuple):
         )
         return look(Request(os=self.system, arch="x86_64"), settings, matrix(), 2)
 
-    def files(self, folder: Path) -> list[str]:
+    def files(self, folder):
         return sorted(path.name for path in (folder / self.place).glob(f"*{self.suffix}"))
 
 
@@ -103,7 +103,7 @@ def upstream(request, tmp_path, monkeypatch, vendor):
 def nothing(_done: int, _whole: int) -> None: ...
 
 
-def contents(place: Path) -> dict[str, bytes]:
+def contents(place):
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 

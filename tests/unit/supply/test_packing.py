@@ -34,11 +34,11 @@ needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not in
 MIB = 1 << 20
 
 
-def silent(_done: int, _whole: int) -> None:
+def silent(_done, _whole):
     """Nobody listens."""
 
 
-def bundle(folder: Path, contents: dict[str, bytes]) -> Path:
+def bundle(folder, contents):
     files = {}
     for name, content in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def test_there_and_back(site, tmp_path, name, split, capsys):
 
 
 def test_programs_are_told_the_same(site, tmp_path, capsys):
-    def told(*words: str) -> dict[str, Any]:
+    def told(*words):
         assert main([*words, "--format", "json"]) == 0
         document: dict[str, Any] = json.loads(capsys.readouterr().out)
         jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
@@ -112,7 +112,7 @@ def test_a_folder_is_unpacked_into_by_one_command_at_a_time(site, tmp_path, monk
     (there / "sbom.json").write_bytes(b"[]")
     (there / "empty").unlink()
 
-    def again(_done: int, _whole: int) -> None:
+    def again(_done, _whole):
         with pytest.raises(PreflightError, match="another gpusetup unpacks"):
             unpack(one, there, silent)
 
@@ -314,7 +314,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
     assert not list(tmp_path.rglob("outside"))
 
 
-def _naming(name: str, content: bytes) -> Manifest:
+def _naming(name, content):
     file = BundledFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
     return Manifest(gpusetup="0.1.0", pip="", sets={}, files={name: file})
 
@@ -350,7 +350,7 @@ def test_a_full_disk_leaves_the_former_file(site, tmp_path, name, monkeypatch):
     (one,) = pack(site, tmp_path / name, 0, silent)
     former = one.read_bytes()
 
-    def full(_self: parts_module.Parts, _block: bytes) -> int:
+    def full(_self, _block):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(parts_module.Parts, "write", full)

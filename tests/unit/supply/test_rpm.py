@@ -1,8 +1,6 @@
 """A bundle of rpm packages from what dnf solves to what dnf reads of it; dnf, rpm, createrepo_c and gpg are real."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -20,7 +18,7 @@ from gpusetup.supply import rpm_repository, rpm_root, site
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
-from gpusetup.supply.root import Entry, Extras
+from gpusetup.supply.root import Extras
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
@@ -37,7 +35,7 @@ MODULES = STREAM.format(stream="570", version=OLD) + STREAM.format(stream="580",
 class Upstream:
     """NVIDIA's repository and a distribution's, each signed by a key of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.nvidia, self.distribution = signer("", folder / "n"), signer("", folder / "d")
         drivers = [Rpm("driver", OLD, "builder"), Rpm("driver", NEW, "builder")]
@@ -51,7 +49,7 @@ class Upstream:
         self.archive = folder / "base.repo"
         self.archive.write_text(f"[base]\nbaseurl=file://{folder}/base\ngpgkey=file://{folder}/base.key\n")
 
-    def source(self, **more: Any) -> Source:
+    def source(self, **more):
         key = Key.at(f"file://{self.folder}/cuda/{self.nvidia.key_file}", (self.nvidia.fingerprint,))
         return Source(name="cuda", kind="dnf", uris=(f"file://{self.folder}/cuda",), key=key, **more)
 
@@ -69,7 +67,7 @@ def key(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("k"))
 
 
-def solved(folder: Path, upstream: Upstream, stream: str, *packages: Package) -> tuple[tuple[Entry, ...], RpmRoot]:
+def solved(folder, upstream, stream, *packages):
     root = RpmRoot(folder, "rocky9", "x86_64", (str(upstream.archive),))
     root.add([upstream.source()], {})
     root.refresh()

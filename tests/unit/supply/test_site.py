@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,13 +17,12 @@ from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Offers
-from gpusetup.components.base import Wanted as Wished
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Facts, HostFacts
-from gpusetup.model.lock import PipHashes, PipRequirements
+from gpusetup.model.facts import Facts
+from gpusetup.model.lock import PipHashes
 from gpusetup.model.package import Package
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
@@ -39,7 +37,6 @@ from gpusetup.supply.apt_repository import AptRoot, entries_of
 from gpusetup.supply.choosing import Asked, Supply, choose, wheels_of
 from gpusetup.supply.fetching import Pool, Wanted, path_of
 from gpusetup.supply.packing import pack, unpack
-from gpusetup.supply.root import Entry
 from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
@@ -50,7 +47,7 @@ PIP = "pip-26.0-py3-none-any.whl"
 REPOSITORY = "compute/cuda/repos/debian12/x86_64"
 
 
-def deb(folder: Path, name: str, depends: str = "", version: str = "1:2.0-1") -> Path:
+def deb(folder, name, depends="", version="1:2.0-1"):
     root = folder / name
     (root / "DEBIAN").mkdir(parents=True)
     control = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody <n@example.org>\nDescription: x\n"
@@ -60,7 +57,7 @@ def deb(folder: Path, name: str, depends: str = "", version: str = "1:2.0-1") ->
     return path
 
 
-def described(path: Path) -> Entry:
+def described(path):
     raw = path.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     control = subprocess.run(["dpkg-deb", "-f", str(path)], check=True, capture_output=True, text=True).stdout
@@ -89,7 +86,7 @@ def supply(tmp_path, monkeypatch):
     return Supply(Asked(request, Settings()), (lock,), REPOSITORY, entries, wheels, "3.11")
 
 
-def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
+def _no_wheels(folder, **_what):
     (folder / PIP).write_bytes(b"pip")
     return f"wheels/{PIP}", {"3.11-x86_64": (f"wheels/{PIP}",)}
 
@@ -126,7 +123,7 @@ def test_the_manifest_says_who_made_it(tmp_path, supply, key, capsys):
     add_system(out, supply, key, nothing)
     add_system(out, supply, key, nothing)
 
-    def verified(folder: Path, fingerprint: str) -> tuple[int, str]:
+    def verified(folder, fingerprint):
         code = main(["bundle", "--verify", str(folder), "--signed-by", fingerprint])
         return code, capsys.readouterr().err
 
@@ -144,7 +141,7 @@ def test_the_manifest_says_who_made_it(tmp_path, supply, key, capsys):
     (forged / "manifest.json.asc").unlink()
     write_manifest(forged / "manifest.json", later)
 
-    def unpacked(*words: str) -> tuple[int, str]:
+    def unpacked(*words):
         (again,) = pack(forged, tmp_path / "forged.tar", 0, nothing)
         code = main(["bundle", "unpack", str(again), "--out", str(tmp_path / "there"), *words])
         return code, " ".join(capsys.readouterr().err.split())
@@ -208,7 +205,7 @@ def test_cut_at_any_step_the_same_command_completes(tmp_path, supply, key, monke
     check_bundle(out)
 
 
-def _cut(*_words: Any, **_named: Any) -> None:
+def _cut(*_words, **_named):
     raise KeyboardInterrupt
 
 
@@ -237,7 +234,7 @@ def ask(tmp_path, supply, key):
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
 
-    def asked(path: str) -> int:
+    def asked(path):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{path}", timeout=5) as answer:
                 answer.read()
@@ -274,7 +271,7 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path, capsys):
 
 
 def test_the_best_wheel_of_each_package_is_taken():
-    def one(name: str) -> str:
+    def one(name):
         return f'{{ url = "https://x.invalid/{name}", hashes = {{ sha256 = "{"a" * 64}" }} }}'
 
     names = ["n-1-cp312-cp312-manylinux_2_28_x86_64.whl", "n-1-cp311-cp311-manylinux_2_34_x86_64.whl"]
@@ -295,7 +292,7 @@ def test_every_named_environment_brings_its_wheels(tmp_path, supply, key, monkey
     )
     asked_of_index: list[str] = []
 
-    def answered(wanted: PipRequirements, target: Target) -> tuple[PipHashes, Full]:
+    def answered(wanted, target):
         text = ""
         for line in wanted.wheels:
             name, equals, version = line.partition("==")
@@ -313,7 +310,7 @@ def test_every_named_environment_brings_its_wheels(tmp_path, supply, key, monkey
     asked = supply.asked._replace(settings=settings)
     planner = Planner(matrix(), resolve)
 
-    def planned(_roots: Any, facts: HostFacts, asked: Asked, *_more: Any) -> tuple[HostPlan, Wished, None]:
+    def planned(_roots, facts, asked, *_more):
         settings = asked.settings
         request = structs.replace(asked.request, wheels_only=True)
         answer, named = with_one_driver(facts, settings, request, resolve(request, matrix()), planner.resolve)
@@ -336,7 +333,7 @@ def test_every_named_environment_brings_its_wheels(tmp_path, supply, key, monkey
     assert all(name.rpartition("/")[2] in links for name in system.wheels)
 
 
-def packages_in(folder: Path) -> set[str]:
+def packages_in(folder):
     return {path.name.partition("_")[0] for path in folder.rglob("*.deb")}
 
 

@@ -22,7 +22,7 @@ OF_NOBODY = {"nvidia_smi_clocks_throttle_reasons_active"}
 """An older name of nvidia_gpu_exporter; the textfile has the newer one."""
 
 
-def samples(text: str) -> dict[str, float]:
+def samples(text):
     found = {}
     for line in text.splitlines():
         if not line.startswith("#"):
