@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.plan.host import Planner
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
+from tests.hosts.machines import machine
 
 TESTS = Path(__file__).resolve().parents[1]
 QUESTIONS = json.loads((TESTS / "fixtures" / "package-questions.json").read_text(encoding="utf-8"))["questions"]
@@ -23,9 +23,8 @@ ANSWERS_AS_JSON = ("resolve", "matrix", "why-not")
 
 def planned(host, variables):
     """Plan a captured host whose inventory has these variables."""
-    facts = captured(TESTS / "hosts" / host / "root", matrix_lookup(matrix()))
     wish = settings_for(read_level(variables, "inventory"), {}, {}, parse_requirements([]))
-    plan = Planner(matrix(), resolve).first(facts, wish).plan
+    plan = Planner(matrix(), resolve).first(machine(host), wish).plan
     code = max((refusal.exit for refusal in plan.refusals), default=0)
     return code, json.dumps({"stack": msgspec.to_builtins(plan.stack), "refusals": msgspec.to_builtins(plan.refusals)})
 

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from gpusetup.api import resolve, why_not
-from tests.lab.browser import BROWSER, browser
+from tests.lab.browser import BROWSER
 from tests.site import problems, proof
 from tools.explorer.compiled import WISHES
 from tools.explorer.folder import ARCHES, write
@@ -22,12 +22,6 @@ def folder(tmp_path_factory):
     whole = tmp_path_factory.mktemp("explorer") / "a folder" / "explorer"
     write(whole)
     return whole
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 def _asked(chromium, folder, question, *, width=1000, scheme="light"):

@@ -6,19 +6,13 @@ import re
 import pytest
 
 from gpusetup.doctor.findings import diagnose_text
-from tests.lab.browser import BROWSER, browser
+from tests.lab.browser import BROWSER
 from tests.site import messages as proof
 from tools.explorer.expressions import script
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")
 TOO_OLD = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."
 FALLEN = "NVRM: Xid (PCI:0000:81:00): 79, pid=1, GPU has fallen off the bus."
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 @pytest.fixture

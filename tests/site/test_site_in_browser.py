@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.lab.browser import BROWSER, browser
+from tests.lab.browser import BROWSER
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")
 PLACES = (
@@ -14,12 +14,6 @@ PLACES = (
 )  # fmt: skip
 _LUMINANCE = """(() => { const rgb = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
  return (rgb[0] + rgb[1] + rgb[2]) / 3 })()"""
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 def _seen(chromium, address, *, width=1000, scheme="light"):

@@ -1,7 +1,6 @@
 """Hosts against each other: who has what most do not, and whose figures are far from the rest."""
 
 import json
-from pathlib import Path
 
 import jsonschema
 import msgspec
@@ -10,20 +9,18 @@ import pytest
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
 from gpusetup.compare.hosts import compared, differing_figures, differing_settings, rows
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.facts.properties import COLUMNS
-from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_machine import NvLinks, Settings, Way
 from gpusetup.model.verdict import Item, Result
+from tests.hosts.machines import HOSTS, machine
 
-HOSTS = Path(__file__).parents[2] / "hosts"
 REPLACE = msgspec.structs.replace
 
 
 @pytest.fixture(scope="module")
 def h200x8():
-    host = captured(HOSTS / "ubuntu24.04-h200x8-keep/root", matrix_lookup(matrix()))
+    host = machine("ubuntu24.04-h200x8-keep")
     gpus = tuple(
         REPLACE(gpu, vbios="96.00.A5.00.1A", nvlinks=NvLinks(up=18, down=0, slowest=26.562), way=Way(acs_redirect=(), iommu="identity"))
         for gpu in host.gpus
@@ -76,7 +73,7 @@ def test_whoever_differs_from_most_is_named_with_what_is_usual(h200x8):
 
 
 def test_hosts_with_other_gpus_are_another_group(h200x8):
-    other = captured(HOSTS / "rocky9-a100-open/root", matrix_lookup(matrix()))
+    other = machine("rocky9-a100-open")
     comparison = compared(Facts(hosts={"a": h200x8, "b": h200x8, "c": other}), {})
     assert [group.hosts for group in comparison.groups] == [("a", "b"), ("c",)]
     assert comparison.outliers == 0, "nothing sets alike hosts apart, and nobody is compared with another kind"

@@ -17,14 +17,14 @@ from gpusetup.model.applied import Begun, HostRecord
 from gpusetup.model.facts import Facts, Failure, Unreadable
 from gpusetup.model.facts_machine import CloudEvent, Slices
 from gpusetup.model.settings import MigInstance
+from tests.hosts.machines import HOSTS, machine
 from tests.records import lock_of
 
-HOSTS = Path(__file__).parents[2] / "hosts"
 CUT = Slices(instances=(MigInstance(profile="1g.18gb", start=0),))
 
 
 def host(name="ubuntu24.04-h200x8-keep"):
-    return captured(HOSTS / name / "root", matrix_lookup(matrix()))
+    return machine(name)
 
 
 def test_a_document_survives_the_file(tmp_path):

@@ -1,7 +1,6 @@
 """The hand-over to Kubernetes: off exactly where the host has it, and what would be done twice is named."""
 
 import json
-from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -10,21 +9,15 @@ import pytest
 import yaml
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.handover.kubernetes import handover, kubernetes_files
-from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.facts import Facts, Service
 from gpusetup.model.facts_machine import Slices
 from gpusetup.model.settings import MigCut, MigDevice
+from tests.hosts.machines import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "fixtures/handover/clusterpolicy.json").read_text(encoding="utf-8"))
-
-
-@cache
-def machine(name):
-    return captured(ROOT / "hosts" / name / "root", matrix_lookup(matrix()))
 
 
 def bare():

@@ -2,24 +2,17 @@
 
 import os
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.handover.slurm import slurm_files, slurm_warnings
-from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
+from tests.hosts.machines import machine
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@cache
-def machine(name):
-    return captured(ROOT / "hosts" / name / "root", matrix_lookup(matrix()))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Captured machines, and what the stand-in repositories of the lab would offer them."""
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,21 +7,14 @@ import pytest
 
 from gpusetup.components import judge
 from gpusetup.components.base import Wanted
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
+from tests.hosts.machines import machine
 from tests.lab.repository import catalog
-
-HOSTS = Path(__file__).parents[2] / "hosts"
-
-
-@cache
-def machine(name):
-    return captured(HOSTS / name / "root", matrix_lookup(matrix()))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.preflight import apply_refused
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
-from tests.unit.plan.conftest import HOSTS, machine
+from tests.hosts.machines import HOSTS, machine
 
 WSL, VGPU = "ubuntu22.04-wsl-refused", "ubuntu22.04-l4vgpu-grid"
 CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090-nostack"

@@ -15,7 +15,8 @@ from gpusetup.plan.requests import described_host
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
-from tests.unit.plan.conftest import machine, preview
+from tests.hosts.machines import machine
+from tests.unit.plan.conftest import preview
 
 NAMES = ("nvidia-driver-cuda", "kmod-nvidia-open-dkms", "dkms")
 

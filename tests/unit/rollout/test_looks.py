@@ -13,7 +13,7 @@ from gpusetup.model.facts_machine import Boot
 from gpusetup.model.plan import HostPlan
 from gpusetup.plan.host import Draft
 from gpusetup.rollout.looks import _answered, twins
-from tests.unit.plan.conftest import HOSTS
+from tests.hosts.machines import HOSTS
 
 DRAFT = Draft(plan=HostPlan(state="change"), stage="transaction")
 

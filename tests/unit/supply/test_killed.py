@@ -11,9 +11,9 @@ from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.supply import site
 from gpusetup.supply.apt_repository import read
 from gpusetup.supply.site import add_system
-from tests.unit.supply.test_site import REPOSITORY, _no_wheels, deb, described, key, nothing, supply
+from tests.unit.supply.test_site import REPOSITORY, _no_wheels, deb, described, nothing, supply
 
-__all__ = ["key", "supply"]  # fixtures
+__all__ = ["supply"]  # a fixture
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 KILLS = 14
 

@@ -21,9 +21,8 @@ from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.choosing import Asked, choose
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
-from tests.unit.plan.conftest import machine
+from tests.hosts.machines import machine
 from tests.unit.supply.test_site import REPOSITORY, deb, described, nothing
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
@@ -56,11 +55,6 @@ gpusetup_extra_sources=[{{"name": "gpusetup-bundle", "urls": ["file:///srv/bundl
 """
     )
     return path
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory):
-    return signer("", tmp_path_factory.mktemp("k"))
 
 
 def kinds_of(inventory, *words):

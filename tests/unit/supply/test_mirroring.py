@@ -48,11 +48,6 @@ def vendor(tmp_path_factory):
     return signer("", tmp_path_factory.mktemp("v"))
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory):
-    return signer("", tmp_path_factory.mktemp("k"))
-
-
 class Upstream(NamedTuple):
     """A vendor's repository, and how it publishes."""
 

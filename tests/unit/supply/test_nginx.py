@@ -11,9 +11,9 @@ from gpusetup.model.package import Package
 from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.site import add_system
-from tests.unit.supply.test_site import REPOSITORY, key, nothing, supply
+from tests.unit.supply.test_site import REPOSITORY, nothing, supply
 
-__all__ = ["key", "supply"]  # fixtures
+__all__ = ["supply"]  # a fixture
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-get", "gpg", "nginx"))), reason="needs: apt-get install gnupg nginx-light"
 )

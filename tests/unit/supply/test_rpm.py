@@ -62,11 +62,6 @@ def upstream(tmp_path_factory):
     return Upstream(tmp_path_factory.mktemp("u"))
 
 
-@pytest.fixture(scope="module")
-def key(tmp_path_factory):
-    return signer("", tmp_path_factory.mktemp("k"))
-
-
 def solved(folder, upstream, stream, *packages):
     root = RpmRoot(folder, "rocky9", "x86_64", (str(upstream.archive),))
     root.add([upstream.source()], {})

@@ -40,7 +40,7 @@ from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
-from tests.unit.plan.conftest import machine
+from tests.hosts.machines import machine
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
 PIP = "pip-26.0-py3-none-any.whl"
@@ -64,11 +64,6 @@ def described(path):
     stanza = f"{control.strip()}\nFilename: pool/{path.name}\nSize: {len(raw)}\nSHA256: {digest}"
     (entry,) = entries_of(stanza, "")
     return entry._replace(file=entry.file._replace(url=path.as_uri()))
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory):
-    return signer("", tmp_path_factory.mktemp("k"))
 
 
 @pytest.fixture
