@@ -69,6 +69,11 @@ def test_pytorchs_warning_is_known_without_its_beginning():
     assert "12.0 is Blackwell" in str(diagnose_text("sm_120 is not compatible with the current PyTorch installation"))
 
 
+def test_a_printed_apostrophe_is_one():
+    told = "host doesn\N{RIGHT SINGLE QUOTATION MARK}t support passthrough of host PCI devices"
+    assert [found.cause for found in diagnose_text(told)] == ["passthrough-not-ready"]
+
+
 def test_a_symptom_has_a_line_that_no_cause_has():
     known = "CUDA error: no kernel image is available"
     assert causes(known) == ["no-kernel-image"]

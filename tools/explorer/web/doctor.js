@@ -114,7 +114,7 @@ const Doctor = (data) => {
   }
 
   function scan(text) {
-    const raw = text.split("\n"), found = new Map();
+    const raw = text.replaceAll("’", "'").split("\n"), found = new Map();
     const bare = raw.map((line) => line.replace(expression(data.stamp), ""));
 
     function judge(line, place, patterns, number) {
