@@ -9,6 +9,7 @@ from gpusetup.components import judge
 from gpusetup.components.base import Wanted
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Preview
+from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
@@ -24,6 +25,9 @@ def host():
         return msgspec.structs.replace(machine(name), **changes)
 
     return make
+
+
+DRIVER = Settings(requirements=(Requirement(component="driver"),))
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +56,12 @@ def answer(packages, *extra):
     for name, version in extra:
         offered.setdefault(name, []).append({"version": version, "size": 1000, "transitional": False, "source": "lab"})
     return preview(offered)
+
+
+def drafted(planner, facts, settings, offers):
+    """A host's draft; the repositories offer this, if they are asked at all."""
+    draft = planner.first(facts, settings)
+    return planner.second(facts, settings, offers) if draft.stage == "offers" else draft
 
 
 @pytest.fixture(scope="session")

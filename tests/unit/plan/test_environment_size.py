@@ -11,6 +11,7 @@ from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.tables import WheelsFile
+from tests.unit.plan.conftest import drafted
 
 MEASURED = msgspec.convert(
     {
@@ -52,9 +53,7 @@ def test_what_lines_bring_is_counted_once(lines, room):
 
 def planned(planner, facts, answer, *wishes):
     settings = Settings(requirements=wishes)
-    draft = planner.first(facts, settings)
-    if draft.stage == "offers":
-        draft = planner.second(facts, settings, answer)
+    draft = drafted(planner, facts, settings, answer)
     packages = PreviewTransaction(download_bytes=5_000_000)
     plan: HostPlan = planner.third(draft, Preview(transaction=packages))
     return plan

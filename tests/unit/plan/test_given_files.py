@@ -9,15 +9,12 @@ from gpusetup.components.parsing import file_source
 from gpusetup.errors import BadInputError
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import DRIVER, answer, drafted
 
 Make = Callable[..., HostFacts]
 
 RUN = "/root/NVIDIA-Linux-x86_64-580.142.run"
-DRIVER = (Requirement(component="driver"),)
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
 
 
@@ -53,9 +50,8 @@ def test_a_file_under_another_name_is_refused_with_the_right_ones():
 
 
 def planned(planner, facts, **wishes):
-    settings = Settings(**{"requirements": DRIVER, "source": RUN, **wishes})
-    draft = planner.first(facts, settings)
-    return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
+    settings = msgspec.structs.replace(DRIVER, **{"source": RUN, **wishes})
+    return drafted(planner, facts, settings, OFFERED).plan
 
 
 def bare(host, **more):

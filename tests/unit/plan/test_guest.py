@@ -10,14 +10,12 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import fitting
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import read_level
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import DRIVER, answer, drafted
 
 Make = Callable[..., HostFacts]
 
-DRIVER = (Requirement(component="driver"),)
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
 
 
@@ -31,9 +29,8 @@ def guest(host, *, vgpu=True):
 
 
 def planned(planner, facts, source, **wishes):
-    settings = Settings(**{"requirements": DRIVER, "source": source, **wishes})
-    draft = planner.first(facts, settings)
-    return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
+    settings = msgspec.structs.replace(DRIVER, source=source, **wishes)
+    return drafted(planner, facts, settings, OFFERED).plan
 
 
 def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner, host):

@@ -14,9 +14,8 @@ from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.actions import _repositories
 from gpusetup.versions import nv
-from tests.unit.plan.conftest import preview
+from tests.unit.plan.conftest import DRIVER, drafted, preview
 
-DRIVER = Settings(requirements=(Requirement(component="driver"),))
 DISTRO = msgspec.structs.replace(DRIVER, source="distro")
 
 
@@ -25,10 +24,7 @@ def names(plan):
 
 
 def planned(planner, facts, settings, answer):
-    draft = planner.first(facts, settings)
-    if draft.stage == "offers":
-        draft = planner.second(facts, settings, answer)
-    return draft.plan
+    return drafted(planner, facts, settings, answer).plan
 
 
 def kinds(plan):

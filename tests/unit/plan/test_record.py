@@ -12,11 +12,9 @@ from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Verified
 from gpusetup.model.facts import Facts
 from gpusetup.model.plan import HostPlan
-from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
 from tests.records import record
+from tests.unit.plan.conftest import DRIVER
 
-DRIVER = Settings(requirements=(Requirement(component="driver"),))
 LOCK: dict[str, Any] = {
     "schema": SCHEMA,
     "key": "0123456789abcdef",

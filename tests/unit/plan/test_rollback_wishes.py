@@ -28,7 +28,7 @@ from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import choose
 from gpusetup.plan.wanted import packed, unpacked
 from tests.records import lock_of, record
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import answer, drafted
 
 A = (Package(name="a"),)
 OF_PACKAGES: dict[str, Any] = {
@@ -155,8 +155,7 @@ def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, t
 
     def planned(**more):
         settings = Settings(**{"requirements": driver, **more})
-        draft = planner.first(facts, settings)
-        plan = planner.second(facts, settings, offered).plan if draft.stage == "offers" else draft.plan
+        plan = drafted(planner, facts, settings, offered).plan
         assert plan.state == "change", plan.refusals
         return plan
 

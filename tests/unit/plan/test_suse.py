@@ -7,11 +7,9 @@ from gpusetup.components.fabric import held
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
-from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import described_host
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import DRIVER, answer
 
-DRIVER = Settings(requirements=(Requirement(component="driver"),))
 KERNEL = "6.4.0-150600.23.47-default"
 OFFERED = answer(
     [],
