@@ -6,7 +6,6 @@ import fnmatch
 import operator
 import re
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from gpusetup.components.judge import versions
@@ -306,28 +305,6 @@ def repository_at(name: str, manager: Manager, uris: tuple[str, ...], key: Key) 
     if manager == "apt":
         return Source(name=name, kind=manager, uris=uris, key=key, suites=("/",), components=(), architectures=())
     return Source(name=name, kind=manager, uris=uris, key=key)
-
-
-def archive_sources(context: Context, needed: Iterable[Iterable[str]]) -> Origins:
-    """Return entries that enable missing components of the distribution's suites, with the host's own mirror and key.
-
-    `needed`: the archive components of each row of packages.
-    """
-    codename, components = context.facts.os.codename or "", dict.fromkeys(chain.from_iterable(needed))
-    entries = []
-    for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
-        ours = f"/gpusetup-{suite}.sources"  # entries of an earlier apply do not count: they are still wanted
-        sources = [source for source in context.facts.packages.sources if not source.file.endswith(ours)]
-        own = [source for source in sources if suite in source.suites]
-        lacking = [item for item in components if not any(item in source.components for source in own)]
-        if own and lacking:
-            entries.append(
-                Source(
-                    name=f"gpusetup-{suite}", kind="apt", like_suite=suite, suites=(suite,), components=tuple(lacking),
-                    architectures=(),
-                )
-            )  # fmt: skip
-    return Origins(sources=tuple(entries))
 
 
 class _Ranged(Protocol):

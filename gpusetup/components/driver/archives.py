@@ -7,6 +7,7 @@ per suite, no branch in names, DKMS modules; older series are called `tesla-NNN`
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.components.base import (
@@ -14,7 +15,6 @@ from gpusetup.components.base import (
     Context,
     DriverPackages,
     Family,
-    archive_sources,
     candidates,
     driver_candidates,
     glob,
@@ -34,12 +34,12 @@ from gpusetup.components.driver.modules import (
 )
 from gpusetup.components.fabric import fabric_globs, fabric_of, held
 from gpusetup.components.judge import versions
-from gpusetup.model.package import Libraries, Package
+from gpusetup.model.package import Libraries, Origins, Package, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpusetup.model.package import Built, Origins
+    from gpusetup.model.package import Built
     from gpusetup.model.repos import DistroDriver, ReposFile
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
@@ -85,15 +85,33 @@ def _installed_graphics(context: Context) -> tuple[str, ...]:
     return tuple(stem for stem in _GRAPHICS if stem in found)
 
 
-class UbuntuArchive(Family):
-    """Ubuntu 20.04 to 26.04, component restricted; its CUDA toolkit is too old to use."""
+class _Archive(Family):
+    """A distribution's own archive, some of whose components hold the driver."""
 
-    key = "ubuntu-archive"
     manager: Literal["apt"] = "apt"
 
     def sources(self, context: Context) -> Origins:
-        """Return entries for restricted, with the host's own mirror and key."""
-        return archive_sources(context, (row.components for row in _rows(context)))
+        """Return entries that enable missing components of the suites, with the host's own mirror and key."""
+        codename = context.facts.os.codename or ""
+        components = dict.fromkeys(chain.from_iterable(row.components for row in _rows(context)))
+        entries = []
+        for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
+            ours = f"/gpusetup-{suite}.sources"  # entries of an earlier apply do not count: they are still wanted
+            sources = [source for source in context.facts.packages.sources if not source.file.endswith(ours)]
+            own = [source for source in sources if suite in source.suites]
+            lacking = [item for item in components if not any(item in source.components for source in own)]
+            if own and lacking:
+                name, parts = f"gpusetup-{suite}", tuple(lacking)
+                entries.append(
+                    Source(name=name, kind="apt", like_suite=suite, suites=(suite,), components=parts, architectures=())
+                )
+        return Origins(sources=tuple(entries))
+
+
+class UbuntuArchive(_Archive):
+    """Ubuntu 20.04 to 26.04, component restricted; its CUDA toolkit is too old to use."""
+
+    key = "ubuntu-archive"
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Return globs for server branches, fabric, headers and installed desktop packages."""
@@ -239,15 +257,10 @@ _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 _NCCL = "libnccl2"
 
 
-class DebianArchive(Family):
+class DebianArchive(_Archive):
     """Debian 11 to 13 with contrib and non-free; kernel modules only as source."""
 
     key = "debian-archive"
-    manager: Literal["apt"] = "apt"
-
-    def sources(self, context: Context) -> Origins:
-        """Return entries for contrib and non-free, with the host's own mirror and key."""
-        return archive_sources(context, (row.components for row in _rows(context)))
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Return the names of kernel modules, user space, libraries and headers."""
