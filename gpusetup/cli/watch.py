@@ -205,9 +205,8 @@ def _settled(link: Link) -> bool:
 
 
 def _exit_of(link: Link) -> Exit:
-    if link.state == "refused":
-        return Exit.BAD_INPUT
-    return Exit.DONE if link.state in ("live", "stuck") else Exit.UNREACHABLE
+    known = {"live": Exit.DONE, "refused": Exit.BAD_INPUT, "stuck": Exit.VERIFY_FAILED}
+    return known.get(link.state, Exit.UNREACHABLE)
 
 
 def _shown(fleet: Fleet, view: View) -> list[Link]:

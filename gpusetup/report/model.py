@@ -96,7 +96,7 @@ BLAME = {
     "gpu": "the GPU",
     "driver": "the driver",
     "host": "the machine around the GPU",
-    "stack": "the stack that gpusetup installed",
+    "stack": "the stack that was asked for",
     "environment": "an environment that gpusetup did not make",
     "job": "a running job",
 }

@@ -132,6 +132,13 @@ def failed_item(subject: str, answer: dict[str, Any], *, busy: bool) -> Item:
 def interpreter_problem(machine: Machine) -> str | None:
     """Return why no Python could start a worker; None if one could."""
     interpreter = machine.sections.get("interpreter")
-    if isinstance(interpreter, dict) and interpreter.get("error"):
-        return f"not run: {interpreter['error']}; give the Python that has CuPy with --python"
-    return None
+    if not isinstance(interpreter, dict) or not interpreter.get("error"):
+        return None
+    problem = interpreter["error"] if asks_for_python(machine) else "no Python was named, and gpusetup made none here"
+    return f"{problem}; name one that has CuPy with --python /path/to/python"
+
+
+def asks_for_python(machine: Machine) -> bool:
+    """Return whether the stack or the caller asks for a Python with CuPy; True for a record that cannot be read."""
+    named = (machine.sections.get("interpreter") or {}).get("named")
+    return bool(named or machine.wanted.has("cupy") or machine.recorded_lock().unread)

@@ -245,7 +245,7 @@ def _python(machine: Machine) -> Finding | None:
 
     if machine.workers:
         return None
-    return Finding("skip", interpreter_problem(machine) or "not run: no GPU was found (see gpu.count)")
+    return Finding("skip", f"not run: {interpreter_problem(machine) or 'no GPU was found (see gpu.count)'}")
 
 
 def _context(machine: Machine) -> Finding | None:

@@ -49,9 +49,15 @@ def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
     document["sections"] = {
         "interpreter": {"path": None, "error": "/opt/gpusetup/bin/python is not there or not executable"}
     }
-    assert verdicts(document)["python.environment"] == "fail"
+    told = results(document)["python.environment"]
+    assert (told.verdict, told.blame) == ("warn", "environment"), "nobody asked for it"
+    assert "no Python was named" in told.text
+    assert "--python /path/to/python; not run: cuda.context, cuda.libraries" in told.text
     assert verdicts(document)["cupy.kernel"] == "skip"
     assert verdicts(document, Wanted(lock_of(driver="580.159.04")))["python.environment"] == "skip"
+    assert verdicts(document, Wanted(lock_of(cupy="13.6.0")))["python.environment"] == "fail"
+    document["sections"]["interpreter"]["named"] = True
+    assert verdicts(document)["python.environment"] == "fail", "the caller asked for it"
 
 
 def test_a_wrong_element():
@@ -319,6 +325,7 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
     worker["hello"] = {"error": "import", "message": "No module named 'cupy'"}
     for name in ("open", "smoke"):
         worker.pop(name)
+    document["sections"]["interpreter"]["named"] = True
     assert verdicts(document)["python.environment"] == "fail"
     found = verdicts(document, Wanted(lock_of(torch="2.11.0")))
     assert found["python.environment"] == "skip"

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from gpusetup.cli.export import schema_of
-from gpusetup.errors import BadInputError
+from gpusetup.cli.watch import _exit_of
+from gpusetup.errors import BadInputError, Exit
 from gpusetup.watch.documents import COLUMNS, CsvFile, document, rows
 
 from .conftest import gpu, program
@@ -107,3 +108,5 @@ def test_the_document_has_every_host(link, clock):
     assert told["hosts"]["b"]["stuck"] == {"seconds": 20.0, "asked": "nvmlInit_v2"}
     assert told["hosts"]["b"]["age"] == 20.0
     assert told["hosts"]["c"]["error"] == "no driver"
+    for one in (*links, link("d")):
+        assert document([one], [], 1.0).ok == (_exit_of(one) is Exit.DONE), one.state

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
-from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.answers import explain, meanings
-from gpusetup.verify.registry import Row, check, from_items, table
+from gpusetup.model.verdict import Finding, Item, levels_up_to
+from gpusetup.verify.answers import asks_for_python, explain, interpreter_problem, meanings
+from gpusetup.verify.registry import Row, check, checks, from_items, table
 
 if TYPE_CHECKING:
     from ansible_collections.gpusetup.stack.roles.gpu_verify.files.gpu_measure import package_table
@@ -19,13 +19,13 @@ else:
     package_table = host_code("gpu_measure.package_table")
 
 
-@check("python.environment", "Python with CuPy is ready", needs=("gpu",))
+@check("python.environment", "Python with CuPy is ready", needs=("gpu",), asked=asks_for_python)
 def python_environment(machine: Machine) -> Finding:
     """The Python that apply made (or the one that was named) is there and imports CuPy.
 
     By its absolute path: what a login shell's PATH finds is not what a service or an SSH command finds. When the stack
-    has no CuPy, this is skipped; otherwise, and on a host without a lock or a record, a missing environment is a fail,
-    since nothing that runs on the GPU could be proven.
+    has no CuPy, this is skipped; a Python that the stack or the caller asks for and that is missing is a fail. Where
+    nobody asked for one, this warns and names the checks that could not run.
 
     To do: `gpusetup apply`, or name the interpreter with `--python /path/to/python`.
     """
@@ -33,14 +33,15 @@ def python_environment(machine: Machine) -> Finding:
     wanted = machine.wanted.has("cupy")
     if not isinstance(interpreter, dict):
         return Finding("skip", "not checked: no GPU was found (see gpu.count)")
-    if interpreter.get("error"):
-        if wanted is False:
-            return Finding("skip", "CuPy is not part of this host's stack")
-        return Finding("fail", f"{interpreter['error']}; give the Python that has CuPy with --python")
     answers = [worker.get("hello", {}) for worker in machine.workers.values()]
     failed = [answer for answer in answers if "error" in answer]
-    if failed and wanted is False:
+    problem = interpreter_problem(machine)
+    if (problem or failed) and wanted is False:
         return Finding("skip", "CuPy is not part of this host's stack")
+    if problem and asks_for_python(machine):
+        return Finding("fail", problem)
+    if problem:
+        return Finding("warn", f"{problem}; not run: {', '.join(_waiting(machine))} and the frameworks")
     if failed:
         return Finding("fail", f"{interpreter['path']}: {explain(failed[0])}", expected=machine.wanted.version("cupy"))
     if not answers:
@@ -55,6 +56,12 @@ def python_environment(machine: Machine) -> Finding:
         version,
         expected,
     )
+
+
+def _waiting(machine: Machine) -> list[str]:
+    """Return the checks of this level that need a Python with CuPy."""
+    need = {"python", "pairs"} if len(machine.gpus) > 1 else {"python"}
+    return [one.id for one in checks() if one.level in levels_up_to(machine.level) and need & set(one.needs)]
 
 
 SMOKES = package_table.SMOKES

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpusetup/observations/2"
 LEVELS = ("quick", "smoke", "full", "stress")
-PYTHONS = ("/opt/gpusetup/bin/python",)
+PYTHON = "/opt/gpusetup/bin/python"
 
 
 def gpus_of(smi: Dict[str, Any]) -> "List[GpuEntry]":
@@ -109,13 +109,11 @@ def _text(node: xml.etree.ElementTree.Element, path: str) -> Optional[str]:
     return found.text.strip() if found is not None and found.text else None
 
 
-def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
+def interpreter(request: Dict[str, Any]) -> Dict[str, Any]:
     """Return the Python that apply made, or the named one, which must be an absolute path."""
-    named = request.get("python")
-    for path in [named] if named else PYTHONS:
-        if os.path.isabs(path) and os.access(path, os.X_OK):
-            return {"path": path, "error": None}
-    return {"path": None, "error": "%s is missing or not executable" % (named or " or ".join(PYTHONS))}
+    path = request.get("python") or PYTHON
+    found = {"path": None, "error": "%s is missing or not executable" % path, "named": bool(request.get("python"))}
+    return dict(found, path=path, error=None) if os.path.isabs(path) and os.access(path, os.X_OK) else found
 
 
 def observe(request: Dict[str, Any]) -> Dict[str, Any]:
