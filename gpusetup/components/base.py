@@ -156,8 +156,8 @@ class Group(NamedTuple):
     """The reason that the plan gives for installing them."""
     variable: str = ""
     """The role variable for this field; empty: a variable that combines several fields."""
-    leaves: bool = False
-    """Whether packages that gpusetup installed are removed when no setting asks for them any more."""
+    leaves: tuple[str, ...] = ()
+    """Globs of packages that go, if gpusetup installed them, when no setting asks for them any more."""
 
 
 def _nothing(*_: object) -> tuple[()]:

@@ -117,7 +117,7 @@ def _spelt(template: str) -> str:
 
 
 def _packages(context: Context, form: Format, component: Library, version: str, cuda: str) -> tuple[Package, ...]:
-    """Return the packages of this version for this CUDA; headers too if installed already or set by `dev`."""
+    """Return the packages of this version for this CUDA; headers too if set by `dev`, or if others installed them."""
     number = nv(version)
     row = next(
         row
@@ -129,7 +129,8 @@ def _packages(context: Context, form: Format, component: Library, version: str, 
     texts = {"version": version, "dotted": dotted, "minor": dotted.replace(".", "-"), "major": dotted.partition(".")[0]}
     names = [named(name, **texts) for name in row.packages]
     headers = [named(item, **texts) for item in row.dev_packages]
-    names += [name for name in headers if context.settings.dev or name in context.facts.packages.installed]
+    theirs = set(context.facts.packages.installed) - set(record_of(context.facts).brought)
+    names += [name for name in headers if context.settings.dev or name in theirs]
     return tuple(_package(context, name, row.pin, texts) for name in names)
 
 
@@ -163,8 +164,8 @@ CUDA = Component(
     settings={"cuda_from": choice("auto", "packages", "wheels"), "dev": yes},
     packages={
         "cuda": Group("the toolkit of the stack"),
-        "cudnn": Group("cuDNN of the stack"),
-        "nccl": Group("NCCL of the stack, built for its CUDA"),
+        "cudnn": Group("cuDNN of the stack", leaves=("libcudnn*-dev*",)),
+        "nccl": Group("NCCL of the stack, built for its CUDA", leaves=("libnccl-dev*",)),
     },
     actions=_actions,
 )

@@ -232,7 +232,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
 DESKTOPS = Component(
     name="desktops",
     settings={"desktops": _wish},
-    packages={"desktops": Group(_why, "gpu_desktop_packages", leaves=True)},
+    packages={"desktops": Group(_why, "gpu_desktop_packages", leaves=("*",))},
     asks=attrgetter("desktops"),
     patterns=_patterns,
     wants=_wants,

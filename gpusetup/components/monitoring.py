@@ -294,7 +294,7 @@ MONITORING = Component(
         "monitoring_key": path,
         "monitoring_passwords": path,
     },
-    packages={"monitoring": Group(_why, "gpu_monitoring_packages", leaves=True)},
+    packages={"monitoring": Group(_why, "gpu_monitoring_packages", leaves=("*",))},
     asks=_asks,
     patterns=_patterns,
     wants=_wants,

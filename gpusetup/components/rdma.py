@@ -371,7 +371,7 @@ RDMA = Component(
         "rdma": Group(
             "RDMA and GPUDirect, set by gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds",
             "gpu_rdma_packages",
-            leaves=True,
+            leaves=("*",),
         )
     },
     asks=_asks,

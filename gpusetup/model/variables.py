@@ -93,6 +93,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_fabric_packages: Packages | UnsetType = UNSET
     gpu_fabric_services: Texts | UnsetType = UNSET
     gpu_persistence_services: Texts | UnsetType = UNSET
+    gpu_persistence_give_up: bool | UnsetType = UNSET
 
     gpu_cuda_packages: Packages | UnsetType = UNSET
     gpu_cuda_roots: tuple[CudaRoot, ...] | UnsetType = UNSET

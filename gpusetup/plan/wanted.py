@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
 from gpusetup.components.cuda import no_longer_wanted, not_of
 from gpusetup.components.desktops import graphics_of
+from gpusetup.components.driver.actions import DAEMON
 from gpusetup.components.driver.modules import other_way
 from gpusetup.components.driver.sources import all_sources
 from gpusetup.components.fabric import imex_of
+from gpusetup.components.judge import versions
 from gpusetup.components.python.environments import environment_packages, settled
 from gpusetup.components.python.requirements import (
     LIBRARIES,
@@ -32,6 +34,8 @@ from gpusetup.model.settings import AppliedSettings, AppliedWanted
 from gpusetup.model.stack import Reason, Stack
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpusetup.components.base import Context, Family
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
@@ -117,9 +121,16 @@ def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
     """Return the packages that gpusetup installed for a component which no setting asks for any more."""
     kept = {package.name for package in packages.wanted()} if packages is not None else set()
     before = [lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages]
-    leaving = [name for name, group in GROUPS.items() if group.leaves]
-    names = {package.name for past in before for name in leaving for package in getattr(past, name)}
+    names: set[str] = set()
+    for name, group in GROUPS.items():
+        stays = "*" in group.leaves or (getattr(packages, name, ()) and not _among(kept, group.leaves))
+        there = (package.name for past in before for package in getattr(past, name))
+        names |= _among(there, group.leaves if stays else ())
     return tuple(sorted((names & set(record_of(facts).brought)) - kept))
+
+
+def _among(names: Iterable[str], globs: tuple[str, ...]) -> set[str]:
+    return {name for name in names if versions.matches(name, globs)}
 
 
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
@@ -225,23 +236,27 @@ def _not_as_packages(stack: Stack) -> PreflightError:
 def _as_applied(
     context: Context, family: Family, choice: DriverChoice, wanted: AppliedWanted, applied: PackageSet
 ) -> DriverPackages:
-    """Return the driver's packages from the last apply, and those that wishes since then need beside them.
+    """Return the driver's packages from the last apply, with those that wishes since then need or need no more.
 
     Whether the kernel is held follows from today's settings.
     """
-    daemon = "nvidia-persistenced"
     units = {service.unit.removesuffix(".service") for service in context.facts.services.values()}
     fabric = {package.name for package in applied.fabric}
     imex = (package for package in imex_of(context, choice, _form(family)) if package.name not in fabric)
-    persistence = daemon in wanted.services or daemon in units
-    added: tuple[Package, ...] = ()
-    if context.settings.persistence and not persistence and applied.runfile is None:  # it was off at the last apply
-        off = dataclasses.replace(context, settings=replace(context.settings, persistence=False))
-        without = {package.name for package in (*applied.driver, *family.driver(off, choice).packages)}
-        added = tuple(package for package in family.driver(context, choice).packages if package.name not in without)
+    persistence = DAEMON in wanted.services or DAEMON in units
+    kept, added = applied.driver, ()
+    if context.settings.persistence != persistence and applied.runfile is None:  # it was otherwise at the last apply
+        on, off = (
+            family.driver(dataclasses.replace(context, settings=replace(context.settings, persistence=way)), choice)
+            for way in (True, False)
+        )
+        of_daemon = [package for package in on.packages if package not in off.packages]
+        names = {package.name for package in of_daemon}
+        kept = tuple(package for package in kept if package.name not in names)
+        added = tuple(of_daemon) if context.settings.persistence else ()
     return DriverPackages(
         packages=(
-            *applied.driver,
+            *kept,
             *added,
             *graphics_of(context, family.series(context, choice), choice.version, applied.driver),
         ),
@@ -358,7 +373,7 @@ def _services(
 ) -> tuple[str, ...]:
     services = []
     if persistence:
-        services.append("nvidia-persistenced")
+        services.append(DAEMON)
     if packages is not None and packages.fabric and context.facts.nvswitch is not None:
         form = "deb" if packages.manager == "apt" else "rpm"
         rows = [row for row in context.repos.fabric if row.format == form]

@@ -9,6 +9,7 @@ description:
     is a failure with the last lines of its journal.
 options:
   names: {description: Units., type: list, elements: str, required: true}
+  give_up: {description: Units that get their earlier state back., type: list, elements: str, default: []}
   start:
     description: Start them now; false enables them for the next boot (the driver is not loaded yet).
     type: bool
@@ -40,14 +41,17 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            names={"type": "list", "elements": "str", "required": True}, start={"type": "bool", "default": True}
+            names={"type": "list", "elements": "str", "required": True},
+            give_up={"type": "list", "elements": "str", "default": []},
+            start={"type": "bool", "default": True},
         ),
         supports_check_mode=True,
     )
     request = params.owned(module)
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
-        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env)
+        left = services.take_down(ledger, env, [services.full_name(name) for name in module.params["give_up"]])
+        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env) or bool(left)
         units = services.look([services.full_name(name) for name in module.params["names"]], env)
     module.exit_json(changed=changed, units=units)
 

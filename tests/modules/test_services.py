@@ -22,9 +22,9 @@ def host(tmp_path, monkeypatch):
 
 @pytest.fixture
 def start(host, run_module):
-    def call() -> tuple[bool, dict[str, Any]]:
+    def call(**more):
         state = {"state_dir": str(host.root / "state")}
-        answer: tuple[bool, dict[str, Any]] = run_module(gpu_service, host=state, names=[UNIT])
+        answer: tuple[bool, dict[str, Any]] = run_module(gpu_service, host=state, **{"names": [UNIT], **more})
         return answer
 
     return call
@@ -87,6 +87,12 @@ def test_the_entry_is_on_the_disk_before_the_unit_is_touched(host, start, monkey
     assert seen[0]["services"][UNIT] | {"link": ""} == {
         "was_enabled": False, "was_active": False, "enabled": True, "link": "",
     }  # fmt: skip
+
+
+def test_a_unit_that_is_wanted_no_more_is_as_it_was(host, start):
+    assert start()[1]["changed"] is True
+    assert [start(names=[], give_up=[UNIT])[1]["changed"] for _ in range(2)] == [True, False]
+    assert (_is(host), host.ledger.state["services"]) == ((False, "inactive"), {})
 
 
 def test_what_an_administrator_switched_off_since_stays_off(host, start):

@@ -14,11 +14,11 @@ from gpusetup.components.record import locks, record_of
 from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from gpusetup.components.base import Context, Wanted
     from gpusetup.components.judge import Judged
-    from gpusetup.model.facts import HostFacts, Service
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Action
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
@@ -38,7 +38,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         yield from _from_runfile(host.facts, wanted, host.probed)
         yield from _module(host.probed, driver, wanted.settings)
         yield from _changed_options(host.facts, wanted.settings.driver_options)
-    yield from _services(host.facts.services.values(), wanted)
+    yield from _services(host.facts, wanted)
 
 
 def _old_runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
@@ -122,8 +122,20 @@ def _notes(_context: Context, wanted: Wanted) -> Iterator[str]:
         yield "gpusetup_driver_options has no effect: gpusetup did not install this driver"
 
 
-def _services(services: Iterable[Service], wanted: Wanted) -> Iterator[Action]:
-    seen = {service.unit.removesuffix(".service"): service for service in services}
+DAEMON = "nvidia-persistenced"
+_PACKAGES_OF_DAEMON = ("nvidia-persistenced*", "nvidia-compute-utils", "nvidia-compute-utils-[0-9]*")
+
+
+def _gives_up(facts: HostFacts, wanted: Wanted) -> bool:
+    """Return whether the persistence daemon is ours and no setting asks for it any more."""
+    ours = f"{DAEMON}.service" in record_of(facts).services
+    return ours and not wanted.settings.persistence and DAEMON not in wanted.services
+
+
+def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    seen = {service.unit.removesuffix(".service"): service for service in facts.services.values()}
+    if _gives_up(facts, wanted):
+        yield action("service", f"{DAEMON}-given-up", f"{DAEMON} as before", "gpusetup_persistence is no longer set")
     for name in wanted.services:
         service = seen.get(name)
         if service is None or service.enabled not in judge.names.ENABLED:
@@ -147,6 +159,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
     services = {
         "gpu_fabric_services": fabric,
         "gpu_persistence_services": tuple(name for name in wanted.services if name not in fabric),
+        "gpu_persistence_give_up": _gives_up(facts, wanted) or UNSET,
     }
     if driver is None or not wanted.manage_driver:
         return services
@@ -199,7 +212,7 @@ DRIVER = Component(
     },
     packages={
         "prerequisites": Group("the module is built for the kernel that boots next"),
-        "driver": Group(_why, "gpu_driver_packages"),
+        "driver": Group(_why, "gpu_driver_packages", leaves=_PACKAGES_OF_DAEMON),
         "fabric": Group(
             "this machine has NVSwitches; fabric manager must match the driver's version exactly", "gpu_fabric_packages"
         ),

@@ -1,5 +1,6 @@
 """An apply that was cut is finished by the same command, at whatever seam between two steps it was cut."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,18 @@ import msgspec
 import pytest
 import yaml
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, versions
 
+from gpusetup.components.parsing import yes
 from gpusetup.components.record import hidden, read_record
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import Apply, HostRecord, RecordedRunfile
+from gpusetup.model.applied import Apply, HostRecord, RecordedFile, RecordedRunfile, RecordedService
 from gpusetup.model.facts import LoadedModule, Service, Source, Unreadable
 from gpusetup.model.facts_machine import ModuleFile
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
+from gpusetup.model.settings import DesktopsWish, GpuDirect, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences
 from tests.lab.repository import catalog
 from tests.unit.plan.conftest import answer
@@ -268,6 +272,43 @@ def test_the_persistence_daemon_comes_when_it_is_asked_for_later(planner, host, 
     plan = planner.second(done, DRIVER, nvidia_ubuntu).plan
     assert {item.name for item in plan.lock.wanted.packages.driver} - own == {"nvidia-compute-utils-580"}
     assert (lock.wanted.services, plan.lock.wanted.services) == ((), ("nvidia-persistenced",))
+
+
+@pytest.mark.parametrize("name", [name for one in COMPONENTS for name, read in one.settings.items() if read is yes])
+def test_what_a_setting_turned_on_goes_when_it_is_turned_off(planner, host, rebooted, name):
+    change = msgspec.structs.replace
+    wishes = tuple(Requirement(component=part) for part in ("driver", "cuda", "cudnn", "nccl"))
+    off = Settings(requirements=wishes, persistence=False, rdma="inbox" if name == "ipoib" else "none")
+    names = [package for row in planner.matrix.rdma.packages for package in row.packages if "{" not in package]
+    offers = answer(catalog.ubuntu(), *((package, "2.5-1") for package in names))
+    bare = change(host("ubuntu24.04-h200-keep"), driver=None, services={})
+    on, never = (planner.second(bare, change(off, **{name: way}), offers).plan for way in (True, False))
+    assert (on.state, never.state) == ("change", "change"), on.refusals
+    there = {item.name: item.version.rstrip("*") or "1-1" for item in on.lock.wanted.packages.wanted()}
+    there |= {item: "1-1" for item in bare.packages.installed if versions.matches(item, on.lock.wanted.packages.hold)}
+    setup = on.lock.wanted.gpudirect or GpuDirect()
+    files = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
+    done = HostRecord(
+        lock=on.lock, brought=there, packages=there, holds=tuple(there),
+        services={f"{unit}.service": RecordedService(enabled=True) for unit in on.lock.wanted.services},
+        files={path: RecordedFile(sha256=hashlib.sha256(text.encode()).hexdigest()) for path, text in files.items() if text},
+    )  # fmt: skip
+    packages = change(bare.packages, installed={**bare.packages.installed, **there}, held=tuple(there))
+    services = rebooted.services if on.lock.wanted.services else {}
+    now = planner.second(change(rebooted, state=done, packages=packages, services=services), off, offers).plan
+    wanted = {item.name for item in now.lock.wanted.packages.wanted()}
+    assert wanted == {item.name for item in never.lock.wanted.packages.wanted()}
+    gone = {word for action in now.actions if action.kind == "remove" for word in action.what.split()}
+    assert gone == there.keys() - wanted - set(bare.packages.installed)
+    told = {action.id for action in now.actions}
+    assert told & {
+        "remove-unasked",
+        "hold-release",
+        "file-rdma",
+        "module-rdma",
+        "service-nvidia-persistenced-given-up",
+    }, told
+    assert now.lock.wanted.services == never.lock.wanted.services
 
 
 @pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
