@@ -11,6 +11,7 @@ import msgspec
 
 from gpusetup import __version__
 from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 
@@ -99,9 +100,7 @@ def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Write a manifest atomically."""
-    part = path.with_name(f".{path.name}.new")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n")
-    part.replace(path)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n")
 
 
 def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:

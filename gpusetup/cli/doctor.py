@@ -284,7 +284,7 @@ def _chunks(name: str) -> Iterator[bytes]:
 def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.doctor.text import diagnoses
-    from gpusetup.facts.collect import LOCAL_NAME
+    from gpusetup.model.facts import LOCAL_NAME
 
     failures = {}
     exits = []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
-    from gpusetup.facts.collect import LOCAL_NAME
+    from gpusetup.model.facts import LOCAL_NAME
 
     told = host_code("gpu_probe.facts").collect(host, None, False)
     symptoms = host_code("gpu_probe.symptoms").collect(host, told, environment)

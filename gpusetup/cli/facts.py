@@ -72,14 +72,14 @@ def collected(arguments: argparse.Namespace) -> Facts:
     """Return the facts of the hosts in the arguments."""
     from gpusetup.cli.session import names_of_gpus
     from gpusetup.facts import collect
-    from gpusetup.model.facts import Facts
+    from gpusetup.model.facts import LOCAL_NAME, Facts
 
     lookup = names_of_gpus()
     if arguments.root is not None:
         if arguments.inventory or arguments.capture:
             other = "an inventory" if arguments.inventory else "--capture"
             raise BadInputError("GS-307", f"--root examines a folder and cannot be used with {other}", path="--root")
-        return Facts(hosts={collect.LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
+        return Facts(hosts={LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
     if arguments.inventory:
         return _fleet(arguments, lookup)
     candidates = not arguments.no_candidates
@@ -87,7 +87,7 @@ def collected(arguments: argparse.Namespace) -> Facts:
         host = collect.capture_this_machine(Path(arguments.capture), lookup, candidates=candidates)
     else:
         host = collect.this_machine(lookup, candidates=candidates)
-    return Facts(hosts={collect.LOCAL_NAME: host})
+    return Facts(hosts={LOCAL_NAME: host})
 
 
 def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:

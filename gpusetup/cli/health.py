@@ -20,6 +20,7 @@ import shlex
 from pathlib import Path
 
 from gpusetup.cli import options, output, timers, verify, verify_quarantine
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, Exit
 
 
@@ -162,10 +163,7 @@ def _write_hooks(folder: Path, texts: dict[str, str], again: str) -> None:
                 ledger.write(str(path), text, mode)
                 ledger.mend_by(str(path), again)
                 continue
-            partial = folder / f".{name}.new"
-            partial.write_text(text, encoding="utf-8")
-            partial.chmod(mode)
-            partial.replace(path)
+            write_whole(path, text.encode(), mode)
     except OSError as error:
         raise _refused(error, folder) from error
 

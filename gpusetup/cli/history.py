@@ -22,6 +22,7 @@ import msgspec
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
+from gpusetup.model.facts import LOCAL_NAME
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.report.model import HostReport, Report
     from gpusetup.verify.baseline import Decay, Series
 
-LOCAL_NAME = "localhost"
 _FINDINGS = 3
 
 

@@ -118,6 +118,8 @@ def _write_whole(out: str, text: str) -> None:
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with partial.open("rb") as file:  # else a power cut leaves it empty
+            os.fsync(file.fileno())
         if target.exists():
             partial.chmod(target.stat().st_mode & 0o7777)
         partial.replace(target)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.output import json_text
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, Exit, PreflightError
 
 if TYPE_CHECKING:
@@ -225,10 +226,7 @@ def _install(
             ledger.write(str(path), text)
             ledger.mend_by(str(path), again)
         else:
-            new = folder / f".{name}.{suffix}.new"
-            new.write_text(text, encoding="utf-8")
-            new.chmod(0o644)
-            new.replace(path)
+            write_whole(path, text.encode())
     if ledger is not None:
         ledger.note_timer(f"{name}.timer")
     _systemctl(("daemon-reload",), environment)

@@ -15,13 +15,13 @@ import math
 import os
 import sys
 import time
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.cli import options, output, verify_quarantine
 from gpusetup.drive import signatures
+from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Wanted
     from gpusetup.verify.probe import Ask, Observed
 
-LOCAL_NAME = "localhost"
 ANSWER = "gpusetup/stack/1"
 _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its own in /var/lib/gpusetup/lock.json"
 EVIDENCE = "gpusetup-evidence"
@@ -247,6 +246,8 @@ def check_numbers(arguments: argparse.Namespace) -> None:
 
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
     """Return the level, documents and problems by host, and the exit codes of unreachable and postponed hosts."""
+    from gpusetup.model.facts import LOCAL_NAME
+
     if arguments.source:
         documents = _read_observations(Path(arguments.source), arguments.signers)
         levels = [str(document.get("level", "")) for document in documents.values()]
@@ -298,6 +299,8 @@ def _into(ask: Ask) -> Observed:
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
     """Return saved observations; with `signers`, require a signature by one of them."""
+    from gpusetup.model.facts import LOCAL_NAME
+
     try:
         raw = path.read_bytes()
         if signers is not None:
@@ -406,13 +409,8 @@ def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
     if all(host.state == POSTPONED for host in report.hosts):
         return  # keep the last report, whose timestamp ages
     name = "gpusetup-verify" + (f"-{Path(inventory).name}" if inventory is not None else "")
-    # Files that do not end in .prom are not read.
-    partial, target = folder / f".{name}.part", folder / f"{name}.prom"
+    target = folder / f"{name}.prom"
     try:
-        partial.write_text(to_prometheus(report), encoding="utf-8")
-        partial.chmod(0o644)
-        partial.replace(target)
+        write_whole(target, to_prometheus(report).encode())  # by way of a file whose name does not end in .prom
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise BadInputError("GS-513", f"cannot write {target}: {error.strerror}", path="--textfile") from error

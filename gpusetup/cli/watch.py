@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.watch.fleet import Fleet, Link
     from gpusetup.watch.view import View
 
-LOCAL_NAME = "localhost"
 SORTS = ("name", "trouble", "util", "memory", "power", "temp")
 _SLOWEST = 3600.0
 _FASTEST = 0.2
@@ -99,6 +98,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _routes(arguments: argparse.Namespace) -> list[Route]:
     from gpusetup.drive.ssh import local_route
+    from gpusetup.model.facts import LOCAL_NAME
 
     if arguments.inventory is None:
         return [local_route(LOCAL_NAME)]

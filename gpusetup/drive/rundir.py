@@ -36,12 +36,15 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write a file so that a power cut leaves the complete old or new one."""
     partial = path.with_name(f".{path.name}.part")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.chmod(mode)
-    partial.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(mode)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -82,10 +85,7 @@ class RunDirectory:
         import msgspec
 
         target = self.path / name
-        partial = target.with_name(f".{target.name}.part")
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
-        partial.chmod(0o600)
-        partial.replace(target)
+        write_whole(target, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n", 0o600)
         return target
 
     def append_log(self, text: str) -> None:

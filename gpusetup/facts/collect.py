@@ -11,7 +11,7 @@ from gpusetup.components.record import read_record
 from gpusetup.content import host_code
 from gpusetup.drive.inventory import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.model.facts import SCHEMA, Facts, HostFacts, Unreadable
+from gpusetup.model.facts import LOCAL_NAME, SCHEMA, Facts, HostFacts, Unreadable
 from gpusetup.model.facts_machine import Boot
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     """Gets a PCI id and a subsystem id."""
 
 
-LOCAL_NAME = "localhost"
 STATE_FILE = "/var/lib/gpusetup/state.json"
 
 

@@ -160,6 +160,8 @@ def written(release: MatrixRelease, folder: Path) -> Matrix:
         path = folder / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        with path.open("rb") as file:  # else a power cut leaves it empty
+            os.fsync(file.fileno())
     found = Matrix(folder)
     list(found.files())
     for name in package_files():

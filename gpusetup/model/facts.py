@@ -30,6 +30,9 @@ from gpusetup.model.facts_machine import (
 from gpusetup.model.package import Manager
 from gpusetup.model.plan import Work
 
+LOCAL_NAME = "localhost"
+"""The name of this machine where documents name hosts."""
+
 
 class LoadedModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The loaded NVIDIA kernel module."""

@@ -26,6 +26,7 @@ from gpusetup.components.base import Offers
 from gpusetup.components.driver.modules import headers
 from gpusetup.components.driver.sources import context_of, repository_of
 from gpusetup.components.judge import versions
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.systems import by_id
@@ -100,9 +101,7 @@ def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
             pool.lay(item.sha256, folder / item.name)
     names = sorted(path.name for path in folder.glob("*.whl"))
     links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a><br>\n' for name in names)
-    part = folder / ".index.html.new"
-    part.write_text(f"<!DOCTYPE html>\n<title>wheels</title>\n{links}")
-    part.replace(folder / "index.html")
+    write_whole(folder / "index.html", f"<!DOCTYPE html>\n<title>wheels</title>\n{links}".encode())
 
 
 _NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})

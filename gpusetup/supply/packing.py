@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 import msgspec
 
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import Since
 from gpusetup.supply.fetching import laid, put_in_place, require_space
@@ -208,7 +209,7 @@ def _unpacked(
     try:
         with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry) as tar:
             heads = _heads(first, tar)
-            (out / _UNTIL_WHOLE).write_bytes(heads.manifest)
+            write_whole(out / _UNTIL_WHOLE, heads.manifest)
             manifest = _manifest(first, out / _UNTIL_WHOLE)
             accepted(manifest, out, signed=bool(heads.signature), whole=False)
             whole = sum(file.size for file in manifest.files.values())

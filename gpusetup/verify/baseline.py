@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.drive.causes import counted
+from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Item, Result, worst
 from gpusetup.verify.expected import Source, setting
@@ -71,10 +72,8 @@ def load(path: Path) -> Baseline:
 
 def save(path: Path, baseline: Baseline) -> None:
     """Replace the file in one step."""
-    partial = path.with_name(f".{path.name}.part")
     try:
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(baseline, order="deterministic"), indent=1) + b"\n")
-        partial.replace(path)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(baseline, order="deterministic"), indent=1) + b"\n")
     except OSError as error:
         raise BadInputError("GS-505", f"cannot write the baseline {path}: {error.strerror}", path=str(path)) from error
 

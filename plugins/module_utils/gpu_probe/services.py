@@ -50,7 +50,7 @@ def collect(host: LiveHost, also: Any = ()) -> Dict[str, Any]:
     }
 
 
-_EVERYBODY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - the address to connect to
+REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "[::1]"}  # noqa: S104 - the address to connect to
 _MOST = 8 << 20
 
 
@@ -62,7 +62,7 @@ def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
     import urllib.request
 
     address, _, port = listen.rpartition(":")
-    url = "{}://{}:{}/metrics".format("https" if secured else "http", _EVERYBODY.get(address, address), port)
+    url = "{}://{}:{}/metrics".format("https" if secured else "http", REACHED_AT.get(address, address), port)
     handlers: Any = [urllib.request.ProxyHandler({})]  # never through a proxy
     if secured:
         # No verification: this is the host's own port, and the certificate is issued for another name.

@@ -147,7 +147,7 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, capsys):
     (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced
     assert main(["verify", "--textfile", str(tmp_path)]) == 3
     assert "GS-513" in capsys.readouterr().err
-    assert not (tmp_path / ".gpusetup-verify.part").exists()
+    assert not (tmp_path / ".gpusetup-verify.prom.part").exists()
 
 
 def test_the_question_of_a_fleet_carries_it():

@@ -7,10 +7,10 @@ import ssl
 from typing import Any, Dict
 
 import child
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import services
 
 DEADLINE = 30
 _FIRST_DISPLAY = 20
-_EVERYBODY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as the record has it
 _DENIED = 'for file; do [ -r "$file" ] && [ -w "$file" ] || echo "$file"; done'
 
 
@@ -48,7 +48,7 @@ def _desktop(user: str, number: int, wish: Dict[str, Any]) -> Dict[str, Any]:
 def _page(wish: Dict[str, Any], number: int) -> str:
     """Request a desktop's page; return the HTTP status, or why there is none."""
     listen = wish.get("listen") or "127.0.0.1"
-    place = _EVERYBODY.get(listen, listen), int(wish.get("port") or 6080) + number
+    place = services.REACHED_AT.get(listen, listen), int(wish.get("port") or 6080) + number
     connection: http.client.HTTPConnection = http.client.HTTPConnection(*place, timeout=10)
     if wish.get("certificate"):
         # No verification: this connects to the host itself, and the certificate is issued for another name.

@@ -112,7 +112,7 @@ def _text(node: xml.etree.ElementTree.Element, path: str) -> Optional[str]:
 def interpreter(request: Dict[str, Any]) -> Dict[str, Any]:
     """Return the Python that apply made, or the named one, which must be an absolute path."""
     path = request.get("python") or PYTHON
-    found = {"path": None, "error": "%s is missing or not executable" % path, "named": bool(request.get("python"))}
+    found = {"path": None, "error": f"{path} is missing or not executable", "named": bool(request.get("python"))}
     return dict(found, path=path, error=None) if os.path.isabs(path) and os.access(path, os.X_OK) else found
 
 
