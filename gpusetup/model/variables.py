@@ -154,6 +154,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_state_id: str | UnsetType = UNSET
     gpu_state_owner: Owner | UnsetType = UNSET
+    gpu_state_planned: Texts | UnsetType = UNSET
     gpu_state_lock: Applied | UnsetType = UNSET
     gpu_state_verified: Verified | UnsetType = UNSET
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpusetup.components.record import hidden, record_of
 from gpusetup.drive.audit import on_record
 from gpusetup.drive.causes import counted
 from gpusetup.drive.inventory import write_overlay
@@ -202,9 +203,10 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
 
 def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:
     """Return the variables of a host's plan with those of this run: no second preflight, lists, reboot policy."""
-    policy = rollout.reboot_policy(name)
+    policy, facts = rollout.reboot_policy(name), rollout.facts[name]
+    last = record_of(facts).apply
     return replace(
-        variables, gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
+        variables, gpu_state_planned=() if hidden(facts) else (last.id, last.finished or ""), gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
         gpu_state_id=rollout.session.run.id, gpu_reboot_policy=policy,
         gpu_reboot_local=rollout.local(name) and policy != "never",
     )  # fmt: skip

@@ -26,6 +26,11 @@ options:
   verified: {description: "What the verification found, for C(verified).", type: dict, default: {}}
   lock: {description: "The lock, recorded as it is.", type: dict, default: {}}
   id: {description: Identifier of this apply., type: str, default: ""}
+  planned:
+    description: "The apply on record when this one was planned, and when it finished: C(begin) refuses another one."
+    type: list
+    elements: str
+    default: []
   keep: {description: How many applies the history keeps., type: int, default: 10}
   python: {description: "C(path), C(packages), C(adopted) of the Python environment, when there is one.", type: dict}
   environments:
@@ -176,6 +181,7 @@ def main() -> None:
             lock={"type": "dict", "default": {}},
             verified={"type": "dict", "default": {}},
             id={"type": "str", "default": ""},
+            planned={"type": "list", "elements": "str", "default": []},
             keep={"type": "int", "default": 10},
             python={"type": "dict"},
             environments={"type": "list", "elements": "dict", "default": []},

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, versions
 
 from gpusetup.components.parsing import yes
@@ -240,6 +241,16 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
     assert not tmp_path.exists()
 
 
+def test_a_plan_from_before_another_run_is_not_carried_out(record, tmp_path):
+    record(id="theirs").begin()
+    record(id="theirs").finish()
+    with pytest.raises(HostFailure, match="another run has changed this host since it was planned"):
+        record(id="ours", wanted={"driver": "1"}, planned=["", ""]).begin()
+    assert (owner.present(str(tmp_path)), ledger.Ledger(str(tmp_path)).state["apply"]["id"]) == (None, "theirs")
+    now = [ledger.Ledger(str(tmp_path)).state["apply"][key] for key in ("id", "finished")]
+    assert record(id="ours", wanted={"driver": "1"}, planned=now).begin()["id"] == "ours"
+
+
 def test_imex_and_desktops_come_beside_a_driver_on_record(planner, rebooted, first):
     facts = msgspec.structs.replace(rebooted, state=HostRecord(lock=first.lock))
     full = next(item.version for item in first.lock.wanted.packages.driver if item.version)
@@ -301,13 +312,8 @@ def test_what_a_setting_turned_on_goes_when_it_is_turned_off(planner, host, rebo
     gone = {word for action in now.actions if action.kind == "remove" for word in action.what.split()}
     assert gone == there.keys() - wanted - set(bare.packages.installed)
     told = {action.id for action in now.actions}
-    assert told & {
-        "remove-unasked",
-        "hold-release",
-        "file-rdma",
-        "module-rdma",
-        "service-nvidia-persistenced-given-up",
-    }, told
+    undone = {"remove-unasked", "hold-release", "file-rdma", "module-rdma", "service-nvidia-persistenced-given-up"}
+    assert told & undone, told
     assert now.lock.wanted.services == never.lock.wanted.services
 
 

@@ -21,7 +21,7 @@ def rollout(monkeypatch):
     def make(boot, connection="ssh", reboot=None):
         monkeypatch.setattr("gpusetup.facts.collect.this_boot", lambda: HERE)
         session = SimpleNamespace(run=SimpleNamespace(id="1"))
-        facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()))
+        facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()), state=None, unreadable=())
         return Rollout(
             session, None, None, facts={"a": facts}, settings={"a": Settings(reboot=reboot)},
             connections={"a": connection},
@@ -39,6 +39,7 @@ def test_it_is_known_by_machine_and_boot(rollout, boot, same):
     assert rollout(boot).local("a") is same
     said = _as_now(rollout(boot), "a", NOTHING)
     assert (said.gpu_reboot_policy, said.gpu_reboot_local) == (("never", False) if same else ("when-needed", False))
+    assert said.gpu_state_planned == ("", ""), "nothing was applied when it was planned"
 
 
 def test_it_reboots_when_that_is_said_and_never_under_ansible(rollout):
