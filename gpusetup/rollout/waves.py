@@ -206,7 +206,8 @@ def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariab
     policy, facts = rollout.reboot_policy(name), rollout.facts[name]
     last = record_of(facts).apply
     return replace(
-        variables, gpu_state_planned=() if hidden(facts) else (last.id, last.finished or ""), gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
+        variables, gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
+        gpu_state_planned=() if hidden(facts) else (last.id, last.finished or ""),
         gpu_state_id=rollout.session.run.id, gpu_reboot_policy=policy,
         gpu_reboot_local=rollout.local(name) and policy != "never",
     )  # fmt: skip
