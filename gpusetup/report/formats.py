@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -146,6 +147,12 @@ _VERDICTS = ("pass", "warn", "fail", "skip", "unsupported")
 Sample = tuple[dict[str, str], float]
 
 
+_FIGURES = {
+    "measured": "What a check measured", "expected": "What is usual for this machine",
+    "limit": "The floor or ceiling a figure is held against",
+}  # fmt: skip
+
+
 def to_prometheus(report: Report) -> str:
     """Return the exposition text."""
     hosts = [host for host in report.hosts if host.state != POSTPONED]
@@ -169,20 +176,9 @@ def to_prometheus(report: Report) -> str:
                 for verdict in _VERDICTS
             ),
         ),
-        *metric(
-            "gpusetup_verify_measured",
-            "What a check measured, in the unit of its label.",
-            _numbers(results, "measured"),
-        ),
-        *metric(
-            "gpusetup_verify_expected",
-            "What is usual for this machine, in the unit of its label.",
-            _numbers(results, "expected"),
-        ),
-        *metric(
-            "gpusetup_verify_limit",
-            "The floor or ceiling a figure is held against, in the unit of its label.",
-            _numbers(results, "limit"),
+        *chain.from_iterable(
+            metric(f"gpusetup_verify_{part}", f"{what}, in the unit of its label.", _numbers(results, part))
+            for part, what in _FIGURES.items()
         ),
         *metric(
             "gpusetup_verify_duration_seconds",

@@ -91,15 +91,8 @@ class Lifecycle:
         finished = state["apply"].get("finished") and self._parts().items() <= done.items()
         found = deviations(self.ledger.folder, self.machine, self.request) if finished else []
         if finished and not found:
-            told = self._answer("unchanged", {}, [])
-            return {
-                "changed": False,
-                "converged": True,
-                "deviations": [],
-                "id": state["apply"]["id"],
-                "resumed": False,
-                "gpu_result": told,
-            }
+            same = {"changed": False, "converged": True, "deviations": [], "id": state["apply"]["id"], "resumed": False}
+            return dict(same, gpu_result=self._answer("unchanged", {}, []))
         if not self.check and not self.token:
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
@@ -122,16 +115,8 @@ class Lifecycle:
                 if (files.read_json(path) or {}).get("packages") == before["packages"]:
                     self.ledger.hand_on(identity)
                 files.write_json(path, before)
-                self.ledger.tell(
-                    apply={
-                        "id": identity,
-                        "digest": self.digest,
-                        "started": now(),
-                        "finished": None,
-                        "last": last,
-                        "lock": self.request["lock"],
-                    }
-                )
+                begun = {"id": identity, "digest": self.digest, "started": now(), "finished": None, "last": last}
+                self.ledger.tell(apply=dict(begun, lock=self.request["lock"]))
         told = {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
         return dict(told, owner=self.token)
 
@@ -139,13 +124,8 @@ class Lifecycle:
         path = os.path.join(self.ledger.folder, "baseline.json")
         if not os.path.exists(path):
             self.ledger.tell()
-            baseline = {
-                "time": now(),
-                "packages": host.installed(),
-                "held": host.held(),
-                "kernel": self.machine.kernels()["running"],
-            }
-            files.write_json(path, baseline)
+            there = {"packages": host.installed(), "held": host.held(), "kernel": self.machine.kernels()["running"]}
+            files.write_json(path, dict(there, time=now()))
 
     def finish(self) -> Dict[str, Any]:
         """Record the apply: what is expected from now on, and the history.

@@ -9,6 +9,7 @@ from . import failure, owner
 
 _LIST = {"type": "list", "elements": "str", "default": []}
 _TEXT = {"type": "str", "default": ""}
+_NAME = {"type": "str", "required": True}
 
 _HOST = {
     "state_dir": {"type": "path", "default": "/var/lib/gpusetup"},
@@ -23,7 +24,7 @@ PACKAGE = {
     "type": "list",
     "elements": "dict",
     "default": [],
-    "options": {"name": {"type": "str", "required": True}, "version": _TEXT, "arch": _TEXT},
+    "options": {"name": _NAME, "version": _TEXT, "arch": _TEXT},
 }
 TRANSACTION = {
     "manager": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
@@ -36,7 +37,7 @@ TRANSACTION = {
         "type": "list",
         "elements": "dict",
         "default": [],
-        "options": {"module": {"type": "str", "required": True}, "stream": {"type": "str", "required": True}},
+        "options": {"module": _NAME, "stream": _NAME},
     },
     "replace_runfile": {"type": "bool", "default": False},
     "optional": {"type": "bool", "default": False},
@@ -56,7 +57,7 @@ SOURCES = {
         "elements": "dict",
         "default": [],
         "options": {
-            "name": {"type": "str", "required": True},
+            "name": _NAME,
             "kind": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
             "description": _TEXT,
             "uris": _LIST,
@@ -71,30 +72,15 @@ SOURCES = {
             "priority": {"type": "int", "default": 0},
             "installer": {
                 "type": "dict",
-                "options": {
-                    "path": {"type": "str", "required": True},
-                    "sha256": _TEXT,
-                    "directory": _TEXT,
-                    "fingerprints": _LIST,
-                },
+                "options": {"path": _NAME, "sha256": _TEXT, "directory": _TEXT, "fingerprints": _LIST},
             },
             "key": {
                 "type": "dict",
                 "no_log": False,
                 "options": {
                     "fingerprints": _LIST,
-                    "armored": _TEXT,
-                    "file": _TEXT,
-                    "url": _TEXT,
-                    "sha256": _TEXT,
-                    "package": {
-                        "type": "dict",
-                        "options": {
-                            "url": {"type": "str", "required": True},
-                            "sha256": {"type": "str", "required": True},
-                            "member": {"type": "str", "required": True},
-                        },
-                    },
+                    **dict.fromkeys(("armored", "file", "url", "sha256"), _TEXT),
+                    "package": {"type": "dict", "options": dict.fromkeys(("url", "sha256", "member"), _NAME)},
                 },
             },
         },
