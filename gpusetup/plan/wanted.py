@@ -123,9 +123,10 @@ def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
     before = [lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages]
     names: set[str] = set()
     for name, group in GROUPS.items():
-        stays = "*" in group.leaves or (getattr(packages, name, ()) and not _among(kept, group.leaves))
+        some = packages is not None and bool(getattr(packages, name))
+        goes = "*" in group.leaves or (some and not _among(kept, group.leaves))
         there = (package.name for past in before for package in getattr(past, name))
-        names |= _among(there, group.leaves if stays else ())
+        names |= _among(there, group.leaves if goes else ())
     return tuple(sorted((names & set(record_of(facts).brought)) - kept))
 
 
@@ -244,7 +245,7 @@ def _as_applied(
     fabric = {package.name for package in applied.fabric}
     imex = (package for package in imex_of(context, choice, _form(family)) if package.name not in fabric)
     persistence = DAEMON in wanted.services or DAEMON in units
-    kept, added = applied.driver, ()
+    kept, added = applied.driver, tuple[Package, ...]()
     if context.settings.persistence != persistence and applied.runfile is None:  # it was otherwise at the last apply
         on, off = (
             family.driver(dataclasses.replace(context, settings=replace(context.settings, persistence=way)), choice)
