@@ -316,7 +316,7 @@ def test_kernel_processor_lists():
     text = (FILES / "bandwidth.py").read_text(encoding="utf-8")
     tree = ast.parse(text)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_cpus")
-    namespace: dict[str, object] = {}
+    namespace: dict[str, object] = {"Set": set}
     exec(compile(ast.Module([function], []), "bandwidth", "exec"), namespace)  # the module itself needs CuPy
     cpus = namespace["_cpus"]
     assert cpus("0-3,8") == {0, 1, 2, 3, 8}
