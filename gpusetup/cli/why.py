@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         reasons=tuple(item for item in resolution.reasons if item.component == wish.component),
     )
     text = _chosen_text(resolution, wish.component)
-    if wish.specifier and not _is_chosen(chosen, wish):
+    if (wish.specifier or wish.variant) and not _is_chosen(chosen, wish):
         asked = msgspec.structs.replace(request, requirements=(*others, wish))
         try:
             resolve(asked, matrix)
@@ -93,8 +93,10 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _is_chosen(chosen: Any, wish: Requirement) -> bool:
     from gpusetup.resolve.domains import matches
 
-    variant = getattr(chosen, "variant", "")
-    return bool(chosen.version and matches(wish, [chosen.version])) and (not wish.variant or wish.variant == variant)
+    named = (getattr(chosen, "package", ""), f"jax[{getattr(chosen, 'extra', '')}]")
+    built = str(Requirement(component=wish.component, variant=wish.variant)) in named
+    same = built or wish.variant in ("", getattr(chosen, "variant", ""))
+    return same and bool(chosen.version and matches(wish, [chosen.version]))
 
 
 def _chosen_text(resolution: Resolution, component: str) -> str:
@@ -125,19 +127,17 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
 
     matrix = load_matrix()
     wish = split_subject(arguments)
-    if not wish.specifier:
-        raise BadInputError(
-            "GS-129",
-            f"why-not needs a version of {wish.component}",
-            path=arguments.subject,
-            hint=f"gpusetup why-not {wish.component}=VERSION",
-        )
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     try:
         resolution = resolve(
             msgspec.structs.replace(request, requirements=(*others, wish)), matrix, newer=arguments.newer
         )
+        if not (wish.specifier or wish.variant):
+            raise BadInputError(
+                "GS-129", f"some version of {wish.component} fits: why-not needs the one that you mean",
+                path=arguments.subject, hint=f"gpusetup why-not {wish.component}=VERSION",
+            )  # fmt: skip
     except NoStackError as error:
         found = error.to_document()
         conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])

@@ -25,10 +25,14 @@ PACKAGES = _NAMES.packages
 SAID_AS = _NAMES.said_as
 """Other names of components."""
 OF_VENDORS = _NAMES.of_vendors
-"""(pattern, component) for package names of distributions, NVIDIA and conda; a group captures the series."""
+"""(pattern, component) for package names of distributions, NVIDIA and conda; groups capture the component's series,
+the CUDA major it was built for, or the major of a toolkit's part, whose version begins with the toolkit's."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Every component, in the order in which preferences apply to them."""
+
+BUILT_FOR = {"jax": "jax[cuda{}]", "cupy": "cupy-cuda{}x", "cudnn": "nvidia-cudnn-cu{}", "nccl": "nvidia-nccl-cu{}"}
+"""Components with builds per CUDA major, and how such a build is named."""
 
 SITE_FILE = "gpusetup.toml"
 """A site's settings file, next to its inventory or in the current folder."""
@@ -38,7 +42,7 @@ DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
 
 
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A component and its version specifier; `variant` names one build of torch (cu128).
+    """A component and its version specifier; `variant` names one build of torch (cu128), or a CUDA major (cu12).
 
     `latest` requests the newest release, whatever is installed or on record. `beside` has the specifiers of further
     CUDA toolkits; the first one, in `specifier`, is the default.
@@ -51,9 +55,10 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if self.latest:
-            return f"{self.component}==latest"
-        first = self.component + self.specifier + (f"+{self.variant}" if self.variant else "")
+        specifier = "==latest" if self.latest else self.specifier
+        if self.component in BUILT_FOR and self.variant:
+            return BUILT_FOR[self.component].format(self.variant[2:]) + specifier
+        first = self.component + specifier + (f"+{self.variant}" if self.variant else "")
         return " ".join((first, *(self.component + specifier for specifier in self.beside)))
 
 

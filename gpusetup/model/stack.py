@@ -247,7 +247,7 @@ def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
         chosen = stack.part(name)
         if chosen is None or not chosen.version:
             continue
-        variant = chosen.variant if name == "torch" else ""
+        variant = chosen.variant if name == "torch" else f"cu{chosen.extra[4:6]}" if name == "jax" else ""
         beside = tuple(f"=={other.version}" for other in stack.cudas) if name == "cuda" else ()
         requirements.append(
             Requirement(component=name, specifier=f"=={chosen.version}", variant=variant, beside=beside)

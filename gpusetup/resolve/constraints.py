@@ -132,7 +132,7 @@ def _requested(space: Space, requirement: Requirement) -> None:
     space.unary(
         "requested",
         requirement.component,
-        lambda value: value.version in hits and (not variant or value.build.variant == variant),
+        lambda value: value.version in hits and (not variant or variant in space.builds(value)),
         subject=requirement,
         origin="request",
     )

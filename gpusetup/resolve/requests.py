@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import COMPONENTS, OF_VENDORS, SAID_AS, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, COMPONENTS, OF_VENDORS, SAID_AS, Request, Requirement
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -31,10 +31,13 @@ _REQUIREMENT = re.compile(
 _ABSURD = re.compile(r"[0-9]{10,}")
 _VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
 _PARTS = re.compile(r"[\s,]*([^\s,]+)")
+_PACKAGE_RELEASE = re.compile(r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$")
+"""What apt and dnf put behind a version: 2.26.2-1+cuda12.8."""
 _NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
 _NAME_AND_NUMBER = re.compile(r"([A-Za-z]+)-?([0-9]+(?:\.[0-9]+)*)")
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
+_CUDA_MAJOR = re.compile(r"cu1[0-9]")
 _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
 _NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
 _SERIES_OF = re.compile(r"==(\d+\.\d+)(?:\.[\d*]+)*$")
@@ -54,15 +57,13 @@ def _component(name: str, text: str) -> str:
     close += [item for item in known if item.startswith(lowered) and item not in close]
     close = close[:_MOST_NAMED] or difflib.get_close_matches(lowered, known, n=1, cutoff=0.5)
     raise BadInputError(
-        "GS-110",
-        f"unknown component {name!r}",
-        path=f"REQ {text!r}",
+        "GS-110", f"unknown component {name!r}", path=f"REQ {text!r}",
         hint=(f"did you mean {close[0]}? " if close else "")
         + (f"Near as well: {', '.join(close[1:])}. " if close[1:] else "")
         + (f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else "")
         + ("A GPU's MIG profiles: gpusetup matrix gpu 'A100 SXM4 80GB'. " if lowered == "mig" else "")
         + "`gpusetup matrix` lists what is known",
-    )
+    )  # fmt: skip
 
 
 def _canonical(specifier: str) -> str:
@@ -100,8 +101,15 @@ def _package_of_vendor(text: str) -> str:
         match = re.fullmatch(pattern, lowered)
         if match is None:
             continue
-        series = (match.groupdict().get("series") or "").replace("-", ".")
-        return component + (specifier or (f"=={series}.*" if series else ""))
+        groups = {"series": None, "major": None, **match.groupdict()}
+        release = _PACKAGE_RELEASE.search(specifier)
+        if release is not None:
+            specifier, groups["major"] = specifier[: release.start()], release[1] or groups["major"]
+        if "part" in groups:
+            specifier = re.sub(r"^={1,3}\s*(\d+\.\d+)\..+", r"==\1.*", specifier)
+        series = (groups["series"] or groups.get("part") or "").replace("-", ".")
+        build = f"+cu{groups['major']}" if groups["major"] and component in BUILT_FOR else ""
+        return component + (specifier or (f"=={series}.*" if series else "")) + build
     return text
 
 
@@ -140,26 +148,22 @@ def parse_requirement(text: str) -> Requirement:
     match = _REQUIREMENT.fullmatch(_plain_spelling(text))
     if match is None:
         raise BadInputError(
-            "GS-111",
-            f"invalid requirement {text!r}",
-            path=f"REQ {text!r}",
+            "GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}",
             hint="give a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
-        )
+        )  # fmt: skip
     component = _component(match["name"], text)
-    if _LATEST.fullmatch(match["specifier"] or ""):
-        return Requirement(component=component, latest=True)
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
     build = _VARIANT.search(specifier)
     if build is not None:
         variant = build[1].lower()
-        if component != "torch":
+        if component != "torch" and not (component in BUILT_FOR and _CUDA_MAJOR.fullmatch(variant)):
             raise BadInputError(
-                "GS-112",
-                f"only torch has builds named +cuNNN, {component} has not",
-                path=f"REQ {text!r}",
+                "GS-112", f"only torch has builds named +cuNNN, {component} has not", path=f"REQ {text!r}",
                 hint=f"drop the +{variant}",
-            )
+            )  # fmt: skip
         specifier = specifier[: build.start()] + specifier[build.end() :]
+    if _LATEST.fullmatch(specifier):
+        return Requirement(component=component, variant=variant, latest=True)
     try:
         canonical = _canonical(specifier)
     except (InvalidSpecifier, InvalidVersion):
@@ -260,13 +264,10 @@ def _check_driver(version: str, matrix: Matrix) -> None:
     if version in numbers or version in windows:
         other = f"; on Linux that release is {numbers[version]}" if version in numbers else ""
         raise BadInputError(
-            "GS-126",
-            f"{version} is a Windows driver number{other}",
-            path=f"--driver {version}",
-            hint=f"--driver {numbers[version]}"
-            if version in numbers
+            "GS-126", f"{version} is a Windows driver number{other}", path=f"--driver {version}",
+            hint=f"--driver {numbers[version]}" if version in numbers
             else "run on the Linux host: cat /sys/module/nvidia/version",
-        )
+        )  # fmt: skip
 
 
 def _whole_driver(version: str, matrix: Matrix) -> str:

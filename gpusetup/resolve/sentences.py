@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.model.request import LibraryCandidates
+from gpusetup.model.request import BUILT_FOR, LibraryCandidates, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.model.request import Requirement
     from gpusetup.resolve.domains import JaxValue
     from gpusetup.resolve.package_sentences import Context
 
@@ -57,7 +56,7 @@ def _requested(context: Context, member: Unary) -> str:
     text = f"there is no {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
     for release, _, suffix in (bound.partition("+") for bound in bounds):
-        if suffix and (builds := _builds_of(context, release)):
+        if suffix and (builds := _builds_of(context, wish.component, release)):
             where = ": https://download.pytorch.org/whl/cpu has it" if suffix == "cpu" else ""
             return f"{wish} is a build without code for GPUs{where}; torch {release} has the builds {', '.join(builds)}"
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
@@ -66,8 +65,8 @@ def _requested(context: Context, member: Unary) -> str:
             text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
         elif bound in matrix.driver.never_released:
             text += f"; tutorials name {bound}, but NVIDIA never published it"
-    if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
-        return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
+    if wish.variant and bounds and (builds := _builds_of(context, wish.component, bounds[0])):
+        return f"there is no {wish}; {title(wish.component)} {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
     known = text != f"there is no {wish}"  # the text already explains it
     if bounds and not known and (limit := _limit_of_matrix(published, bounds, wish.component)):
@@ -89,9 +88,14 @@ def _limit_of_matrix(published: list[str], bounds: list[str], component: str) ->
     return f"{title(component)}{of_branch} newer than {last}" if last else ""
 
 
-def _builds_of(context: Context, release: str) -> list[str]:
-    values = cast("list[TorchValue]", context.space.values.get("torch", ()))
-    return sorted({value.build.variant for value in values if value.version == release})
+def _builds_of(context: Context, component: str, release: str) -> list[str]:
+    space = context.space
+    found = (
+        space.builds(value)
+        for value in space.values.get(component, ())
+        if f"{value.version}.".startswith(f"{release}.")
+    )
+    return sorted({name for names in found for name in names})
 
 
 def _stays(context: Context, member: Unary) -> str:
@@ -132,15 +136,20 @@ def _gpu_span(context: Context, member: Unary) -> str:
     component = member.scope[0]
     if component in FRAMEWORKS and (context.candidate or context.narrow(component)):
         return _code(context, component, gpu)
-    fitting = list(dict.fromkeys(value.version for value in _allowed(context, member)))
+    wish = context.space.named.get(component)
+    name, able = title(component), _allowed(context, member)
+    if component in BUILT_FOR and wish is not None and wish.variant:
+        name = str(Requirement(component=component, variant=wish.variant))
+        able = [value for value in able if wish.variant in context.space.builds(value)]
+    fitting = list(dict.fromkeys(value.version for value in able))
     verb = {"cuda": "target", "cudnn": "support"}.get(component, "have code for")
     if context.candidate:
         return f"it does not {verb} compute capability {gpu.cc} ({gpu.label}){_nearest_that_does(context, fitting)}"
     if not fitting:
         where = f" on {context.space.arch}" if component in FRAMEWORKS else ""
-        return f"no {title(component)} release has code for compute capability {gpu.cc} ({gpu.label}){where}"
+        return f"no {name} release has code for compute capability {gpu.cc} ({gpu.label}){where}"
     verb = {"cuda": "targets", "cudnn": "supports"}.get(component, "has code for")
-    return f"{title(component)} {verb} compute capability {gpu.cc} ({gpu.label}) in {span(fitting)}"
+    return f"{name} {verb} compute capability {gpu.cc} ({gpu.label}) in {span(fitting)}"
 
 
 def _nearest_that_does(context: Context, fitting: list[str]) -> str:

@@ -7,7 +7,17 @@ from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import PYTHONS, CudaValue, DriverValue, JaxValue, TorchValue, Value, minor_of
+from gpusetup.resolve.domains import (
+    PYTHONS,
+    CudaValue,
+    CudnnValue,
+    CupyValue,
+    DriverValue,
+    JaxValue,
+    TorchValue,
+    Value,
+    minor_of,
+)
 from gpusetup.resolve.search import Pair, Problem, Unary
 
 if TYPE_CHECKING:
@@ -133,6 +143,15 @@ class Space:
     def cuda_major(self, value: Value) -> int:
         """Return the CUDA major of a value."""
         return rules.major(self.minor(value))
+
+    def builds(self, value: Value) -> tuple[str, ...]:
+        """Return the names of a value's build: `cu128` of torch, the CUDA majors of what is built per major."""
+        if isinstance(value, TorchValue):
+            return (value.build.variant,)
+        if isinstance(value, CudnnValue):
+            return tuple({f"cu{rules.major(minor)}" for minor in value.row.cuda})
+        minor = value.release.cuda[0] if isinstance(value, CupyValue) else self.minor(value)
+        return (f"cu{rules.major(minor)}",)
 
     def need(self, value: Value) -> rules.CudaNeed:
         """Return what a value's CUDA runtime needs of the driver."""

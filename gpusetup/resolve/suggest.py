@@ -96,7 +96,7 @@ def _packages(space: Space) -> Iterator[str]:
             return
 
 
-_BARE = {"gpus": (), "gpu_count": 0, "os": None, "arch": None, "driver": None, "native": False}
+_BARE: dict[str, Any] = {"gpus": (), "gpu_count": 0, "os": None, "arch": None, "driver": None, "native": False}
 
 
 def _remainders(space: Space, builds: bool) -> Iterator[str]:
@@ -107,15 +107,28 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
     needed = [name for item in components if item in PACKAGES for name in space.matrix.package(item).needs]
     needed += ["torch" for item in components if item in COMPANIONS]
     wishes = [("requirements", item) for item in asked]
-    instead = [("requirements", Requirement(component=name)) for name in needed if name not in components]
-    machine = [("gpus", name) for name in request.gpus]
+    instead: list[tuple[str, Any]] = [
+        ("requirements", Requirement(component=name)) for name in needed if name not in components
+    ]
+    nowhere = [
+        item for item in asked if str(item) != item.component and not _fits(space, requirements=(item,), **_BARE)
+    ]
+    looser = [("requirements", msgspec.structs.replace(item, variant="")) for item in nowhere if item.variant]
+    looser += [("requirements", Requirement(component=item.component)) for item in nowhere]
+    instead += looser
+    machine: list[tuple[str, Any]] = [("gpus", name) for name in request.gpus]
     machine += [(name, value) for name in _BARE if name != "gpus" and (value := getattr(request, name))]
-    for parts in ((*machine, *wishes, *instead), (*wishes, *machine)):
+    for parts in ((*machine, *wishes, *instead), (*wishes, *looser, *machine)):
         kept = msgspec.structs.replace(request, requirements=(Requirement(component="driver"),), **_BARE)
         left_out = msgspec.structs.replace(kept, requirements=())
         for name, value in parts:
+            if (name, value) in instead and any(item.component == value.component for item in kept.requirements):
+                continue
             more = _with(kept, name, value)
-            kept, left_out = (more, left_out) if _fits(space, more) else (kept, _with(left_out, name, value))
+            if _fits(space, more):
+                kept = more
+            elif (name, value) not in looser:
+                left_out = _with(left_out, name, value)
         if any(item in kept.requirements for _, item in (*wishes, *instead)):
             yield f"without {typed(left_out)}: gpusetup resolve {typed(kept)}"
 
@@ -167,7 +180,9 @@ def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
         without_build = Requirement(component=wish.component, specifier=wish.specifier)
         solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, without_build)))
         if solution is not None:
-            yield f"{_name(wish.component, solution[wish.component])} would fit"
+            value = solution[wish.component]
+            other = msgspec.structs.replace(wish, specifier=f"=={value.version}", variant=space.builds(value)[0])
+            yield f"{other} would fit"
             return
     for version in _near(space, wish):
         near = Requirement(component=wish.component, specifier=f"=={version}")

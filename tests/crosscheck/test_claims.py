@@ -108,6 +108,13 @@ def test_nccl_rebuilds_for_blackwell(matrix):
         assert "12.0" in wheels[f"{version}.post1"].targets
 
 
+def test_cudnn_supports_blackwell_from_the_first_wheels_that_pytorch_ships_for_it(matrix):
+    """The wheels of 9.7.0 and 9.8.0 were measured: code for 10.0 and 12.0, which 9.6.0 lacks."""
+    for version in ("9.7.0.66", "9.7.1.26", "9.8.0.87", "9.9.0.52", "9.10.1.4"):
+        assert check_set({"cudnn": version}, matrix, gpus=("b200", "rtx 5090")) == []
+    assert check_set({"cudnn": "9.6.0.74"}, matrix, gpus=("rtx 5090",))
+
+
 def test_a_driver_compiles_ptx_up_to_its_own_cuda(matrix):
     """Measured: R580 (CUDA 13.0) takes PTX up to 9.0, and refuses 9.1 and later."""
     ptx = {row.minor: row.ptx for row in matrix.cuda.toolchains}

@@ -9,6 +9,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from gpusetup.matrix.security import floor, vulnerable
 from tests.property.offered import FRAMEWORKS, Assignment, Candidate, major, num
 from tests.property.oracle_rules import Rules
 
@@ -43,6 +44,13 @@ class Oracle(Rules):
         for item in request.recorded:
             yield self.as_recorded(item)
         yield best_by(lambda a: a["driver"].ended)
+        least = floor(self.matrix)
+        yield best_by(
+            lambda a: (
+                not request.allow_vulnerable
+                and vulnerable(self.matrix, "driver", a["driver"].version, least) is not None
+            )
+        )
         for name in (*FRAMEWORKS, "cupy"):
             if name in self.wishes:
                 yield self.release(name, self.confirmed(name))
@@ -61,7 +69,10 @@ class Oracle(Rules):
                     yield self.release(name, self.confirmed(name))
                 yield from self.best_build(name)
         yield best_by(
-            lambda a: {"LTSB": 0, "PB": 1}.get(a["driver"].branch.kind, 2) if a["driver"].branch.eol != "unknown" else 2
+            lambda a: max(
+                {"LTSB": 0, "PB": 1, "evaluation": 3}.get(a["driver"].branch.kind, 2),
+                2 * (a["driver"].branch.eol == "unknown"),
+            )
         )
         yield best_by(lambda a: self.confirmed("driver")(a["driver"]))
         yield best_by(lambda a: (a["driver"].module == "open") != (a["driver"].branch.branch >= 560))

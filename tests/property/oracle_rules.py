@@ -9,6 +9,14 @@ from gpusetup.matrix.gpus import GpuKind
 from tests.property.offered import FRAMEWORKS, Assignment, Candidate, Offered, major, num
 
 
+def built(name: str, one: Candidate) -> set[str]:
+    """What a build of a component is called: torch's by name, the others by their CUDA major."""
+    if name == "torch":
+        return {one.variant}
+    minors = {"jax": lambda: (one.extra[4:6],), "cupy": lambda: one.release.cuda, "cudnn": lambda: one.row.cuda}
+    return {f"cu{major(minor)}" for minor in minors.get(name, lambda: (one.minor,))()}
+
+
 class Rules(Offered):
     """What may be."""
 
@@ -36,7 +44,7 @@ class Rules(Offered):
         request, wish = self.request, self.wishes.get(name)
         if wish is not None:
             published = [other.version for other in self.candidates[name]]
-            if not self.names(wish, one.version, published) or wish.variant not in ("", getattr(one, "variant", "")):
+            if not self.names(wish, one.version, published) or (wish.variant and wish.variant not in built(name, one)):
                 return False
         if name == "driver":
             if request.driver is not None and one.version != request.driver:

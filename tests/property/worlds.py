@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import Matrix
-from gpusetup.model.request import DriverCandidate, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, DriverCandidate, Request, Requirement
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
 from gpusetup.versions import nv
@@ -148,6 +148,8 @@ def requests(draw: Any, matrix: Matrix) -> Request:
             specifier = draw(st.sampled_from(("==", ">=", ">=", "<=", "!="))) + version
         if component == "torch" and draw(st.integers(0, 5)) == 0:
             variant = draw(st.sampled_from([item.variant for item in matrix.torch.builds]))
+        if component in BUILT_FOR and draw(st.integers(0, 5)) == 0:
+            variant = draw(st.sampled_from(("cu11", "cu12", "cu13")))
         plain = not specifier and not variant and component != "python"
         latest = plain and draw(st.integers(0, 7)) == 0
         requirements.append(Requirement(component=component, specifier=specifier, variant=variant, latest=latest))

@@ -15,6 +15,7 @@ import msgspec
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import DEFAULT_COMPONENTS, Policy, Request, Requirement
+from gpusetup.model.stack import exact_requirements
 from gpusetup.resolve.answer import stack_of, warnings_about
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
@@ -22,6 +23,7 @@ from gpusetup.resolve.domains import Value, matches
 from gpusetup.resolve.lookup import LEADS, lookup
 from gpusetup.resolve.policy import breaches
 from gpusetup.resolve.preferences import best
+from gpusetup.resolve.requests import parse_requirements
 from gpusetup.resolve.suggest import suggestions
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ class Laws:
         records = getattr(self.matrix, lead).builds if lead == "torch" else getattr(self.matrix, lead).releases
         published = sorted({item.version for item in records})
         for version in random.Random(str(request)).sample(published, k=3):
-            exact = self.answer(asking(request, Requirement(component=lead, specifier=f"=={version}")))
+            exact = self.answer(asking(request, change(wish, specifier=f"=={version}")))
             if (exact is not None) != (version in listed):
                 yield f"{lead}=={version} is {'accepted' if exact else 'refused'} by resolve, not so in matrix"
             elif exact is not None and not matches(
@@ -172,6 +174,10 @@ class Laws:
                 yield f"{exact} was given, and is refused when asked for"
             elif getattr(again.stack, component).version != chosen.version:
                 yield f"{exact} was asked for, {getattr(again.stack, component).version} was given"
+        printed = [str(item) for item in exact_requirements(found.stack)]
+        whole = self.answer(change(request, requirements=parse_requirements(printed)))
+        if whole is None or exact_requirements(whole.stack) != exact_requirements(found.stack):
+            yield f"{' '.join(printed)} was given; asked for, it gives {whole and exact_requirements(whole.stack)}"
 
     def reasons_say_something(self, request: Request) -> Iterator[str]:
         """A reason judges the candidate that it names; no reason speaks of nothing, or of a range over all releases."""
@@ -250,7 +256,9 @@ class Laws:
         for item in random.Random(str(request)).sample(self._published, k=3):
             if getattr(found.stack, item.component) is None:
                 continue
-            fits = self.answer(asking(kept, item)) if _allows(request, item) else None
+            build_ = next((wish.variant for wish in wishes if wish.component == item.component), "")
+            named = change(item, variant=item.variant or build_)
+            fits = self.answer(asking(kept, named)) if _allows(request, item) else None
             again = self.answer(change(kept, recorded=(item,)))
             if fits is not None and again is not None:
                 version = getattr(again.stack, item.component).version

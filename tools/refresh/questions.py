@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, COMPONENTS, Request, Requirement
 
 if TYPE_CHECKING:
     import random
@@ -44,7 +44,14 @@ def question(chance: random.Random, matrix: Matrix) -> Request:
     """Return a random plausible question: GPUs x drivers x systems x Pythons x wishes."""
     names = chance.sample(list(SERIES), k=chance.choice((0, 1, 1, 1, 2, 2, 3)))
     wishes = sorted(names, key=COMPONENTS.index)
-    requirements = tuple(Requirement(component=name, specifier=chance.choice(SERIES[name])) for name in wishes)
+    requirements = tuple(
+        Requirement(
+            component=name,
+            specifier=chance.choice(SERIES[name]),
+            variant=chance.choice(("", "", "", "cu12", "cu13")) if name in BUILT_FOR else "",
+        )
+        for name in wishes
+    )
     gpus = tuple(chance.sample(_GPUS, k=chance.choice((0, 1, 1, 1, 1, 2))))
     driver: dict[str, Any] = {
         "driver": {"driver": chance.choice(_drivers(matrix))},
