@@ -7,9 +7,9 @@ when there is no root) that the doctor names; as wrong when the doctor names oth
 a cause count as wrong when any cause but a notice is named that their label does not allow. --misses prints what went
 wrong, for a set that is made for tuning: on a held set it would spoil the measure.
 
-Without --set it measures the halves of the four newest sets, labelled in words before the doctor saw them: with the
-open halves the patterns were mended, of the held ones only the score is looked at; later_held.json is one more that is
-held. tests/fixtures/doctor/SCORES.md tells what each set is worth, and which held halves were used for mending since.
+Without --set it measures the halves of the four newest sets, labelled before the doctor saw them: with the open halves
+the patterns were mended, of the held ones only the score is looked at; later_held.json is one more that is held.
+tests/fixtures/doctor/SCORES.md tells what each set is worth, and which held halves were used for mending since.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from gpusetup.doctor.findings import diagnose_text  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
-SETS = ("unseen", "blind", "messages", "labels")
+SETS = ("python", "machine", "cluster", "builds")
 HALVES = (
     *(FIXTURES / f"{name}_{half}.json" for name in SETS for half in ("open", "held")),
     FIXTURES / "later_held.json",
