@@ -120,8 +120,10 @@ def _particulars(compiled: Compiled, name: str, value: Any) -> str:
 
 
 def _typed(component: str, value: Any) -> str:
-    variant = f"+{value.build.variant}" if component == "torch" else ""
-    return f"{component}=={value.version}{variant}"
+    variant = ""
+    if component in ("torch", "jax"):
+        variant = value.build.variant if component == "torch" else f"cu{value.release.extra[4:6]}"
+    return str(Requirement(component=component, specifier=f"=={value.version}", variant=variant))
 
 
 def _pythons(compiled: Compiled) -> dict[str, Any]:

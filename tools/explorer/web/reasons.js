@@ -39,7 +39,7 @@ const Reasons = (about, given, told) => {
     return { places, narrow: (name) => masks[name] !== full[name], versions: (name) => places(name).map((place) => given.versions[name][place]) };
   }
 
-  const label = (name, place) => given.told.words[name][place].replace(`${name}==`, `${title(name)} `);
+  const label = (name, place) => given.told.words[name][place].replace(/^.+?==/, `${title(name)} `);
   const minors = (name, places) => each(places.map((place) => given.told.minors[name][place])).sort(older);
   const majors = (name, places) => each(places.flatMap((place) => (name === "cupy" ? told.cupy[place] : [numbers(given.told.minors[name][place])[0]]))).sort((a, b) => a - b);
 
