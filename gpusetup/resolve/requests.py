@@ -157,10 +157,8 @@ def parse_requirement(text: str) -> Requirement:
     if build is not None:
         variant = build[1].lower()
         if component != "torch" and not (component in BUILT_FOR and _CUDA_MAJOR.fullmatch(variant)):
-            raise BadInputError(
-                "GS-112", f"only torch has builds named +cuNNN, {component} has not", path=f"REQ {text!r}",
-                hint=f"drop the +{variant}",
-            )  # fmt: skip
+            what = f"there is no {component} " + (f"for CUDA {variant[2:]}" if component in BUILT_FOR else variant)
+            raise BadInputError("GS-112", what, path=f"REQ {text!r}", hint=f"write {component}, without {variant}")
         specifier = specifier[: build.start()] + specifier[build.end() :]
     if _LATEST.fullmatch(specifier):
         return Requirement(component=component, variant=variant, latest=True)
