@@ -121,7 +121,7 @@ def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
 
 def diagnose_text(text: str) -> tuple[Finding, ...]:
     """Return the findings in a typed or pasted message, which may be just an error number."""
-    matches = scan(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))  # as forums print it
+    matches = scan(text)
     if not matches and len(text) <= _SHORT:
         matches = [Match(cause, 1, (text.strip(),), groups, 1) for cause, groups in bare_numbers(text)]
     return findings(matches)

@@ -272,8 +272,8 @@ class _Block:
     """Whole lines of a log, and the finds in them."""
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self.forms = raw.translate(_SHAPE).split(b"\n")
+        self.raw = raw.replace("\N{RIGHT SINGLE QUOTATION MARK}".encode(), b"'")  # as forums print it
+        self.forms = self.raw.translate(_SHAPE).split(b"\n")
 
     def tail(self, first: int) -> bytes:
         """Return the text from a line on."""

@@ -72,6 +72,9 @@ def test_pytorchs_warning_is_known_without_its_beginning():
 def test_a_printed_apostrophe_is_one():
     told = "host doesn\N{RIGHT SINGLE QUOTATION MARK}t support passthrough of host PCI devices"
     assert [found.cause for found in diagnose_text(told)] == ["passthrough-not-ready"]
+    raw = told.encode()
+    for cut in range(len(raw)):
+        assert [found.cause for found in diagnose_chunks(iter((raw[:cut], raw[cut:])))] == ["passthrough-not-ready"]
 
 
 def test_a_symptom_has_a_line_that_no_cause_has():
