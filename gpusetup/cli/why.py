@@ -8,7 +8,7 @@ examples:
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -49,7 +49,9 @@ def split_subject(arguments: argparse.Namespace) -> Requirement:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the reasons for a choice."""
+    from gpusetup.model.stack import build_of
     from gpusetup.resolve.api import resolve
+    from gpusetup.resolve.domains import matches
     from gpusetup.resolve.naming import typed
 
     matrix = load_matrix()
@@ -70,7 +72,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         reasons=tuple(item for item in resolution.reasons if item.component == wish.component),
     )
     text = _chosen_text(resolution, wish.component)
-    if (wish.specifier or wish.variant) and not _is_chosen(chosen, wish):
+    same = wish.variant in ("", build_of(wish.component, chosen)) and chosen.version and matches(wish, [chosen.version])
+    if (wish.specifier or wish.variant) and not same:
         asked = msgspec.structs.replace(request, requirements=(*others, wish))
         try:
             resolve(asked, matrix)
@@ -88,15 +91,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         warn(age)
     write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
     return Exit.DONE
-
-
-def _is_chosen(chosen: Any, wish: Requirement) -> bool:
-    from gpusetup.resolve.domains import matches
-
-    named = (getattr(chosen, "package", ""), f"jax[{getattr(chosen, 'extra', '')}]")
-    built = str(Requirement(component=wish.component, variant=wish.variant)) in named
-    same = built or wish.variant in ("", getattr(chosen, "variant", ""))
-    return same and bool(chosen.version and matches(wish, [chosen.version]))
 
 
 def _chosen_text(resolution: Resolution, component: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.request import COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
 
 Way = Literal["apply", "pip", "uv", "conda", "docker"]
 
@@ -240,6 +240,13 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return document
 
 
+def build_of(name: str, chosen: Any) -> str:
+    """Return the build of a chosen part, as `variant` of a requirement names it; empty where there is only one."""
+    if name not in BUILT_FOR:
+        return str(chosen.variant) if name == "torch" else ""
+    return f"cu{chosen.package[len('cupy-cuda') :][:2] if name == 'cupy' else chosen.cuda.partition('.')[0]}"
+
+
 def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
     """Return requirements that only this stack satisfies."""
     requirements = []
@@ -247,7 +254,7 @@ def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
         chosen = stack.part(name)
         if chosen is None or not chosen.version:
             continue
-        variant = chosen.variant if name == "torch" else f"cu{chosen.extra[4:6]}" if name == "jax" else ""
+        variant = build_of(name, chosen) if name in ("torch", "jax") else ""
         beside = tuple(f"=={other.version}" for other in stack.cudas) if name == "cuda" else ()
         requirements.append(
             Requirement(component=name, specifier=f"=={chosen.version}", variant=variant, beside=beside)

@@ -149,7 +149,7 @@ class Space:
         if isinstance(value, TorchValue):
             return (value.build.variant,)
         if isinstance(value, CudnnValue):
-            return tuple({f"cu{rules.major(minor)}" for minor in value.row.cuda})
+            return tuple(sorted({f"cu{rules.major(minor)}" for minor in value.row.cuda}))
         minor = value.release.cuda[0] if isinstance(value, CupyValue) else self.minor(value)
         return (f"cu{rules.major(minor)}",)
 

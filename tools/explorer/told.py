@@ -11,7 +11,7 @@ from gpusetup.resolve.constraints import build, python_tags
 from gpusetup.resolve.naming import only_module, rule_source, rule_text, title
 from gpusetup.resolve.reasons import RELATION, reasons
 from gpusetup.resolve.search import Unary
-from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.space import FRAMEWORKS, Space
 from gpusetup.versions import nv
 from tools.explorer.compiled import WISHES, drivers_of
 from tools.explorer.install import about_install
@@ -77,7 +77,7 @@ def about_problem(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
     space = compiled.base
     return {
         "shown": {name: _shown(compiled, name) for name in WISHES},
-        "words": {name: [_typed(name, value) for value in space.values[name]] for name in WISHES},
+        "words": {name: [_typed(space, name, value) for value in space.values[name]] for name in WISHES},
         "python": _pythons(compiled),
         "driver": _drivers(compiled),
         "relations": {name: _relations(compiled, name) for name in _RUNTIMES},
@@ -119,10 +119,8 @@ def _particulars(compiled: Compiled, name: str, value: Any) -> str:
     return str(part.package) if name == "cupy" else f"for CUDA {part.cuda}"
 
 
-def _typed(component: str, value: Any) -> str:
-    variant = ""
-    if component in ("torch", "jax"):
-        variant = value.build.variant if component == "torch" else f"cu{value.release.extra[4:6]}"
+def _typed(space: Space, component: str, value: Any) -> str:
+    (variant,) = space.builds(value) if component in ("torch", "jax") else ("",)
     return str(Requirement(component=component, specifier=f"=={value.version}", variant=variant))
 
 
