@@ -117,8 +117,8 @@ def _write_whole(out: str, text: str) -> None:
         return
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-        with partial.open("rb") as file:  # else a power cut leaves it empty
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            print(text, end="", file=file, flush=True)
             os.fsync(file.fileno())
         if target.exists():
             partial.chmod(target.stat().st_mode & 0o7777)

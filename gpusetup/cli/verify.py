@@ -24,6 +24,7 @@ from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
+from gpusetup.model.facts import LOCAL_NAME
 
 if TYPE_CHECKING:
     import argparse
@@ -246,8 +247,6 @@ def check_numbers(arguments: argparse.Namespace) -> None:
 
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
     """Return the level, documents and problems by host, and the exit codes of unreachable and postponed hosts."""
-    from gpusetup.model.facts import LOCAL_NAME
-
     if arguments.source:
         documents = _read_observations(Path(arguments.source), arguments.signers)
         levels = [str(document.get("level", "")) for document in documents.values()]
@@ -299,8 +298,6 @@ def _into(ask: Ask) -> Observed:
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
     """Return saved observations; with `signers`, require a signature by one of them."""
-    from gpusetup.model.facts import LOCAL_NAME
-
     try:
         raw = path.read_bytes()
         if signers is not None:

@@ -160,8 +160,6 @@ def written(release: MatrixRelease, folder: Path) -> Matrix:
         path = folder / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        with path.open("rb") as file:  # else a power cut leaves it empty
-            os.fsync(file.fileno())
     found = Matrix(folder)
     list(found.files())
     for name in package_files():
@@ -200,6 +198,9 @@ def put_in_force(release: MatrixRelease, home: Path) -> Path:
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
         try:
             written(release, new)
+            for path in new.rglob("*.json"):
+                with path.open("rb") as file:  # else a power cut leaves it empty
+                    os.fsync(file.fileno())
             new.chmod(0o755)
             new.rename(folder)
         except OSError:

@@ -100,7 +100,7 @@ class Lifecycle:
         then, last = self.request.get("planned"), [state["apply"].get(key) or "" for key in ("id", "finished")]
         if then and then != last and not self.check:
             owner.release(self.ledger.folder, self.token)
-            raise HostFailure("GS-411", "another run has changed this host since it was planned", " ".join(last))
+            raise HostFailure("GS-411", "another run has changed this host since it was planned", "apply " + last[0])
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
         if not resumed:  # a step that outlived its owner may still run: touch nothing
             jobs.refuse_while_running(self.ledger.folder)
