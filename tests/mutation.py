@@ -83,7 +83,7 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what a node is replaced with; the same node where it is changed itself."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in OPPOSITE:
         new = copy.copy(node)
-        new.ops = [OPPOSITE[type(node.ops[0])](), *node.ops[1:]]  # type: ignore[list-item]
+        new.ops = [OPPOSITE[type(node.ops[0])](), *node.ops[1:]]
         yield new
     elif isinstance(node, ast.BoolOp):
         yield ast.BoolOp(op=OPPOSITE[type(node.op)](), values=node.values)
@@ -141,7 +141,7 @@ class Core:
             path = os.path.realpath(loader.get_filename(name))
             return core.noting(path, loader.get_filename(name)) if path in core.files else usual(loader, name)
 
-        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        importlib.machinery.SourceFileLoader.get_code = get_code
 
     def noting(self, path: str, shown: str) -> CodeType:
         """The code of a file, with a first statement in each function."""

@@ -71,13 +71,13 @@ def test_functions_note_that_they_were_entered_by_whatever_name(core):
     scope: dict[str, object] = {}
     exec(core.noting(path, path), scope)
     assert core.entered == set()
-    scope["noted"](1)  # type: ignore[operator]
+    scope["noted"](1)
     assert {name for _path, name, _line in core.entered} == {"noted"}
 
 
 def test_a_copy_that_never_ends_is_ended(monkeypatch):
     def work(tell):
-        tell(["begun"])  # type: ignore[operator]
+        tell(["begun"])
         while True:
             pass
 

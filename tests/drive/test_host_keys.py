@@ -57,7 +57,7 @@ class Server:
             if user:
                 os.chown(path, 65534, 65534)
         argv = [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
-        self.process = subprocess.Popen(argv, stderr=(self.folder.parent / "sshd.log").open("wb"), **user)  # type: ignore[call-overload]
+        self.process = subprocess.Popen(argv, stderr=(self.folder.parent / "sshd.log").open("wb"), **user)
         for _ in range(100):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:

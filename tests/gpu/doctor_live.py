@@ -76,9 +76,9 @@ def doctor(*arguments: str, folder: Path, **environment: str) -> tuple[int, dict
 def causes(document: dict[str, object]) -> list[str]:
     """Return what a doctor's document names, the first first."""
     if "findings" in document:
-        return [finding["cause"] for finding in document["findings"]]  # type: ignore[attr-defined,index]
+        return [finding["cause"] for finding in document["findings"]]
     hosts = document.get("hosts", {})
-    return [host["cause"]["cause"] for host in hosts.values() if host["cause"]]  # type: ignore[attr-defined]
+    return [host["cause"]["cause"] for host in hosts.values() if host["cause"]]
 
 
 class Cases:

@@ -47,7 +47,7 @@ class Beside(Host):
         rpms = ZypperHost({"bash": "0:5-1"}, {"cuda": ["0:12-1", "0:13-1"], "libx": ["0:1-1"]})
         rpms.stand_in(monkeypatch)
         super()._stand_in(monkeypatch)
-        self.memory.packages = rpms  # type: ignore[assignment]
+        self.memory.packages = rpms
         monkeypatch.setattr(zypper.probe_packages, "zypper_locks", lambda *_words: sorted(self.memory.packages.locked))
         self.programs.update({"pbl": self._pbl, "nvidia-smi": self._smi, "udevadm": lambda _words: (0, "", "")})
         self.memory.more.update(line={"quiet": ""}, limit="8388608")
@@ -138,7 +138,7 @@ class RedHat(Host):
         rpms = RpmHost({"bash": "5-1"}, {"cuda": ["12-1", "13-1"]}, fresh=True)
         rpms.stand_in(monkeypatch)
         super()._stand_in(monkeypatch)
-        self.memory.packages = rpms  # type: ignore[assignment]
+        self.memory.packages = rpms
         dnf = "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf"
         monkeypatch.setattr(f"{dnf}.probe_packages.versionlocks", lambda _host: sorted(self.memory.packages.locked))
         monkeypatch.setattr(f"{dnf}.Dnf._enabled_stream", lambda _self, name: self.memory.packages.enabled.get(name))

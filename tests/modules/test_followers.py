@@ -116,7 +116,7 @@ def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host):
 
 def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host):
     host.file("etc/default/grub.d/zz.cfg").write_text("GRUB_CMDLINE_LINUX=quiet\n")
-    host.menu = lambda: host.file("boot/grub/grub.cfg").write_text("linux /vmlinuz quiet\n")  # type: ignore[assignment,return-value]
+    host.menu = lambda: host.file("boot/grub/grub.cfg").write_text("linux /vmlinuz quiet\n")
     host.nouveau()
     again = host.nouveau()
     assert again["changed"] is False
@@ -259,7 +259,7 @@ def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(configur
     loads = kernel.loads
     assert configure(**FREE)["options_waiting"] == []
     assert kernel.loads == loads
-    waiting, (refused,) = followers.options(kernel, FREE, [])  # type: ignore[arg-type]
+    waiting, (refused,) = followers.options(kernel, FREE, [])
     assert waiting == []
     assert ("something beside" if why == "another file" else "at the last boot") in refused
 

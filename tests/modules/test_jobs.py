@@ -62,7 +62,7 @@ def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path):
     status = until_over(jobs.Job(str(tmp_path), "x", {}), refuse)
     assert (status["state"], status["failure"]["reference"], status["failure"]["hint"]) == ("failed", "GS-453", "wait")
 
-    status = until_over(jobs.Job(str(tmp_path), "y", {}), lambda _job: {}["nothing"])  # type: ignore[call-overload]
+    status = until_over(jobs.Job(str(tmp_path), "y", {}), lambda _job: {}["nothing"])
     assert status["failure"]["reference"] == "GS-450"
     assert (
         "KeyError"

@@ -78,7 +78,7 @@ class TestDnf:
         said: list[list[str]] = []
         monkeypatch.setattr(
             "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.stream",
-            lambda argv, *_a, **_k: said.append(argv) or (0, []),  # type: ignore[func-returns-value]
+            lambda argv, *_a, **_k: said.append(argv) or (0, []),
         )
         dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
         dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])

@@ -94,7 +94,7 @@ def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host, kind
         make(wanted)
         raise Cut
 
-    thing.make = cut  # type: ignore[method-assign]
+    thing.make = cut
     with pytest.raises(Cut):
         site.ledger.change(thing, wanted)
     assert len(Ledger(host.state).unfinished()) == 1
@@ -147,7 +147,7 @@ def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
         journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
     # it left the host as it was, so nothing stays open; one that is cut does
     assert journal.unfinished() == []
-    Fails.make = lambda *_words: (_ for _ in ()).throw(Cut)  # type: ignore[assignment]
+    Fails.make = lambda *_words: (_ for _ in ()).throw(Cut)
     with pytest.raises(Cut):
         journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
     (entry,) = Journal(str(tmp_path)).state["open"].values()

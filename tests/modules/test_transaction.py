@@ -255,7 +255,7 @@ class TestCutShort:
     def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, monkeypatch):
         host = debian(monkeypatch)
         seen: list[Any] = []
-        host.interrupt = lambda: seen.append(site.unfinished) or 0  # type: ignore[func-returns-value]
+        host.interrupt = lambda: seen.append(site.unfinished) or 0
         with pytest.raises(HostFailure):
             site.transaction("apt", *WANTED)
         (kept,) = seen

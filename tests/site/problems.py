@@ -70,13 +70,13 @@ class _Told:
 
     def __init__(self, known: Explored) -> None:
         values = known.compiled.base.values["driver"]
-        self._places = {(value.version, value.module): index for index, value in enumerate(values)}  # type: ignore[union-attr]
+        self._places = {(value.version, value.module): index for index, value in enumerate(values)}
         self._known: dict[tuple[int, int], tuple[Any, Any]] = {}
 
     def mask(self, space: Space, name: str, mask: int) -> int:
         if name != "driver":
             return mask
-        moved = [self._places[value.version, value.module] for value in space.values["driver"]]  # type: ignore[union-attr]
+        moved = [self._places[value.version, value.module] for value in space.values["driver"]]
         return sum(1 << place for index, place in enumerate(moved) if mask >> index & 1)
 
     def constraint(self, space: Space, item: Any) -> Any:

@@ -182,7 +182,7 @@ class Compiled:
         asked += [{"gpu": gpus[0], "system": system} for system in systems]
         before: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
         for question in asked:
-            keys = [(item.rule, item.scope) for item in self.space(**question).constraints]  # type: ignore[arg-type]
+            keys = [(item.rule, item.scope) for item in self.space(**question).constraints]
             for one, other in pairwise(keys):
                 before.setdefault(other, set()).add(one)
         return {key: place for place, key in enumerate(TopologicalSorter(before).static_order())}

@@ -120,7 +120,7 @@ def _limits(compiled: Compiled) -> dict[str, Any]:
         told = ""
         if driver is not None and chosen:
             stack = _stack(compiled, **chosen)
-            there = replace(stack.driver, branch=str(driver.branch.branch))  # type: ignore[union-attr,type-var]
+            there = replace(stack.driver, branch=str(driver.branch.branch))
             told = _words(compiler_caps(replace(stack, driver=there), compiled.matrix, toolkit=cuda is not None))
         found.append(texts.setdefault(told, len(texts)))
     return {"kinds": of_value, "sizes": [len(known) for known in kinds.values()], "table": found, "texts": list(texts)}

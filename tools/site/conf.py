@@ -38,7 +38,7 @@ class _English(SearchEnglish):
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
-        self.stem = cache(super().stem)  # type: ignore[method-assign]
+        self.stem = cache(super().stem)
 
 
 _LISTS: dict[tuple[Any, ...], str] = {}

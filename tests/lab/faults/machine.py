@@ -36,7 +36,7 @@ def power_cut(package: str, how: str) -> Callable[[Row], None]:
         lab = Lab(f"power-{package}")
         try:
             lab.host.break_packages(package, how)
-            answer = lab.apply_until(lab.installing, lambda _pid: (time.sleep(3), lab.host.power_cut()))  # type: ignore[arg-type,func-returns-value]
+            answer = lab.apply_until(lab.installing, lambda _pid: (time.sleep(3), lab.host.power_cut()))
             lab.host.break_packages(package, "")
             lab.host.power_on()
             judged(row, lab, answer, 6)

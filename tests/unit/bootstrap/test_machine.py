@@ -71,7 +71,7 @@ def test_reboots_are_counted_over_boots():
 
 @pytest.mark.parametrize("state", ["preparing", "waiting", "fetching", "applying", "retrying"])
 def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state):
-    before = Status(state=state, started="t", since="t", boot="b1", attempts=1)  # type: ignore[arg-type]
+    before = Status(state=state, started="t", since="t", boot="b1", attempts=1)
     for boot in ("b1", "b2"):
         resumed = begin(before, now(boot))
         assert (resumed.state, resumed.reboots, resumed.attempts) == ("waiting", (), 1)

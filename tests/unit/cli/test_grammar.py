@@ -105,7 +105,7 @@ def test_the_greeting_names_gpus_driver_and_a_stack():
     host = captured(HOSTS / "ubuntu24.04-h200-keep" / "root", matrix_lookup(shipped))
     told = " ".join(start.greeting(host, shipped).split())
     assert "H200" in told
-    assert f"driver {host.driver.version}" in told  # type: ignore[union-attr]
+    assert f"driver {host.driver.version}" in told
     assert "with torch: driver" in told
     odd = captured(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root", matrix_lookup(shipped))
     assert "no stack fits" in start.greeting(odd, shipped)

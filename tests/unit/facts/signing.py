@@ -13,7 +13,7 @@ from tests.lab.repository.elf import module
 _CERTIFICATE = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
 
 
-class Below(LiveHost):  # type: ignore[misc]
+class Below(LiveHost):
     """A live host whose files are in a folder."""
 
     def __init__(self, root: Path) -> None:

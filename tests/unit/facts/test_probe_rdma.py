@@ -68,7 +68,7 @@ class Machine:
     def host(self):
         machine = self
 
-        class Live(host_code("gpu_probe.host").LiveHost):  # type: ignore[misc]
+        class Live(host_code("gpu_probe.host").LiveHost):
             root = str(machine.root)
 
             def inside(self, path):
@@ -173,7 +173,7 @@ def test_a_capture_tells_the_same_as_the_machine(machine, tmp_path):
     machine.answers["ibportstate"] = IBPORTSTATE
     host = host_code("gpu_probe.host")
 
-    class Remembered(host._Recording, type(machine.host())):  # type: ignore[misc, name-defined]
+    class Remembered(host._Recording, type(machine.host())):
         pass
 
     recorder = Remembered()

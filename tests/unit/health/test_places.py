@@ -45,9 +45,9 @@ class Server(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.partition("?")[0]
-        found = self.server.node if self._may("get") else ANSWERS.get(path)  # type: ignore[attr-defined]
+        found = self.server.node if self._may("get") else ANSWERS.get(path)
         if path == "/api/v1/nodes" and "list" in RULES[0]["verbs"]:
-            found = {"apiVersion": "v1", "kind": "NodeList", "items": [self.server.node, *OTHERS]}  # type: ignore[attr-defined]
+            found = {"apiVersion": "v1", "kind": "NodeList", "items": [self.server.node, *OTHERS]}
         self._answer(200 if found else 403, found or {"kind": "Status", "apiVersion": "v1", "code": 403})
 
     def _may(self, verb):
@@ -55,9 +55,9 @@ class Server(BaseHTTPRequestHandler):
         return any(resource in rule["resources"] and verb in rule["verbs"] for rule in RULES)
 
     def do_PATCH(self):
-        path, node = self.path.partition("?")[0], self.server.node  # type: ignore[attr-defined]
+        path, node = self.path.partition("?")[0], self.server.node
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((path, self.headers["Content-Type"], body))  # type: ignore[attr-defined]
+        self.server.asked.append((path, self.headers["Content-Type"], body))
         if not self._may("patch"):
             self._answer(403, {"kind": "Status", "apiVersion": "v1", "code": 403})
             return
@@ -211,7 +211,7 @@ def test_what_all_have_at_once_empties_no_fleet(late, tmp_path, monkeypatch, cap
             )
             for number in range(40)
         ]  # fmt: skip
-        verify_quarantine.act(asked, SimpleNamespace(hosts=hosts, level="quick"))  # type: ignore[arg-type]
+        verify_quarantine.act(asked, SimpleNamespace(hosts=hosts, level="quick"))
 
     look("fail")
     assert len(fleet.out) == 4

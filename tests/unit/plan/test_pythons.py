@@ -89,7 +89,7 @@ def test_only_pythons_that_the_repositories_have_count(planner, rocky):
     assert none.stack.python is not None
     assert none.stack.python.version == "3.9"
     assert eleven.stack is not None
-    assert nv(eleven.stack.torch.version) > nv(none.stack.torch.version)  # type: ignore[union-attr]
+    assert nv(eleven.stack.torch.version) > nv(none.stack.torch.version)
 
 
 def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner, rocky):
@@ -153,6 +153,6 @@ def test_every_chosen_python_has_a_way_onto_its_distribution(system):
     for gpu in ("t4", "a100"):
         found = stack("torch", gpus=(gpu,), os=system.id)
         interpreter = interpreter_of(facts, Settings(), found, system)
-        own = found.python.version in {None, system.python}  # type: ignore[union-attr]
+        own = found.python.version in {None, system.python}
         assert bool(interpreter.path) != own
         assert own or interpreter.packages

@@ -73,7 +73,7 @@ def changed(document, path, value):
     for name in parents:
         place = place[name]
     place[last] = value
-    return copy  # type: ignore[no-any-return]
+    return copy
 
 
 def test_a_lock_is_read_and_written_as_it_was():

@@ -119,7 +119,7 @@ def test_another_wish_is_another_state_and_comes_back(where, name, value):
         history = (past("a1", before), past("a2", now), past("a3", now))
         found = choose(history, "a3")
         assert found.id == "a1"
-        of_today = Settings(**{name: getattr(now.settings, name) for name in OF_SETTINGS})  # type: ignore[union-attr]
+        of_today = Settings(**{name: getattr(now.settings, name) for name in OF_SETTINGS})
         again = unpacked(found.lock, of_today)
         have = {"packages": again.packages, "settings": again.settings, "wanted": packed(again)}[where]
         then = {"packages": before.packages, "settings": before.settings, "wanted": before}[where]

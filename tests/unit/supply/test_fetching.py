@@ -78,7 +78,7 @@ def test_what_is_not_the_file_is_never_in_the_pool(site, tmp_path, word):
 
 
 def test_a_size_that_nobody_told_is_asked_for(site, tmp_path):
-    site.handler.do_HEAD = site.handler.do_GET  # type: ignore[attr-defined]
+    site.handler.do_HEAD = site.handler.do_GET
     (told,) = sized([wanted(site.says("whole"), size=0)])
     assert told.size == len(CONTENT)
     here = tmp_path / "wheel"

@@ -45,7 +45,7 @@ def machine(*hcas: dict[str, Any], name: str = "h200-x2-quick", **memlock: Any) 
 
 
 def judged(document: dict[str, Any], check: str, wish: GpuDirect | None = INBOX) -> tuple[str, str]:
-    kept = AppliedWanted(packages=None, manage_driver=False, requirements=(), adopted=(), services=(), gpudirect=wish)  # type: ignore[arg-type]
+    kept = AppliedWanted(packages=None, manage_driver=False, requirements=(), adopted=(), services=(), gpudirect=wish)
     found = results(document, Wanted(Applied(schema=SCHEMA, key="k", stack=Stack(), wanted=kept)))
     return (found[check].verdict, found[check].text) if check in found else ("absent", "")
 

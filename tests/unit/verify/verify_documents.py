@@ -54,7 +54,7 @@ ASKED = Wanted(
             tensorflow=TensorflowChoice(version="", cuda="", cudnn="", relation="native"),
             jax=JaxChoice(version="", cuda="", relation="native", extra=""),
             cupy=CupyChoice(version="", package="", ctk=False),
-            **{name.replace("-", "_"): PackageChoice(version="") for name in PACKAGES},  # type: ignore[arg-type]
+            **{name.replace("-", "_"): PackageChoice(version="") for name in PACKAGES},
         ),
         wanted=AppliedWanted(
             packages=PackageSet(
