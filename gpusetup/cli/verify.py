@@ -24,7 +24,6 @@ from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
-from gpusetup.model.facts import LOCAL_NAME
 
 if TYPE_CHECKING:
     import argparse
@@ -258,6 +257,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
         )
     ask = _ask(arguments)
     if arguments.inventory is None:
+        from gpusetup.model.facts import LOCAL_NAME
         from gpusetup.verify.environments import look_into
         from gpusetup.verify.probe import observe_in_turn
 
@@ -309,6 +309,8 @@ def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, A
     except (ValueError, RecursionError) as error:
         raise BadInputError("GS-509", f"{path} is not valid JSON: {error}", path=str(path)) from error
     if isinstance(found, dict) and "schema" in found and "hosts" not in found:
+        from gpusetup.model.facts import LOCAL_NAME
+
         return {LOCAL_NAME: found}
     hosts = found.get("hosts") if isinstance(found, dict) else None
     if not isinstance(hosts, dict) or not hosts or not all(isinstance(document, dict) for document in hosts.values()):

@@ -149,13 +149,11 @@ def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop
 def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     kept = tmp_path / "gpu.lock.json"
     kept.write_text("before")
-    write = Path.write_text
 
-    def half(path: Path, text: str, **more: Any) -> int:
-        write(path, text[: len(text) // 2], **more)
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(GpuSetupError) as caught:
         output.write_answer("an answer", str(kept))
     assert "No space left" in caught.value.message
