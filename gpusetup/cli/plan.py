@@ -218,9 +218,9 @@ def _facts(host: HostPlan) -> list[str]:
 
 
 _MEASURED = {
-    "host": "as this host's earlier changes took",
-    "fleet": "as changes of other hosts here took",
-    "bench": "our measurement without downloads and firmware; no change on record here is like it",
+    "host": "from earlier changes of this host",
+    "fleet": "from changes of other hosts",
+    "bench": "measured in a lab, without downloads and firmware: no change on record here is like it",
 }
 
 
@@ -229,10 +229,9 @@ def downtime_text(host: HostPlan) -> str:
     away = host.away
     if away is None:
         return "not known"
-    reboot = f", {_about(away.reboot_seconds)} of it its reboot" if host.reboot else ", without a reboot"
-    return (
-        f"{'more than' if away.source == 'bench' else 'about'} {_about(away.seconds)}{reboot}: {_MEASURED[away.source]}"
-    )
+    reboot = f"the reboot takes {_about(away.reboot_seconds)} of it" if host.reboot else "without a reboot"
+    least = "at least" if away.source == "bench" else "about"
+    return f"{least} {_about(away.seconds)}, {reboot} ({_MEASURED[away.source]})"
 
 
 def _about(seconds: float) -> str:
@@ -370,13 +369,10 @@ class Progress:
         removals = sorted({name for plan in changes.values() for name in plan.removals})
         gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
         unknown = any(plan.download_bytes is None for plan in changes.values())
-        size = "an unknown size" if unknown else size_text(max(sizes))
-        self.say(
-            f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
-            f"{size} to download per host at most{gone}"
-        )
+        most = "not known" if unknown else f"at most {size_text(max(sizes))}"
+        self.say(f"{counted(len(changes), 'host')} to change, {reboots} may reboot; download per host: {most}{gone}")
         slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
-        self.say(f"each host is away {downtime_text(slowest)}" + (" (the slowest)" if len(changes) > 1 else ""))
+        self.say(f"{'the slowest host' if len(changes) > 1 else 'it'} is away {downtime_text(slowest)}")
         for name, plan in changes.items():
             if plan.jobs:
                 self.say(f"{name}: {jobs_text(plan)}")

@@ -125,6 +125,12 @@ def locks(facts: HostFacts) -> tuple[Applied, ...]:
     return tuple(lock for lock in (begun(facts), record_of(facts).lock) if lock != NO_LOCK)
 
 
+def requested(facts: HostFacts) -> set[str]:
+    """Return the names of the packages that the locks on record asked for."""
+    sets = (lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages)
+    return {package.name for packages in sets for package in packages.wanted()}
+
+
 def unread(facts: HostFacts) -> str:
     """Return what this version cannot read in the latest lock; "" if it can read all of it."""
     lock = next(iter(locks(facts)), NO_LOCK)

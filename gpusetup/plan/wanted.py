@@ -26,7 +26,7 @@ from gpusetup.components.python.requirements import (
     system_of,
     without_caps,
 )
-from gpusetup.components.record import locks, record_of
+from gpusetup.components.record import locks, record_of, requested
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Package, PackageSet, Pin
@@ -314,15 +314,17 @@ def _origins(context: Context, family: Family, applied: PackageSet | None) -> Or
 def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
     """Return the prerequisites without those present: headers of older kernels often leave the repositories.
 
-    The metapackage is kept: without it the next kernel would have no headers.
+    The metapackage is kept: without it the next kernel would have no headers. What an apply on record asked for is kept
+    too: the same command must ask for the same while that apply is under way, and later.
     """
-    target = context.facts.kernel.target
+    target, ours = context.facts.kernel.target, requested(context.facts)
     there = context.facts.packages.installed
     headers = target is not None and target.headers
     return tuple(
         package
         for package in prerequisites
-        if not (package.name in there and not package.version) and not (headers and _is_headers(context, package))
+        if package.name in ours
+        or not ((package.name in there and not package.version) or (headers and _is_headers(context, package)))
     )
 
 

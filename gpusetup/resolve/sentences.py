@@ -106,10 +106,11 @@ def _stays(context: Context, member: Unary) -> str:
 
 def _offers(_: Context, member: Unary) -> str:
     if isinstance(member.subject, LibraryCandidates):
-        versions = span(version for version, _cuda in member.subject.builds)
-        return f"this host's repositories offer only {title(member.subject.component)} {versions or 'in no version'}"
-    offered = [f"{item.version} ({' or '.join(item.modules)} module)" for item in member.subject.driver_candidates]
-    return "this host's repositories offer only driver " + (", ".join(offered) or "none at all")
+        name, offered = title(member.subject.component), span(version for version, _cuda in member.subject.builds)
+    else:
+        each = (f"{item.version} ({' or '.join(item.modules)} module)" for item in member.subject.driver_candidates)
+        name, offered = "driver", ", ".join(each)
+    return f"this host's repositories offer {f'only {name} {offered}' if offered else f'no {name}'}"
 
 
 def _window(_: Context, member: Unary) -> str:

@@ -18,13 +18,13 @@ from gpusetup.components.registry import COMPONENTS
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Apply, HostRecord, RecordedFile, RecordedRunfile, RecordedService
-from gpusetup.model.facts import LoadedModule, Service, Source, Unreadable
+from gpusetup.model.facts import LoadedModule, Python, Service, Source, Unreadable
 from gpusetup.model.facts_machine import ModuleFile
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, GpuDirect, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences
 from tests.lab.repository import catalog
-from tests.unit.plan.conftest import answer
+from tests.unit.plan.conftest import answer, drafted
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
 PLAYBOOKS = content_path() / "playbooks"
@@ -150,6 +150,37 @@ def test_the_same_command_finishes_it(steps, planner, rebooted, record, first, t
     assert [item["id"] for item in record().history()["history"]] == ["run-1"]
     after = planner.first(msgspec.structs.replace(rebooted, state=read_record(state)[0]), DRIVER).plan
     assert (after.state, after.actions) == ("unchanged", ())
+
+
+BARE = Settings(requirements=(Requirement(component="driver"), Requirement(component="cupy")))
+
+
+@pytest.mark.parametrize(
+    ("machine", "source", "offers"),
+    [("debian12-rtx4090-nouveau", "distro", "debian12_archive"), ("ubuntu24.04-rtx4090-open", "auto", "nvidia_ubuntu")],
+)
+def test_the_same_command_asks_for_the_same_whatever_has_come_already(request, planner, host, machine, source, offers):
+    """Else the host would refuse it while its own transaction goes on, and the second run would not be a quick one."""
+    change, kernel = msgspec.structs.replace, host(machine).kernel
+    kernel = change(kernel, installed=tuple(change(one, headers=False) for one in kernel.installed))
+    python = Python(path="/usr/bin/python3", version="3.11", ensurepip=False)
+    nothing = host(machine, driver=None, kernel=kernel, pythons=(python,))
+    offered, settings = request.getfixturevalue(offers), msgspec.structs.replace(BARE, source=source)
+    plan = drafted(planner, nothing, settings, offered).plan
+    asked = [package.name for package in plan.lock.wanted.packages.wanted()]
+    assert len(asked) > 3
+    for come in range(len(asked) + 1):
+        installed = {**nothing.packages.installed, **dict.fromkeys(asked[:come], "1")}
+        complete = come == len(asked)
+        facts = change(
+            nothing,
+            state=HostRecord(apply=Apply(id="run-1", lock=plan.lock)),
+            packages=change(nothing.packages, installed=installed),
+            kernel=change(kernel, installed=tuple(change(one, headers=complete) for one in kernel.installed)),
+            pythons=tuple(change(python, ensurepip=complete) for python in nothing.pythons),
+        )
+        again = drafted(planner, facts, settings, offered).plan
+        assert again.variables == plan.variables, asked[:come]
 
 
 def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner, host, first):

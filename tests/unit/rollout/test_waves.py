@@ -231,8 +231,8 @@ def test_a_host_s_own_changes_count_before_the_fleet_s_and_those_before_the_benc
 
 @pytest.mark.parametrize(
     ("kind", "reboot", "jobs", "said"),
-    [("upgrade", False, 1, "more than 100 s, without a reboot: our"), ("file", False, 0, "more than 100 s, without"),
-     ("file", True, 1, "about 12 min, 4 min of it its reboot: as this host's")],
+    [("upgrade", False, 1, "at least 100 s, without a reboot (measured in a lab"), ("file", False, 0, "at least 100 s, without"),
+     ("file", True, 1, "about 12 min, the reboot takes 4 min of it (from earlier")],
 )  # fmt: skip
 def test_a_plan_says_how_long_and_under_which_programs_the_driver_would_move(kind, reboot, jobs, said):
     users = (Process(pid=7, command="python3"), Process(pid=8, command="nvidia-persistenced"))
