@@ -1,16 +1,16 @@
 """Tests of modules run the files that Ansible would run on a host, imported the way Ansible imports them."""
 
+import json
+
 import pytest
+from ansible.module_utils import basic
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
+
+from tests.modules.transactions import Site
 
 
 class Exit(Exception):  # noqa: N818 - it is how a module ends
-    """A module's answer."""
-
-    def __init__(self, result, failed):
-        super().__init__(str(result.get("msg", "")))
-        self.result = result
-        self.failed = failed
+    """A module's answer, and whether it failed."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,27 +26,37 @@ def shelf(tmp_path_factory):
 
 
 @pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A state folder, and transactions in it."""
+    return Site.alone(tmp_path / "state", monkeypatch)
+
+
+@pytest.fixture
 def run_module(monkeypatch):
-    """Call a module's main() with parameters, as Ansible does; returns (failed, result)."""
-    import json
+    """Call a module's main() with parameters, as Ansible does; return what it answers.
 
-    from ansible.module_utils import basic
+    `fails` has the words of its refusal. Without any it must not fail; None leaves that to the caller.
+    """
 
-    def answer(module, failed, result):
-        raise Exit(result, failed)
+    def ends(failed):
+        def answer(_module, **result):
+            raise Exit(result, failed)
 
-    monkeypatch.setattr(basic.AnsibleModule, "exit_json", lambda module, **result: answer(module, False, result))
-    monkeypatch.setattr(
-        basic.AnsibleModule, "fail_json", lambda module, msg="", **result: answer(module, True, dict(result, msg=msg))
-    )
+        return answer
 
-    def call(module, check=False, **parameters):
+    monkeypatch.setattr(basic.AnsibleModule, "exit_json", ends(False))
+    monkeypatch.setattr(basic.AnsibleModule, "fail_json", ends(True))
+
+    def call(module, check=False, fails="", **parameters):
         arguments = json.dumps({"ANSIBLE_MODULE_ARGS": dict(parameters, _ansible_check_mode=check, _ansible_diff=True)})
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", arguments.encode())
-        if hasattr(basic, "_ANSIBLE_PROFILE"):
-            monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         with pytest.raises(Exit) as caught:
             module.main()
-        return caught.value.failed, caught.value.result
+        result, failed = caught.value.args
+        assert fails is None or failed == bool(fails), result
+        for word in (fails,) if isinstance(fails, str) else fails or ():
+            assert word in result.get("msg", ""), result
+        return result
 
     return call

@@ -38,6 +38,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.modules.deb_host import DebHost
+from tests.modules.stand_ins import below, replace, write
+from tests.modules.transactions import Job, asked
 
 GPU = "0000:06:00.0"
 WAYS = ("before", "after", "full", "read-only", "fails")
@@ -135,6 +137,10 @@ class Host:
             self._cut()
         return done
 
+    def _done(self, argv: Sequence[str], act: Callable[[], Any], failure: HostFailure) -> None:
+        if self._ran(argv, act, failure) is failure:
+            raise failure
+
     # what runs
 
     def output(
@@ -213,9 +219,7 @@ class Host:
         if changed and not check:
             failure = HostFailure("GS-437", "it cannot be cut")
             with systemd.Stopped(driver.WATCHERS, env, record):
-                answer = self._ran(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
-            if answer is failure:
-                raise failure
+                self._done(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
         return {"changed": changed, "found": {GPU: found}, "made": {GPU: wanted}, "reboot": []}
 
     # the host
@@ -224,51 +228,36 @@ class Host:
         for name in _WRITES:
             monkeypatch.setattr(os, name, self._written(name, getattr(os, name)))
         monkeypatch.setattr(os, "fsync", lambda _handle: None)
-        monkeypatch.setattr(process, "output", self.output)
-        monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: None if name in self.lacks else "/usr/bin/" + name)
-        monkeypatch.setattr(systemd, "FOLDER", str(self.root / _UNITS))
-        monkeypatch.setattr(systemd, "RUNNING", str(self.root))
-        monkeypatch.setattr(gpu_nouveau.Nouveau, "_has_menu", lambda _nouveau: False)
-        monkeypatch.setattr(transaction.package_manager, "lock_holder", lambda: None)
-        monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
-        monkeypatch.setattr(transaction.dkms, "build_error", lambda *_since: None)
-        monkeypatch.setattr(transaction.dkms, "mend", lambda *_words: None)
-        monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: None)
-        monkeypatch.setattr(apt, "UNATTENDED_FILE", str(self.root / "etc/apt/apt.conf.d/52gpusetup"))
-        monkeypatch.setattr(owner, "take", lambda *_words: "")
-        monkeypatch.setattr(owner, "release", lambda *_words: None)
-        monkeypatch.setattr(lifecycle.lost, "reason", lambda *_words: "")
-        monkeypatch.setattr(lifecycle.jobs, "refuse_while_running", lambda _folder: None)
-        monkeypatch.setattr(lifecycle, "deviations", self._deviations)
-        monkeypatch.setattr(lifecycle.driver, "reboot_reasons", lambda *_words: [])
-        monkeypatch.setattr(lifecycle.fetched, "sweep", lambda: None)
-        monkeypatch.setattr(lifecycle.Machine, "facts", lambda _machine: {})
-        monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: {"running": "6.1", "next": "6.1"})
-        monkeypatch.setattr(cdi, "forget", lambda *_words: [])
-        monkeypatch.setattr(cdi, "describe_again", lambda *_words: False)
-        monkeypatch.setattr(monitoring, "SYSTEMD", str(self.root / "etc/systemd/system"))
-        monkeypatch.setattr(mig_kept.mig, "lay", self._lay)
-        monkeypatch.setattr(mig_kept.probe, "look", lambda _run: [{}])
-        for name in ("LAYOUT", "FOLDER", "UNIT", "MANAGER_CONFIG", "MANAGER_DROP_INS"):
-            monkeypatch.setattr(mig_kept, name, f"{self.root}{getattr(mig_kept, name)}")
-        monkeypatch.setattr(mig_kept.params, "program", lambda _program: {"mig_at_boot.py": "pass\n"})
-        monkeypatch.setattr(venv.Environment, "_build", _build)
-        monkeypatch.setattr(venv.environment, "problem", _problem)
+        which = lambda name, _env: None if name in self.lacks else "/usr/bin/" + name  # noqa: E731
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
+        replace(monkeypatch, gpu_nouveau.Nouveau, _has_menu=_gives(False))
+        replace(monkeypatch, transaction.package_manager, lock_holder=_gives(None))
+        replace(monkeypatch, transaction.time, sleep=_gives(None))
+        replace(monkeypatch, transaction.dkms, build_error=_gives(None), mend=_gives(None), missing=_gives(None))
+        replace(monkeypatch, apt, UNATTENDED_FILE=str(self.root / "etc/apt/apt.conf.d/52gpusetup"))
+        replace(monkeypatch, owner, take=_gives(""), release=_gives(None))
+        replace(monkeypatch, lifecycle, deviations=self._deviations)
+        replace(monkeypatch, lifecycle.lost, reason=_gives(""))
+        replace(monkeypatch, lifecycle.jobs, refuse_while_running=_gives(None))
+        replace(monkeypatch, lifecycle.driver, reboot_reasons=lambda *_words: [])
+        replace(monkeypatch, lifecycle.fetched, sweep=_gives(None))
+        replace(monkeypatch, lifecycle.Machine, facts=_gives({}), kernels=_gives({"running": "6.1", "next": "6.1"}))
+        replace(monkeypatch, cdi, forget=lambda *_words: [], describe_again=_gives(False))
+        replace(monkeypatch, mig_kept.mig, lay=self._lay)
+        replace(monkeypatch, mig_kept.probe, look=_gives([{}]))
+        kept = "LAYOUT FOLDER UNIT MANAGER_CONFIG MANAGER_DROP_INS"
+        below(self.root, monkeypatch, {mig_kept: kept, systemd: "FOLDER", monitoring: "SYSTEMD"})
+        replace(monkeypatch, systemd, RUNNING=str(self.root))
+        replace(monkeypatch, mig_kept.params, program=_gives({"mig_at_boot.py": "pass\n"}))
+        replace(monkeypatch, venv.Environment, _build=_build)
+        replace(monkeypatch, venv.environment, problem=_problem)
 
     def _deviations(self, *_words: Any) -> list[dict[str, Any]]:
         return [{"what": what} for what in Ledger(self.state).unfinished()]
 
     def _files_of_others(self) -> None:
-        for name, text in (
-            ("etc/apt/sources.list.d/theirs.list", "deb x\n"),
-            ("etc/docker/daemon.json", "{}\n"),
-            ("usr/local/cuda-12.8/version", ""),
-        ):
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        (self.root / "etc/docker/daemon.json").chmod(0o640)
+        write(self.root, {"etc/apt/sources.list.d/theirs.list": "deb x\n", "usr/local/cuda-12.8/version": ""})
+        write(self.root, {"etc/docker/daemon.json": "{}\n"}, 0o640)
         for folder in ("var/lib", "opt", "etc/systemd/system", "etc/modprobe.d"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         (self.root / "usr/local/cuda").symlink_to("cuda-11.8")
@@ -332,20 +321,14 @@ class Host:
         return gpu_nouveau.Nouveau({"state": state, "state_dir": self.state, "simulated_root": "", "kernels": []})
 
     def run_packages(self, *wanted: tuple[str, str], **params: Any) -> None:
-        plain: dict[str, Any] = {
-            "manager": self.manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
-            "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
-            "auto_upgrades_block": True, "driver_packages": [], "driver_version": "", "driver_module": "",
-            "kernels": [], "state_dir": self.state, "simulated_root": "",
-            "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
-        }  # fmt: skip
-        transaction.Transaction(self.job(), {**plain, **params}).run()
+        request = asked(self.state, self.manager, *wanted, **{"auto_upgrades_block": True, **params})
+        transaction.Transaction(self.job(), request).run()
 
-    def job(self) -> "_Job":
+    def job(self) -> Job:
         """Return a job with its folder."""
         folder = self.root / "var/job"
         folder.mkdir(parents=True, exist_ok=True)
-        return _Job(str(folder))
+        return Job(str(folder))
 
     def wish(self, command: str) -> dict[str, Any]:
         """Return what a command is asked for."""
@@ -400,15 +383,8 @@ class Host:
         self.memory = copy.deepcopy(memory)
 
 
-class _Job:
-    def __init__(self, folder: str) -> None:
-        self.folder, self.log_path, self.state = folder, folder + "/log", {}
-
-    def tell(self, *_words: Any) -> None:
-        pass
-
-    def log(self, _text: str) -> None:
-        pass
+def _gives(answer: Any) -> Callable[..., Any]:
+    return lambda *_words: answer
 
 
 def _changes_packages(words: list[str]) -> bool:

@@ -11,6 +11,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_arguments,
     boot_image,
     desktops,
+    dnf,
     followers,
     lifecycle,
     monitoring,
@@ -26,6 +27,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex, gpu_lic
 
 from tests.modules.cuts import Host
 from tests.modules.rpm_host import RpmHost
+from tests.modules.stand_ins import below, replace, write
 from tests.modules.zypper_host import ZypperHost
 
 KERNELS = ("6.1", "6.2")
@@ -51,25 +53,17 @@ class Beside(Host):
         monkeypatch.setattr(zypper.probe_packages, "zypper_locks", lambda *_words: sorted(self.memory.packages.locked))
         self.programs.update({"pbl": self._pbl, "nvidia-smi": self._smi, "udevadm": lambda _words: (0, "", "")})
         self.memory.more.update(line={"quiet": ""}, limit="8388608")
-        owned = (
-            (names, ("IMEX_NODES", "IMEX_UNIT")), (gpu_licence, ("TOKEN", "SETTINGS")), (monitoring, ("COLLECTOR", "WEB")),
-            (desktops, ("SYSTEMD", "FOLDER", "LAUNCHER", "XORG", "UDEV", "MODPROBE")),
-            (gpudirect, ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE")), (gpu_licence, ("TOKENS",)),
-        )  # fmt: skip
-        for module, constants in owned:
-            for name in constants:
-                monkeypatch.setattr(module, name, f"{self.root}{getattr(module, name)}")
-        monkeypatch.setattr(gpu_imex, "has_channels", lambda: True)
-        monkeypatch.setattr(gpu_imex, "addresses", lambda _env: set())
-        monkeypatch.setattr(followers, "_unlimited", lambda _pid: False)
-        monkeypatch.setattr(followers, "with_old_limit", lambda _env: [])
-        monkeypatch.setattr(gpu_rdma, "_load", lambda *_words: [])
-        monkeypatch.setattr(gpu_rdma, "_waits", list)
-        monkeypatch.setattr(ports, "listeners", lambda _place: [])
-        monkeypatch.setattr(desktops, "_obfuscated", lambda word, _env: word.encode())
-        monkeypatch.setattr(desktops.os, "urandom", lambda count: b"x" * count)
-        monkeypatch.setattr(desktops, "_await", lambda *_words: None)
-        monkeypatch.setattr(monitoring, "_prove", lambda *_words: None)
+        below(self.root, monkeypatch, {
+            names: "IMEX_NODES IMEX_UNIT", gpu_licence: "TOKEN SETTINGS TOKENS", monitoring: "COLLECTOR WEB",
+            desktops: "SYSTEMD FOLDER LAUNCHER XORG UDEV MODPROBE", gpudirect: "LOAD LIMITS MANAGER OPTIONS CUFILE",
+        })  # fmt: skip
+        replace(monkeypatch, gpu_imex, has_channels=lambda: True, addresses=lambda _env: set())
+        replace(monkeypatch, followers, _unlimited=lambda _pid: False, with_old_limit=lambda _env: [])
+        replace(monkeypatch, gpu_rdma, _load=lambda *_words: [], _waits=list)
+        replace(monkeypatch, ports, listeners=lambda _place: [])
+        replace(monkeypatch, desktops, _obfuscated=lambda word, _env: word.encode(), _await=lambda *_words: None)
+        replace(monkeypatch, desktops.os, urandom=lambda count: b"x" * count)
+        replace(monkeypatch, monitoring, _prove=lambda *_words: None)
 
     def _systemctl(self, words: list[str]) -> tuple[int, str, str]:
         if words == ["show", "--property=DefaultLimitMEMLOCK"]:
@@ -88,18 +82,12 @@ class Beside(Host):
         return 0, "", ""
 
     def _smi(self, _words: list[str]) -> tuple[int, str, str]:
-        token = (
-            self.root / gpu_licence.TOKEN.lstrip("/")
-            if not gpu_licence.TOKEN.startswith(str(self.root))
-            else gpu_licence.TOKEN
-        )
-        return 0, "        License Status                    : Licensed\n" if os.path.exists(token) else "", ""
+        licensed = os.path.exists(gpu_licence.TOKEN)
+        return 0, "        License Status                    : Licensed\n" if licensed else "", ""
 
     def _files_of_others(self) -> None:
         super()._files_of_others()
-        for name, text in (("etc/nvidia/gridd.conf", "# theirs\n"), ("etc/cufile.json", '{"properties": {}}\n')):
-            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.root / name).write_text(text)
+        write(self.root, {"etc/nvidia/gridd.conf": "# theirs\n", "etc/cufile.json": '{"properties": {}}\n'})
         self.memory.active |= {"nvidia-gridd.service"}
 
     def work(self, wish: dict[str, Any]) -> None:
@@ -139,27 +127,21 @@ class RedHat(Host):
         rpms.stand_in(monkeypatch)
         super()._stand_in(monkeypatch)
         self.memory.packages = rpms
-        dnf = "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf"
-        monkeypatch.setattr(f"{dnf}.probe_packages.versionlocks", lambda _host: sorted(self.memory.packages.locked))
-        monkeypatch.setattr(f"{dnf}.Dnf._enabled_stream", lambda _self, name: self.memory.packages.enabled.get(name))
+        replace(monkeypatch, dnf.probe_packages, versionlocks=lambda _host: sorted(self.memory.packages.locked))
+        replace(monkeypatch, dnf.Dnf, _enabled_stream=lambda _self, name: self.memory.packages.enabled.get(name))
         self.programs["kernel-install"] = self._kernel_install
         self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
         monkeypatch.setattr(kernels, "ROOTS", (str(self.root / "efi"),))
-        monkeypatch.setattr(boot_arguments, "CMDLINE", f"{self.root}{boot_arguments.CMDLINE}")
-        monkeypatch.setattr(boot_image, "can_install", lambda *_words: True)
-        monkeypatch.setattr(boot_image, "_kernel_file", lambda kernel: "/boot/vmlinuz-" + kernel)
-        known = {"running": "6.1", "next": "6.1", "installed": [{"release": kernel} for kernel in KERNELS]}
-        monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: known)
-        monkeypatch.setattr(runfile, "uninstaller", lambda _env: UNINSTALLER if self.memory.more["driver"] else None)
-        monkeypatch.setattr(runfile, "_LEFT_OVERS", ())
-        monkeypatch.setattr(runfile, "prove", lambda *_words: None)
-        monkeypatch.setattr(runfile, "packaged", lambda _env: "")
-        monkeypatch.setattr(runfile.Installation, "install", self._install)
-        monkeypatch.setattr(
-            runfile.Installation,
-            "is_complete",
-            lambda one: self.memory.more["driver"] == one.request["version"],
+        below(self.root, monkeypatch, {boot_arguments: "CMDLINE"})
+        replace(
+            monkeypatch, boot_image, can_install=lambda *_words: True, _kernel_file=lambda one: "/boot/vmlinuz-" + one
         )
+        known = {"running": "6.1", "next": "6.1", "installed": [{"release": kernel} for kernel in KERNELS]}
+        replace(monkeypatch, lifecycle.Machine, kernels=lambda _machine: known)
+        replace(monkeypatch, runfile, uninstaller=lambda _env: UNINSTALLER if self.memory.more["driver"] else None)
+        replace(monkeypatch, runfile, _LEFT_OVERS=(), prove=lambda *_words: None, packaged=lambda _env: "")
+        complete = lambda one: self.memory.more["driver"] == one.request["version"]  # noqa: E731
+        replace(monkeypatch, runfile.Installation, install=self._install, is_complete=complete)
         self.programs[UNINSTALLER] = self._uninstall
 
     def _files_of_others(self) -> None:
@@ -173,16 +155,14 @@ class RedHat(Host):
         if os.path.exists(kept):
             with open(kept, encoding="utf-8") as stream:
                 line = stream.read().strip()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"version {words[1]}\noptions {line}\nlinux /x/{words[1]}/linux\ninitrd /x/{words[1]}/initrd\n")
+        text = f"version {words[1]}\noptions {line}\nlinux /x/{words[1]}/linux\ninitrd /x/{words[1]}/initrd\n"
+        write(path.parent, {path.name: text})
         return 0, "", ""
 
     def _install(self, path: str) -> None:
         version = re.sub(r".*-", "", path)
         failed = runfile.HostFailure("GS-477", "it cannot be installed")
-        answer = self._ran(["sh", path], lambda: self.memory.more.update(driver=version), failed)
-        if answer is failed:
-            raise failed
+        self._done(["sh", path], lambda: self.memory.more.update(driver=version), failed)
 
     def _uninstall(self, _words: list[str]) -> tuple[int, str, str]:
         self.memory.more["driver"] = ""

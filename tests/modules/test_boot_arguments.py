@@ -7,7 +7,15 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import pro
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
+from tests.modules.stand_ins import replace
+
 OURS = "modprobe.blacklist=nouveau,nova_core"
+
+
+def ask(folder, state, check=False):
+    params = {"state": state, "state_dir": str(folder), "simulated_root": "", "kernel_argument": True, "kernels": []}
+    step = gpu_nouveau.Nouveau(params, check)
+    return {"changed": step._argument(state == "present"), "warnings": step.warnings}
 
 
 class Pbl:
@@ -32,30 +40,19 @@ class Pbl:
         return [word for word in self.words if word.partition("=")[0] == option.partition("=")[0]]
 
     def ask(self, state="present", *, check=False):
-        params = {
-            "state": state,
-            "state_dir": str(self.folder),
-            "simulated_root": "",
-            "kernel_argument": True,
-            "kernels": [],
-        }
-        step = gpu_nouveau.Nouveau(params, check)
-        done = step._argument(state == "present")
-        return {"changed": done, "warnings": step.warnings}
+        return ask(self.folder, state, check)
 
     @property
     def recorded(self):
-        arguments: list[str] = Ledger(str(self.folder)).state["arguments"]
-        return arguments
+        return Ledger(str(self.folder)).state["arguments"]
 
 
 @pytest.fixture
 def pbl(tmp_path, monkeypatch):
     def make(*words, loader=True):
         made = Pbl(tmp_path, *words, loader=loader)
-        monkeypatch.setattr(process, "output", made.output)
-        monkeypatch.setattr(process, "stream", made.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/sbin/pbl" if name == "pbl" else None)
+        which = lambda name, _env: "/usr/sbin/pbl" if name == "pbl" else None  # noqa: E731
+        replace(monkeypatch, process, output=made.output, stream=made.stream, which=which)
         return made
 
     return make
@@ -117,20 +114,16 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, mo
         grubby(argv)
         raise KeyboardInterrupt
 
-    def ask(state):
-        params = {"state": state, "state_dir": str(tmp_path), "simulated_root": "", "kernels": []}
-        return gpu_nouveau.Nouveau({**params, "kernel_argument": True})._argument(state == "present")
-
-    monkeypatch.setattr(process, "which", lambda name, _env: name if name == "grubby" else None)
+    replace(
+        monkeypatch, process, which=lambda name, _env: name if name == "grubby" else None, output=grubby, stream=cut
+    )
     monkeypatch.setattr("os.path.isdir", lambda path: path != "/etc/default/grub.d" and Path(path).is_dir())
-    monkeypatch.setattr(process, "output", grubby)
-    monkeypatch.setattr(process, "stream", cut)
     with pytest.raises(KeyboardInterrupt):
-        ask("present")
+        ask(tmp_path, "present")
     assert all(OURS in there for there in entries.values())
     assert Ledger(str(tmp_path)).unfinished() == ["kernel argument " + OURS]
 
     monkeypatch.setattr(process, "stream", lambda *words, **_named: (0, [grubby(*words)[1]]))
-    assert ask("absent")
+    assert ask(tmp_path, "absent")["changed"]
     assert (entries, Ledger(str(tmp_path)).state["arguments"]) == ({"6.1": "quiet", "6.2": "quiet"}, [])
     assert Ledger(str(tmp_path)).unfinished() == []

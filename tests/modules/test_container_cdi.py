@@ -3,27 +3,37 @@
 import os
 import time
 
+import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
 
+DRIVER = "580.178.04"
+
+
+@pytest.fixture(autouse=True)
+def _loaded(host):
+    host.load(DRIVER)
+    host.units()
+
+
+def described():
+    return containers.collect(LiveHost(), {})["cdi_drivers"]
+
 
 def test_podman_needs_the_specification_alone(call, host):
-    host.load("580.178.04")
-    host.units()
     assert call("podman", check=True)["changed"]
     assert not host.file("run/cdi").exists()
     assert call("podman")["changed"]
-    assert containers.collect(LiveHost(), {})["configured"] == ["podman"]
-    assert containers.collect(LiveHost(), {})["cdi_drivers"] == ["580.178.04"]
+    assert (containers.collect(LiveHost(), {})["configured"], described()) == (["podman"], [DRIVER])
     assert not call("podman")["changed"]
     assert not host.tree()  # the toolkit's own units do it: nothing of ours is left behind
 
 
 def test_before_the_driver_is_loaded_the_next_boot_describes_it(call, host):
-    host.units()
+    host.load("")
     assert call(cdi=True)["changed"]
     assert not call(cdi=True)["changed"]
     assert "restart nvidia-cdi-refresh" not in host.did
@@ -31,37 +41,30 @@ def test_before_the_driver_is_loaded_the_next_boot_describes_it(call, host):
 
 def test_another_driver_is_described_anew(call, host):
     """The unit stays active once it has run: to start it does nothing."""
-    host.load("580.178.04")
-    host.units()
     call(cdi=True)
     host.load("590.48.01")
     assert call(cdi=True, check=True)["changed"]
     assert call(cdi=True)["changed"]
-    assert containers.collect(LiveHost(), {})["cdi_drivers"] == ["590.48.01"]
+    assert described() == ["590.48.01"]
     assert not call(cdi=True)["changed"]
 
 
 def test_a_unit_that_will_not_is_not_waited_for(call, host):
     """Its conditions look for packages' modules: a driver from a .run file has none there."""
-    host.load("580.178.04")
-    host.units()
     host.file("unwilling", "")
     assert call(cdi=True)["changed"]
     assert host.file("run/cdi/nvidia.yaml").exists()
 
 
 def test_a_toolkit_that_cannot_describe_says_so(call, host):
-    host.units()
-    host.load("580.178.04")
     host.program("nvidia-ctk", "#!/bin/sh\necho 'failed to initialize NVML' >&2\nexit 1\n")
-    told = call(cdi=True, fails=True)
-    assert "does not describe the GPUs" in told["msg"]
-    assert "failed to initialize NVML" in told["msg"]
+    call(cdi=True, fails=("does not describe the GPUs", "failed to initialize NVML"))
 
 
 def test_an_older_toolkit_gets_a_unit_that_goes_again(call, host):
     host.toolkit("1.17.8")
-    host.load("580.178.04")
+    for unit in cdi.REFRESH:
+        (host.root / "units" / unit).unlink()
     assert call(cdi=True)["changed"]
     unit = host.file("etc/systemd/system/gpusetup-cdi.service").read_text()
     assert f"ExecStart={host.root}/bin/nvidia-ctk cdi generate --output={host.root}/run/cdi/nvidia.yaml" in unit
@@ -74,12 +77,11 @@ def test_an_older_toolkit_gets_a_unit_that_goes_again(call, host):
 
 
 def test_a_persons_own_description_stays(call, host):
-    host.units()
-    host.load("580.178.04")
-    host.file("etc/cdi/nvidia.yaml", "libcuda.so.580.178.04")
-    call(cdi=True)
-    call(cdi=True)
-    assert host.file("etc/cdi/nvidia.yaml").read_text() == "libcuda.so.580.178.04"
+    text = "libcuda.so." + DRIVER
+    file = host.file("etc/cdi/nvidia.yaml", text)
+    for _time in range(2):
+        call(cdi=True)
+    assert file.read_text() == text
 
 
 def test_without_its_toolkit_a_description_goes(host):
@@ -93,8 +95,8 @@ def test_without_its_toolkit_a_description_goes(host):
 
 
 def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(call, host):
-    host.toolkit("1.20.0")
-    host.load("580.178.04")
+    for unit in cdi.REFRESH:
+        (host.root / "units" / unit).unlink()
     call(cdi=True)
     layouts, env = host.file("etc/gpusetup/mig.json"), process.environment()
     assert not cdi.describe_again([str(host.root / "bin")], env)

@@ -7,13 +7,13 @@ import socket
 import stat
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports, systemd
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_desktops
 
-from tests.modules.gpu_host_stand_in import SYSTEMCTL
+from tests.modules.gpu_host_stand_in import Units
+from tests.modules.stand_ins import below, write
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 UNIT, PAGE = desktops.unit_of(ME), desktops.page_of(ME)
@@ -41,28 +41,15 @@ def serving(greeting):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    for folder in ("bin", "units"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "did").write_text("")
-    for name, text in (
-        ("systemctl", SYSTEMCTL),
-        ("tigervncpasswd", '#!/bin/sh\nread -r word; echo "scrambled-$word"\n'),
-        ("udevadm", '#!/bin/sh\necho udevadm "$@" >>"$STAND_IN_ROOT/did"\n'),
-        ("startxfce4", "#!/bin/sh\n"),
-    ):  # fmt: skip
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("STAND_IN_ROOT", str(tmp_path))
-    for name in ("SYSTEMD", "FOLDER", "LAUNCHER", "XORG", "UDEV", "MODPROBE"):
-        monkeypatch.setattr(desktops, name, f"{tmp_path}{getattr(desktops, name)}")
+def host(tmp_path, monkeypatch):
+    made = Units(tmp_path, monkeypatch, {
+        "tigervncpasswd": '#!/bin/sh\nread -r word; echo "scrambled-$word"\n', "startxfce4": "#!/bin/sh\n",
+        "udevadm": '#!/bin/sh\necho udevadm "$@" >>"$STAND_IN_ROOT/did"\n',
+    })  # fmt: skip
+    below(tmp_path, monkeypatch, {desktops: "SYSTEMD FOLDER LAUNCHER XORG UDEV MODPROBE DRM DEVICES"})
     monkeypatch.setattr(desktops, "_PATIENCE", 1.0)
-    monkeypatch.setattr(desktops, "DRM", f"{tmp_path}/sys/class/drm/*/device/driver")
-    monkeypatch.setattr(desktops, "DEVICES", f"{tmp_path}/dev/dri")
-    monkeypatch.setattr(systemd, "FOLDER", desktops.SYSTEMD)
     monkeypatch.setattr(ports, "listeners", lambda _place: [])
-    return tmp_path
+    return made
 
 
 @pytest.fixture
@@ -73,94 +60,73 @@ def port(monkeypatch):
 
 
 @pytest.fixture
-def configure(root, run_module):
+def configure(host, run_module):
     def call(backend="egl", **more):
         arguments = {"users": [ME]} | more if backend != "none" else more
-        answer: tuple[bool, dict[str, Any]] = run_module(
-            gpu_desktops, host={"state_dir": str(root / "state")}, backend=backend, **arguments
-        )
-        return answer
+        return run_module(gpu_desktops, host=host.given, backend=backend, **arguments)
 
     return call
 
 
-def did(root):
-    return [line for line in (root / "did").read_text().splitlines() if not line.startswith("show")]
-
-
-def test_a_desktop_a_page_and_a_password_of_one_s_own(root, port, configure):
-    failed, result = configure(port=port)
-    assert (failed, result["changed"]) == (False, True), result
+def test_a_desktop_a_page_and_a_password_of_one_s_own(host, port, configure):
+    result = configure(port=port)
+    assert result["changed"] is True
     unit = Path(desktops.SYSTEMD, UNIT).read_text()
     assert f"User={ME}\n" in unit
     assert "VGL_DISPLAY=egl0" in unit
     assert f"127.0.0.1:{port} 127.0.0.1:{port}" in Path(desktops.SYSTEMD, PAGE).read_text()
     secret, told = (Path(desktops.FOLDER, f"{ME}.{kind}") for kind in ("vnc", "password"))
     word = told.read_text().strip()
-    assert len(word) == 8
-    assert secret.read_text() == f"scrambled-{word}\n"
+    assert (len(word), secret.read_text()) == (8, f"scrambled-{word}\n")
     assert {stat.S_IMODE(path.stat().st_mode) for path in (secret, told)} == {0o600}
     assert word not in str(result)
-    assert f"enable --now {UNIT}" in did(root)
-    assert f"enable --now {PAGE}" in did(root)
-
-    again = configure(port=port)[1]
-    assert Path(desktops.FOLDER, f"{ME}.password").read_text().strip() == word
-    assert again["pending"] == []
+    assert {f"enable --now {UNIT}", f"enable --now {PAGE}"} <= set(host.did())
+    assert configure(port=port)["pending"] == []
+    assert told.read_text().strip() == word
 
 
-def test_everything_goes_again(root, port, configure):
+def test_everything_goes_again(host, port, configure):
     configure(port=port)
-    assert configure("none")[1]["changed"] is True
-    assert [str(path) for path in (root / "etc").rglob("*") if path.is_file()] == []
+    assert configure("none")["changed"] is True
+    assert [str(path) for path in (host.root / "etc").rglob("*") if path.is_file()] == []
     assert not Path(desktops.LAUNCHER).exists()
-    assert configure("none")[1]["changed"] is False
+    assert configure("none")["changed"] is False
 
 
-def test_check_mode_touches_nothing(root, configure):
-    failed, result = configure(check=True)
-    assert (failed, result["changed"]) == (False, True), result
-    assert not (root / "etc").exists()
-    assert did(root) == []
+def test_check_mode_touches_nothing(host, configure):
+    assert configure(check=True)["changed"] is True
+    assert not (host.root / "etc").exists()
+    assert host.did() == []
 
 
-def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(root, port, configure):
+def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(host, port, configure):
     for path in ("sys/class/drm/card0/device", "dev/dri/card0", "drivers/nvidia"):
-        (root / path).mkdir(parents=True)
-    (root / "sys/class/drm/card0/device/driver").symlink_to(root / "drivers/nvidia")
-    failed, result = configure(
-        "x", port=port, group="daemon", gpus=["0000:0a:00.0", "0001:06:10.1"], size="800x600", session="startxfce4"
-    )
-    assert not failed, result
-    text = Path(desktops.XORG).read_text()
-    assert 'BusID "PCI:10@0:0:0"' in text
-    assert 'BusID "PCI:6@1:16:1"' in text
-    unit = Path(desktops.SYSTEMD, UNIT).read_text()
-    assert "SupplementaryGroups=daemon\n" in unit
-    assert "SIZE=800x600 VGL_DISPLAY=:19.0" in unit
-    assert "SESSION=startxfce4" in unit
-    assert f"enable --now {desktops.X_UNIT}" in did(root)
-    assert 'GROUP="daemon"' in Path(desktops.UDEV).read_text()
-    assert "NVreg_DeviceFileGID=1 " in Path(desktops.MODPROBE).read_text()
-    assert "udevadm control --reload" in did(root)
-    assert configure(port=port)[1]["changed"] is True
+        (host.root / path).mkdir(parents=True)
+    (host.root / "sys/class/drm/card0/device/driver").symlink_to(host.root / "drivers/nvidia")
+    gpus = ["0000:0a:00.0", "0001:06:10.1"]
+    configure("x", port=port, group="daemon", gpus=gpus, size="800x600", session="startxfce4")
+    for place, *words in (
+        (desktops.XORG, 'BusID "PCI:10@0:0:0"', 'BusID "PCI:6@1:16:1"'),
+        (f"{desktops.SYSTEMD}/{UNIT}", "SupplementaryGroups=daemon\n", "SIZE=800x600 VGL_DISPLAY=:19.0", "SESSION=startxfce4"),
+        (desktops.UDEV, 'GROUP="daemon"'), (desktops.MODPROBE, "NVreg_DeviceFileGID=1 "),
+    ):  # fmt: skip
+        text = Path(place).read_text()
+        assert [word for word in words if word not in text] == [], text
+    assert {f"enable --now {desktops.X_UNIT}", "udevadm control --reload"} <= set(host.did())
+    assert configure(port=port)["changed"] is True
     assert not Path(desktops.UDEV).exists()
     assert not Path(desktops.SYSTEMD, desktops.X_UNIT).exists()
 
 
-def test_others_come_over_tls_alone(root, port, configure):
-    certificate, key = root / "a.crt", root / "a.key"
-    for path in (certificate, key):
-        path.write_text("x")
-        path.chmod(0o600)
-    failed, result = configure(port=port, listen="0.0.0.0", certificate=str(certificate), key=str(key))
-    assert not failed, result
+def test_others_come_over_tls_alone(host, port, configure):
+    write(host.root, {"a.crt": "x", "a.key": "x"}, 0o600)
+    asked = {"port": port, "listen": "0.0.0.0", "certificate": f"{host.root}/a.crt", "key": f"{host.root}/a.key"}
+    configure(**asked)
     page = Path(desktops.SYSTEMD, PAGE).read_text()
-    assert f"LoadCredential=key:{key}\n" in page
+    assert f"LoadCredential=key:{asked['key']}\n" in page
     assert "--ssl-only --cert ${CREDENTIALS_DIRECTORY}/certificate" in page
-    key.chmod(0o644)
-    failed, result = configure(port=port, listen="0.0.0.0", certificate=str(certificate), key=str(key))
-    assert (failed, "can be read by everybody" in result["msg"]) == (True, True)
+    Path(asked["key"]).chmod(0o644)
+    configure(**asked, fails="can be read by everybody")
 
 
 @pytest.mark.parametrize(
@@ -173,29 +139,22 @@ def test_others_come_over_tls_alone(root, port, configure):
         ({"backend": "x"}, "an X server needs a GPU"),
     ],
 )
-def test_what_is_in_the_way_is_refused_untouched(root, configure, asked, said):
-    failed, result = configure(**asked)
-    assert failed
-    assert result["gpu_failure"]["reference"] == "GS-460"
-    assert said in result["msg"]
-    assert not (root / "etc").exists()
-    assert did(root) == []
+def test_what_is_in_the_way_is_refused_untouched(host, configure, asked, said):
+    configure(**asked, fails=("GS-460", said))
+    assert not (host.root / "etc").exists()
+    assert host.did() == []
 
 
 def test_a_port_in_use_is_told(monkeypatch):
-    monkeypatch.setattr(
-        ports, "listeners", lambda place: [ports.Listener(7, "nginx", "nginx.service")] if "6080" in place else []
-    )
+    there = ports.Listener(7, "nginx", "nginx.service")
+    monkeypatch.setattr(ports, "listeners", lambda place: [there] if "6080" in place else [])
     told = {"users": [ME], "listen": "127.0.0.1", "port": 6080, "backend": "egl"}
     (failure,) = desktops.in_the_way({"desktops": told})
     assert "127.0.0.1:6080 is in use by nginx (process 7, nginx.service)" in failure.text()
     assert desktops.in_the_way({"desktops": {"users": []}}) == []
 
 
-def test_a_desktop_that_does_not_come_up_fails_with_its_journal(root, monkeypatch, configure):
+def test_a_desktop_that_does_not_come_up_fails_with_its_journal(monkeypatch, configure):
     with serving(b"HTTP") as number:
         monkeypatch.setattr(desktops, "_VNC_PORT", number)
-        failed, result = configure()
-    assert failed
-    assert result["gpu_failure"]["reference"] == "GS-488"
-    assert "something else answers" in result["msg"]
+        configure(fails=("GS-488", "something else answers"))

@@ -7,6 +7,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fil
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ledger as ledger_module
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+from tests.modules.stand_ins import write
+
 BEFORE = '{\n "log-driver": "journald"\n}\n'
 OURS = '{\n "log-driver": "journald",\n "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}\n}\n'
 EDITED = OURS.replace('"journald",', '"journald",\n "data-root": "/data",')
@@ -16,11 +18,8 @@ THEIRS = '{\n "data-root": "/data"\n}\n'
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "etc/docker/daemon.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(BEFORE)
-    path.chmod(0o640)
-    return path
+    write(tmp_path, {"etc/docker/daemon.json": BEFORE}, 0o640)
+    return tmp_path / "etc/docker/daemon.json"
 
 
 @pytest.fixture
@@ -81,8 +80,7 @@ def test_a_file_that_somebody_deleted_is_not_brought_back(ledger, path):
     ledger.write(str(path), OURS)
     path.unlink()
     assert not ledger.restore(str(path))
-    assert not path.exists()
-    assert ledger.left == [str(path)]
+    assert (path.exists(), ledger.left) == (False, [str(path)])
 
 
 def test_a_second_edit_gets_a_place_of_its_own(ledger, path):
@@ -104,13 +102,9 @@ def test_a_check_puts_nothing_aside(ledger, path):
 
 def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger, path):
     os.setxattr(path, "user.label", b"site")
-    ledger.write(str(path), OURS)
-    assert files.attributes(str(path)) == {"user.label": b"site"}
-    ledger.restore(str(path))
-    assert files.attributes(str(path)) == {"user.label": b"site"}
-    ledger.delete(str(path))
-    ledger.restore(str(path))
-    assert files.attributes(str(path)) == {"user.label": b"site"}
+    for change in (lambda name: ledger.write(name, OURS), ledger.restore, ledger.delete, ledger.restore):
+        change(str(path))
+        assert not path.exists() or files.attributes(str(path)) == {"user.label": b"site"}
 
 
 def test_whoever_went_back_to_the_first_content_edited_nothing(ledger, path):

@@ -12,28 +12,27 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 
-SOURCE = "etc/apt/sources.list.d/gpusetup-cuda.sources"
+from tests.modules.stand_ins import replace, write
+
+SOURCE, PINS = "etc/apt/sources.list.d/gpusetup-cuda.sources", "etc/apt/preferences.d/pins"
 
 
 def folder_with(text):
     """A preview's folder with one source, whose key lies in the folder too."""
     folder = Path(fetched.new_folder())
-    (folder / SOURCE).parent.mkdir(parents=True)
-    (folder / SOURCE).write_text(f"{text}\nSigned-By: {folder}/etc/apt/keyrings/cuda.pgp\n")
+    write(folder, {SOURCE: f"{text}\nSigned-By: {folder}/etc/apt/keyrings/cuda.pgp\n"})
     return folder
 
 
 @pytest.fixture
 def left(monkeypatch, tmp_path):
     """What a first preview left."""
-    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
-    monkeypatch.setattr(fetched, "_DELETE_AFTER", 0)
+    replace(monkeypatch, fetched, PLACE=str(tmp_path), _DELETE_AFTER=0)
     folder = folder_with("URIs: https://a.example")
-    other = folder / "etc/apt/sources.list.d/needless.sources"
-    other.write_text("URIs: https://needless.example\n")
-    (folder / "lists").mkdir()
-    (folder / "lists" / "a.example_Packages").write_text("Package: x\n")
-    (folder / "messages.json").write_text('["W: old"]')
+    write(folder, {
+        "etc/apt/sources.list.d/needless.sources": "URIs: https://needless.example\n",
+        "lists/a.example_Packages": "Package: x\n", "messages.json": '["W: old"]',
+    })  # fmt: skip
     return folder
 
 
@@ -41,8 +40,7 @@ def left(monkeypatch, tmp_path):
 def second(left):
     del left
     folder = folder_with("URIs: https://a.example")
-    (folder / "etc/apt/preferences.d").mkdir()
-    (folder / "etc/apt/preferences.d/pins").write_text("Pin: only here\n")
+    write(folder, {PINS: "Pin: only here\n"})
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -85,26 +83,26 @@ def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_pa
 @pytest.fixture
 def host(left, tmp_path):
     """A host with the sources that were looked at, and older lists."""
-    (left / "messages.json").write_text("[]")
-    (left / "lists" / "partial").mkdir()
-    (left / "lists" / "a.example_InRelease").write_text("new")
-    (left / "etc/apt/preferences.d").mkdir()
-    (left / "etc/apt/preferences.d/pins").write_text("Pin: nothing that is fetched\n")
+    pins = {PINS: "Pin: nothing that is fetched\n"}
+    write(left, {"messages.json": "[]", "lists/partial/x": "", "lists/a.example_InRelease": "new", **pins})
+    (left / "lists/partial/x").unlink()
     root = tmp_path / "host"
-    (root / "etc/apt").mkdir(parents=True)
     shutil.copytree(left / "etc/apt/sources.list.d", root / "etc/apt/sources.list.d")
-    (root / SOURCE).write_text((left / SOURCE).read_text().replace(str(left), ""))
-    (root / "etc/apt/sources.list.d/notes.txt").write_text("apt does not read this")
-    lists = root / "var/lib/apt/lists"
-    (lists / "partial").mkdir(parents=True)
-    (lists / "a.example_InRelease").write_text("old")
-    (lists / "a.example_Translation-en").write_text("stays")
+    write(root, {
+        SOURCE: (left / SOURCE).read_text().replace(str(left), ""),
+        "etc/apt/sources.list.d/notes.txt": "apt does not read this",
+        f"{LISTS}/a.example_InRelease": "old", f"{LISTS}/a.example_Translation-en": "stays",
+    })  # fmt: skip
+    (root / LISTS / "partial").mkdir()
     return root
+
+
+LISTS = "var/lib/apt/lists"
 
 
 def test_apt_is_given_the_lists_of_a_look(left, host):
     assert fetched.hand_over(str(left), str(host))
-    lists = host / "var/lib/apt/lists"
+    lists = host / LISTS
     assert sorted(path.name for path in lists.iterdir()) == [
         "a.example_InRelease", "a.example_Packages", "a.example_Translation-en", "lock", "partial",
     ]  # fmt: skip
@@ -123,37 +121,24 @@ def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
 
     monkeypatch.setattr(os, "rename", within)
     assert fetched.hand_over(str(left), str(host))
-    assert (host / "var/lib/apt/lists/a.example_InRelease").read_text() == "new"
-    assert not list((host / "var/lib/apt/lists/partial").iterdir())
+    assert (host / LISTS / "a.example_InRelease").read_text() == "new"
+    assert not list((host / LISTS / "partial").iterdir())
 
 
-def trouble(left, host):
-    del host
-    (left / "messages.json").write_text('["W: one repository did not answer"]')
+KEY = "etc/apt/keyrings/cuda.pgp"
 
 
-def one_more(left, host):
-    del left
-    (host / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
-
-
-def one_less(left, host):
-    del left
-    (host / "etc/apt/sources.list.d/needless.sources").unlink()
-
-
-def another_key(left, host):
-    for root, key in ((left, b"\x99looked"), (host, b"\x99here")):
-        (root / "etc/apt/keyrings").mkdir()
-        (root / "etc/apt/keyrings/cuda.pgp").write_bytes(key)
-
-
-def no_lists(left, host):
-    del left
-    shutil.rmtree(host / "var/lib/apt/lists")
-
-
-@pytest.mark.parametrize("change", [trouble, one_more, one_less, another_key, no_lists])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda left, _host: write(left, {"messages.json": '["W: one repository did not answer"]'}),
+        lambda _left, host: write(host, {"etc/apt/sources.list": "deb https://b.example x main\n"}),
+        lambda _left, host: (host / "etc/apt/sources.list.d/needless.sources").unlink(),
+        lambda left, host: [write(root, {KEY: key}) for root, key in ((left, b"\x99looked"), (host, b"\x99here"))],
+        lambda _left, host: shutil.rmtree(host / LISTS),
+    ],
+    ids=["trouble", "one more", "one less", "another key", "no lists"],
+)
 def test_apt_fetches_itself_after_trouble_or_from_elsewhere(left, host, change):
     change(left, host)
     assert not fetched.hand_over(str(left), str(host))
@@ -161,12 +146,11 @@ def test_apt_fetches_itself_after_trouble_or_from_elsewhere(left, host, change):
 
 
 def test_apt_fetches_itself_while_somebody_updates_the_lists(left, host):
-    lock = host / "var/lib/apt/lists/lock"
+    lock = host / LISTS / "lock"
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as somebody:
-        assert somebody.stdout is not None
         somebody.stdout.readline()
         assert not fetched.hand_over(str(left), str(host))
         somebody.communicate()
@@ -220,13 +204,8 @@ def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(tmp
         + ("fetched.leave(folder, []); " if stage == "wait" else "")
         + "print(folder, flush=True); time.sleep(60)"
     )
-    look = subprocess.Popen(
-        [sys.executable, "-c", words, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-    )
-    assert look.stdout is not None
+    argv, env = [sys.executable, "-c", words, str(tmp_path)], dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    look = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     folder = Path(look.stdout.readline().strip())
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     fetched.sweep()
@@ -237,7 +216,7 @@ def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(tmp
     assert folder.is_dir() == (stage == "wait")
     if stage == "wait":
         until = time.monotonic() + 20
-        waiting: set[int] = set()
+        waiting = set()
         while not waiting and time.monotonic() < until:  # the kernel shows the words of a new program a moment late
             waiting = {os.getpgid(int(name)) for name in os.listdir("/proc") if name.isdigit() and waits(name, folder)}
         [leader] = waiting

@@ -12,10 +12,10 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     kernel_module,
     process,
 )
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, gpudirect, names
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module, gpu_nouveau
 
+from tests.modules.stand_ins import below, refused, replace
 from tests.unit.facts.test_probe_initramfs import cpio
 
 KERNEL = "6.8.0"
@@ -29,20 +29,16 @@ class Root:
         self.modules = ["nouveau", "nvidia", "nvme_core"]
         self.broken: set[str] = set()
         self.did: list[str] = []
-        for module, name in (
-            (names, "NOUVEAU_FILE"), (gpu_nouveau, "NOUVEAU_FILE"), (gpu_nouveau, "GRUB_DROP_IN"), (kernel_module, "OPTIONS"),
-            (kernel_module, "PARAMETERS"), (kernel_module, "_MODULE_PARAMETERS"), (gpudirect, "OPTIONS"),
-            (gpudirect, "MANAGER"),
-        ):  # fmt: skip
-            monkeypatch.setattr(module, name, f"{root}{getattr(module, name)}")
-        monkeypatch.setattr(followers, "MENUS", (f"{root}/boot/grub/grub.cfg",))
-        monkeypatch.setattr(
-            followers, "GRUB_SETTINGS", (f"{root}/etc/default/grub", f"{root}/etc/default/grub.d/*.cfg")
-        )
-        monkeypatch.setattr(boot_image, "path_of", lambda _kernel: str(root / "boot/initrd.img"))
-        monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(shutil, "which", lambda name, path: None if name in ("pbl", "grubby") else name)
-        monkeypatch.setattr("os.path.isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
+        below(root, monkeypatch, {
+            names: "NOUVEAU_FILE", gpu_nouveau: "NOUVEAU_FILE GRUB_DROP_IN", gpudirect: "OPTIONS MANAGER",
+            kernel_module: "OPTIONS PARAMETERS _MODULE_PARAMETERS",
+        })  # fmt: skip
+        settings = (f"{root}/etc/default/grub", f"{root}/etc/default/grub.d/*.cfg")
+        replace(monkeypatch, followers, MENUS=(f"{root}/boot/grub/grub.cfg",), GRUB_SETTINGS=settings)
+        replace(monkeypatch, boot_image, path_of=lambda _kernel: str(root / "boot/initrd.img"))
+        replace(monkeypatch, process, stream=self.stream)
+        replace(monkeypatch, shutil, which=lambda name, path: None if name in ("pbl", "grubby") else name)
+        replace(monkeypatch, os.path, isdir=lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
         for folder in ("boot/grub", "etc/default/grub.d", "etc/modprobe.d"):
             (root / folder).mkdir(parents=True)
         (root / "etc/default/grub").write_text('GRUB_CMDLINE_LINUX="quiet"\n')
@@ -91,7 +87,7 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host, tool, state):
         host.nouveau()
     host.broken = {tool}
     for _time in range(2):
-        with pytest.raises(HostFailure, match=tool):
+        with refused(tool):
             host.nouveau(state)
     host.broken = set()
     assert host.nouveau(state)["changed"]
@@ -138,13 +134,9 @@ def test_options_reach_the_image_that_has_the_module_and_leave_it(host, path):
     file = Path(getattr(*path))
     follower = followers.BootImage(KERNEL, process.environment())
     for text in ("options nvidia A=1\n", "options nvidia A=2\n", None):
-        if text is None:
-            file.unlink()
-        else:
-            file.write_text(text)
-        assert followers.settle([follower], check=True) == ["the initramfs of " + KERNEL]
-        assert followers.settle([follower], check=False) == ["the initramfs of " + KERNEL]
-        assert followers.settle([follower], check=False) == []
+        file.unlink() if text is None else file.write_text(text)
+        settled = [followers.settle([follower], check=check) for check in (True, False, False)]
+        assert settled == [["the initramfs of " + KERNEL]] * 2 + [[]]
 
 
 # --- options of the loaded module ----------------------------------------------------------------------------------
@@ -183,104 +175,90 @@ class Kernel:
 @pytest.fixture
 def kernel(host, monkeypatch):
     made = Kernel(host)
-    monkeypatch.setattr(gpu_kernel_module, "Machine", lambda _root: made)
-    monkeypatch.setattr(gpu_kernel_module.kernel_module, "Loader", lambda *_words: made)
-    monkeypatch.setattr(gpu_kernel_module.driver, "reboot_reasons", lambda *_more: [])
-    monkeypatch.setattr(gpu_kernel_module.driver, "obstacle", lambda *_more: made.obstacle)
-    monkeypatch.setattr(process, "output", lambda argv, *_more: (0, Path(kernel_module.OPTIONS).read_text(), ""))
-    monkeypatch.setattr(kernel_module, "_booted", lambda: 1000.0)
-    assert driver is gpu_kernel_module.driver
+    replace(monkeypatch, gpu_kernel_module, Machine=lambda _root: made)
+    replace(monkeypatch, kernel_module, Loader=lambda *_words: made, _booted=lambda: 1000.0)
+    replace(monkeypatch, driver, reboot_reasons=lambda *_more: [], obstacle=lambda *_more: made.obstacle)
+    replace(monkeypatch, process, output=lambda *_more: (0, Path(kernel_module.OPTIONS).read_text(), ""))
     return made
 
 
 @pytest.fixture
 def configure(host, kernel, run_module):
-    def call(check=False, reload=True, **options):
-        failed, result = run_module(
-            gpu_kernel_module, check=check, host={"state_dir": str(host.root / "state")}, version="580.95.05",
-            options=options, reload=reload,
-        )  # fmt: skip
-        assert not failed, result
-        return dict(result)
-
-    return call
+    given = {"host": {"state_dir": str(host.root / "state")}, "version": "580.95.05"}
+    return lambda **more: run_module(gpu_kernel_module, **{**given, "reload": True, "options": FREE, **more})
 
 
 FREE = {"NVreg_RestrictProfilingToAdminUsers": 0}
 
 
 def test_a_changed_option_is_in_effect_or_told(configure, kernel):
-    told = configure(**FREE)
-    assert (told["changed"], told["options_waiting"], kernel.loads) == (True, [], 1)
-    again = configure(**FREE)
-    assert (again["changed"], again["options_waiting"], kernel.loads) == (False, [], 1)
-    gone = configure()
-    assert (gone["changed"], gone["options_waiting"], kernel.loads) == (True, [], 2)
+    for options, changed, loads in ((FREE, True, 1), (FREE, False, 1), ({}, True, 2)):
+        told = configure(options=options)
+        assert (told["changed"], told["options_waiting"], kernel.loads) == (changed, [], loads)
 
 
 @pytest.mark.parametrize("way", ["in use", "not now", "check"])
 def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(configure, kernel, way):
     kernel.obstacle = "in use by python (4711)" if way == "in use" else ""
-    Path(kernel_module.OPTIONS).write_text(
-        "# Written by gpusetup.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
-    )
+    written = "# Written by gpusetup.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
+    Path(kernel_module.OPTIONS).write_text(written)
+    waits = "the module is loaded with NVreg_RestrictProfilingToAdminUsers="
     for _time in range(2):
-        told = configure(check=way == "check", reload=way != "not now", **FREE)
-        assert told["options_waiting"] == [
-            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=1, 0 is wanted"
-        ]
+        assert configure(check=way == "check", reload=way != "not now")["options_waiting"] == [waits + "1, 0 is wanted"]
         assert kernel.loads == 0
     kernel.show(RmProfilingAdminOnly=0)
     if way == "in use":
-        told = configure()
-        assert told["options_waiting"] == [
-            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=0, which is no longer set"
-        ]
+        assert configure(options={})["options_waiting"] == [waits + "0, which is no longer set"]
 
 
 def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure, host):
     host.broken = {"update-initramfs"}
-    with pytest.raises(AssertionError, match="update-initramfs failed"):
-        configure(**FREE)
+    configure(fails="update-initramfs failed")
     host.broken = set()
-    configure(**FREE)
+    configure()
     assert b"NVreg_RestrictProfilingToAdminUsers=0" in host.file("boot/initrd.img").read_bytes()
 
 
 @pytest.mark.parametrize("why", ["another file", "the driver"])
 def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(configure, kernel, monkeypatch, why):
-    configure(**FREE)
+    configure()
     kernel.show(RmProfilingAdminOnly=1)
     if why == "another file":
-        said = "options nvidia NVreg_RestrictProfilingToAdminUsers=0\noptions nvidia NVreg_RestrictProfilingToAdminUsers=1\n"
+        said = "".join(f"options nvidia NVreg_RestrictProfilingToAdminUsers={value}\n" for value in (0, 1))
         monkeypatch.setattr(process, "output", lambda *_more: (0, said, ""))
     else:
         monkeypatch.setattr(kernel_module, "_booted", lambda: time.time() + 100)
     loads = kernel.loads
-    assert configure(**FREE)["options_waiting"] == []
+    assert configure()["options_waiting"] == []
     assert kernel.loads == loads
     waiting, (refused,) = followers.options(kernel, FREE, [])
     assert waiting == []
     assert ("something beside" if why == "another file" else "at the last boot") in refused
 
 
-@pytest.mark.parametrize(
-    ("shown", "wanted"),
-    [
-        ("4294967295", "-1"),
-        ("1", "0x1"),
-        ("1", 1),
-        ("Y", "1"),
-        ('"RMForceStaticBar1=1;"', "RMForceStaticBar1=1"),
-        ("0", "n"),
-    ],
-)
+_KEPT = [("4294967295", "-1"), ("1", "0x1"), ("1", 1), ("Y", "1"), ('"RMForceStaticBar1=1;"', "RMForceStaticBar1=1"), ("0", "n")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "wanted"), _KEPT)
 def test_values_are_compared_as_the_driver_keeps_them(kernel, shown, wanted):
     kernel.show(Some=shown)
     assert kernel_module.otherwise({"NVreg_Some": wanted, "NVreg_NobodyShowsIt": 1}, [], {}) == ([], [])
 
 
 # --- the service manager and what it started ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limits(host, monkeypatch):
+    """Write the limit of locked memory of processes: {pid: limit}."""
+    monkeypatch.setattr(followers, "_LIMITS", str(host.file("limits-{}")))
+
+    def write(of):
+        for pid, limit in of.items():
+            line = f"Max locked memory         {limit}              {limit}              bytes\n"
+            host.file(f"limits-{pid}").write_text(line)
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -290,27 +268,23 @@ def test_values_are_compared_as_the_driver_keeps_them(kernel, shown, wanted):
         (False, "infinity", "unlimited", False), (False, "8388608", "8388608", False), (True, "", "8388608", False),
     ],
 )  # fmt: skip
-def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(host, monkeypatch, file, has, pid1, due):
+def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(
+    limits, monkeypatch, file, has, pid1, due
+):
     if file:
         Path(gpudirect.MANAGER).parent.mkdir(parents=True)
         Path(gpudirect.MANAGER).write_text("[Manager]\nDefaultLimitMEMLOCK=infinity\n")
-    host.file("limits-1").write_text(f"Max locked memory         {pid1}              {pid1}              bytes\n")
-    monkeypatch.setattr(followers, "_LIMITS", str(host.file("limits-{}")))
-    answer = f"DefaultLimitMEMLOCK={has}\n" if has else ""
-    monkeypatch.setattr(process, "output", lambda *_more: (0, answer, ""))
+    limits({1: pid1})
+    monkeypatch.setattr(process, "output", lambda *_more: (0, f"DefaultLimitMEMLOCK={has}\n" if has else "", ""))
     assert followers.LockedMemory({}).due() is due
 
 
-def test_services_that_were_started_with_the_old_limit_are_named(host, monkeypatch):
+def test_services_that_were_started_with_the_old_limit_are_named(limits, monkeypatch):
     rows = {"docker": (11, "infinity"), "slurmd": (12, "infinity"), "kubelet": (0, "infinity"), "crio": (13, "65536")}
     blocks = [
         f"Id={name}.service\nActiveState={'active' if pid else 'inactive'}\nMainPID={pid}\nLimitMEMLOCK={limit}\n"
         for name, (pid, limit) in rows.items()
     ]
-    for pid, limit in ((11, "8388608"), (12, "unlimited"), (13, "65536")):
-        host.file(f"limits-{pid}").write_text(
-            f"Max locked memory         {limit}              {limit}              bytes\n"
-        )
-    monkeypatch.setattr(followers, "_LIMITS", str(host.file("limits-{}")))
+    limits({11: "8388608", 12: "unlimited", 13: "65536"})
     monkeypatch.setattr(process, "output", lambda *_more: (0, "\n".join(blocks), ""))
     assert followers.with_old_limit({}) == ["docker"]

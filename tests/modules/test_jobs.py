@@ -4,10 +4,13 @@ import errno
 import os
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+from tests.modules.stand_ins import refused
 
 
 def until_over(job, work):
@@ -38,9 +41,8 @@ def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path):
 def test_another_request_is_refused_while_one_runs(tmp_path):
     running = jobs.Job(str(tmp_path), "packages", {"a": 1})
     running.start_or_join(slow, 0.1)
-    with pytest.raises(HostFailure, match="already changing this host") as caught:
+    with refused("GS-452", "already changing this host"):
         jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
-    assert caught.value.fields["reference"] == "GS-452"
     until_over(running, slow)
 
 
@@ -55,32 +57,22 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path):
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
 
 
-def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path):
-    def refuse(_job):
-        raise HostFailure("GS-453", "locked", hint="wait")
-
-    status = until_over(jobs.Job(str(tmp_path), "x", {}), refuse)
-    assert (status["state"], status["failure"]["reference"], status["failure"]["hint"]) == ("failed", "GS-453", "wait")
-
-    status = until_over(jobs.Job(str(tmp_path), "y", {}), lambda _job: {}["nothing"])
-    assert status["failure"]["reference"] == "GS-450"
-    assert (
-        "KeyError"
-        in Path(tmp_path, "jobs", os.path.basename(jobs.Job(str(tmp_path), "y", {}).folder), "log").read_text()
-    )
-
-
 @pytest.mark.parametrize(
-    ("number", "reference"), [(errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498")]
-)
-def test_what_the_system_refuses_is_no_bug(tmp_path, number, reference):
-    def refused(_job):
-        raise OSError(number, os.strerror(number), "/etc/x")
-
-    failure = until_over(jobs.Job(str(tmp_path), "x", {}), refused)["failure"]
-    assert failure["reference"] == reference
-    assert (failure["context"], failure["note"]) == ("/etc/x", os.strerror(number))
-    assert failure["hint"]
+    ("error", "told"),
+    [
+        (HostFailure("GS-453", "locked", hint="wait"), {"reference": "GS-453", "hint": "wait"}),
+        (KeyError("nothing"), {"reference": "GS-450", "hint": ""}),
+        *((OSError(number, os.strerror(number), "/etc/x"), {"reference": reference, "context": "/etc/x", "note": os.strerror(number)})
+          for number, reference in ((errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498"))),
+    ],
+)  # fmt: skip
+def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path, error, told):
+    job = jobs.Job(str(tmp_path), "x", {})
+    status = until_over(job, Mock(side_effect=error))
+    failure = status["failure"]
+    assert (status["state"], {name: failure[name] for name in told}) == ("failed", told)
+    assert isinstance(error, KeyError) != bool(failure["hint"])
+    assert not isinstance(error, KeyError) or "KeyError" in Path(job.folder, "log").read_text()
 
 
 def refuse(*_words, **_named):
@@ -117,9 +109,7 @@ def test_a_killed_job_is_started_again(tmp_path):
 def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path):
     job = jobs.Job(str(tmp_path), "x", {})
     os.makedirs(job.folder)
-    files.write_json(
-        job.status_path,
-        {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""},
-    )
+    status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}
+    files.write_json(job.status_path, status)
     status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
     assert status["result"] == {"again": True}

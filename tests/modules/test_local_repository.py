@@ -9,8 +9,10 @@ import tarfile
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
+from tests.modules.stand_ins import refused, write
+
+KEYRING = "nvidia-driver-local-12345678-keyring.gpg"
 NAME = "nvidia-driver-local-repo-debian12-580.142"
 _BODY = b"\x04" + bytes(9)
 KEY = bytes([0x98, len(_BODY)]) + _BODY
@@ -22,19 +24,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("dpkg-deb") is
 def package(folder, name=NAME, keyring=KEY):
     """A package with two lists, one package and a key in the repository's folder, and a sources file beside it."""
     tree = folder / "tree"
-    repository = tree / "var" / name
-    repository.mkdir(parents=True)
-    for file, content in (
-        ("Packages", b"p"), ("InRelease", b"r"), ("nvidia-smi_1_amd64.deb", b"x" * 5000),
-        ("nvidia-driver-local-12345678-keyring.gpg", keyring),
-    ):  # fmt: skip
-        (repository / file).write_bytes(content)
-    (tree / "etc/apt").mkdir(parents=True)
-    (tree / "etc/apt/x.list").write_text("deb")
-    (tree / "DEBIAN").mkdir()
-    (tree / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: 1.0-1\nArchitecture: amd64\nMaintainer: x <x@y.z>\nDescription: x\n"
-    )
+    files = {"Packages": "p", "InRelease": "r", "nvidia-smi_1_amd64.deb": "x" * 5000, KEYRING: keyring}
+    write(tree / "var" / name, files)
+    control = f"Package: {name}\nVersion: 1.0-1\nArchitecture: amd64\nMaintainer: x <x@y.z>\nDescription: x\n"
+    write(tree, {"etc/apt/x.list": "deb", "DEBIAN/control": control})
     made = folder / f"{NAME}_1.0-1_amd64.deb"
     subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, made], check=True, capture_output=True)
     shutil.rmtree(tree)
@@ -47,14 +40,7 @@ def source(path, **words):
     return {"name": "cuda-debian12-local", "kind": "apt", "uris": ["file:///x"], "installer": {**installer, **words}}
 
 
-def refused(tmp_path, given):
-    with pytest.raises(HostFailure) as caught:
-        local_repository.usable(given, str(tmp_path / "there"), True)
-    assert caught.value.fields["reference"] == "GS-478"
-    return caught.value.text()
-
-
-def below(folder):
+def files_of(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
@@ -63,17 +49,20 @@ def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path):
     place = tmp_path / "there"
     looked = local_repository.usable(source(file), str(place), True)
     target = place / f"{NAME}_1.0-1_amd64"
-    assert looked["uris"] == [f"file://{target}"]
-    assert looked["key"]["fingerprints"] == [PRINT]
+    assert (looked["uris"], looked["key"]["fingerprints"]) == ([f"file://{target}"], [PRINT])
     assert "installer" not in looked
-    lists = ["InRelease", "Packages", "nvidia-driver-local-12345678-keyring.gpg"]
-    assert below(target) == lists
+    lists = ["InRelease", "Packages", KEYRING]
+    assert files_of(target) == lists
     local_repository.usable(source(file), str(place), False)
-    assert below(target) == sorted([*lists, "nvidia-smi_1_amd64.deb"])
+    assert files_of(target) == sorted([*lists, "nvidia-smi_1_amd64.deb"])
     (target / "Packages").write_text("kept")
     local_repository.usable(source(file), str(place), False)
     assert (target / "Packages").read_text() == "kept", "what is there is not unpacked again"
     assert local_repository.sweep(str(tmp_path), []) == []
+    found = local_repository.usable(source(file, fingerprints=["A" * 40]), str(place), True)
+    assert found["key"]["fingerprints"] == ["A" * 40], "what is given is what the key is compared with"
+    plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
+    assert local_repository.usable(plain, str(tmp_path), False) is plain
 
 
 def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path, monkeypatch):
@@ -83,22 +72,21 @@ def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path, monkeypatch)
     assert done == [False]
 
 
-def test_other_sources_stay_as_they_are(tmp_path):
-    plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
-    assert local_repository.usable(plain, str(tmp_path), False) is plain
+def refused_with(tmp_path, words, given):
+    with refused("GS-478", words):
+        local_repository.usable(given, str(tmp_path / "there"), True)
 
 
 def test_what_is_wrong_is_said_before_anything_is_used(tmp_path):
     file = package(tmp_path)
-    assert "not the expected file" in refused(tmp_path, source(file, sha256="0" * 64))
-    assert "is for debian12, this host needs ubuntu2404" in refused(tmp_path, source(file, directory="ubuntu2404"))
-    assert "nothing vouches" in refused(tmp_path, source(file, sha256=""))
+    refused_with(tmp_path, "not the expected file", source(file, sha256="0" * 64))
+    refused_with(tmp_path, "is for debian12, this host needs ubuntu2404", source(file, directory="ubuntu2404"))
+    refused_with(tmp_path, "nothing vouches", source(file, sha256=""))
     file.chmod(0o666)
-    assert "others than root" in refused(tmp_path, source(file))
+    refused_with(tmp_path, "others than root", source(file))
     other = package(tmp_path / "other", name="cuda-keyring")
-    assert "not a package of a local repository" in refused(tmp_path, source(other))
-    no_key = package(tmp_path / "third", keyring=b"nothing")
-    assert "key cannot be read" in refused(tmp_path, source(no_key))
+    refused_with(tmp_path, "not a package of a local repository", source(other))
+    refused_with(tmp_path, "key cannot be read", source(package(tmp_path / "third", keyring=b"nothing")))
 
 
 def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path):
@@ -108,13 +96,8 @@ def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path):
         archive.addfile(item, io.BytesIO(b"x" * 5000))
     members = local_repository._of_tar(io.BytesIO(whole.getvalue()[:1500]), "/x")
     _name, stream, length = next(members)
-    with pytest.raises(HostFailure, match="cut off"):
+    with refused("cut off"):
         local_repository._write(str(tmp_path / "Packages"), stream, length)
-
-
-def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path):
-    found = local_repository.usable(source(package(tmp_path), fingerprints=["A" * 40]), str(tmp_path / "there"), True)
-    assert found["key"]["fingerprints"] == ["A" * 40]
 
 
 def test_what_nobody_wants_any_more_goes(tmp_path):
@@ -140,17 +123,12 @@ def cpio(*members):
 
 def test_what_rpm2cpio_writes_is_read():
     folder = "./var/nvidia-driver-local-repo-rhel9-580.142"
-    raw = cpio(
-        (folder, b""),
-        (f"{folder}/repodata/repomd.xml", b"<xml/>"),
-        ("./etc/yum.repos.d/x.repo", b"[x]"),
-        (f"{folder}/a.rpm", b"12345"),
-    )
-    found = [
-        (name, stream.read(length)) for name, stream, length in local_repository._of_cpio(io.BytesIO(raw), "x.rpm")
-    ]
-    assert found == [("repodata/repomd.xml", b"<xml/>"), ("a.rpm", b"12345")]
-    with pytest.raises(HostFailure, match="cpio"):
+    files = {"repodata/repomd.xml": b"<xml/>", "a.rpm": b"12345"}
+    ours = [(f"{folder}/{name}", content) for name, content in files.items()]
+    raw = io.BytesIO(cpio((folder, b""), ours[0], ("./etc/yum.repos.d/x.repo", b"[x]"), ours[1]))
+    found = [(name, stream.read(length)) for name, stream, length in local_repository._of_cpio(raw, "x.rpm")]
+    assert found == list(files.items())
+    with refused("cpio"):
         list(local_repository._of_cpio(io.BytesIO(b"07070X" + b"0" * 200), "x.rpm"))
 
 
@@ -158,5 +136,5 @@ def test_what_rpm2cpio_writes_is_read():
     "name", ["./var/cuda-repo-rhel9-12/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
 )
 def test_a_file_outside_of_its_folder_is_refused(name):
-    with pytest.raises(HostFailure, match="outside"):
+    with refused("outside"):
         local_repository._inside(name, "x")

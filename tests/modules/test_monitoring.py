@@ -4,8 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports, process
@@ -15,6 +13,8 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
 
 from gpusetup.content import host_code
 from gpusetup.monitoring.rules import metrics
+from tests.flaky import serving
+from tests.modules.stand_ins import below, programs, replace, write
 from tests.stored import stored
 from tools import counters
 
@@ -23,55 +23,40 @@ HASH = "$2y$05$" + "a" * 53
 SYSTEMCTL = stored("monitoring_systemctl.txt")
 
 
-@pytest.fixture(name="answering")
-def made_answering():
+@pytest.fixture
+def answering():
     """An exporter that answers somewhere on this machine."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving() as site:
+        yield site.url.removeprefix("http://")
 
 
-@pytest.fixture(name="host")
-def made_host(tmp_path, monkeypatch):
+@pytest.fixture
+def host(tmp_path, monkeypatch):
     """A host below a folder."""
-    for name in ("bin", "units", "etc/systemd/system", "textfiles"):
+    for name in ("units", "etc/systemd/system", "textfiles"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "bin/systemctl").write_text(SYSTEMCTL)
-    (tmp_path / "bin/systemctl").chmod(0o755)
     for unit in ("prometheus-node-exporter", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia_gpu_exporter"):
         (tmp_path / f"units/{unit}.service").write_text("inactive")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    programs(tmp_path, monkeypatch, {"systemctl": SYSTEMCTL})
     monkeypatch.setenv("ROOT", str(tmp_path))
-    monkeypatch.setattr(monitoring, "SYSTEMD", f"{tmp_path}/etc/systemd/system")
-    monkeypatch.setattr(monitoring, "COUNTERS", f"{tmp_path}/etc/gpusetup/dcgm-counters.csv")
-    monkeypatch.setattr(monitoring, "WEB", f"{tmp_path}/etc/gpusetup/monitoring-web.yml")
-    monkeypatch.setattr(monitoring, "COLLECTOR", f"{tmp_path}/usr/local/lib/gpusetup/gpu")
-    monkeypatch.setattr(monitoring, "_PATIENCE", 0.5)
-    monkeypatch.setattr(ports, "listeners", lambda _listen: [])
+    below(tmp_path, monkeypatch, {monitoring: "SYSTEMD COUNTERS WEB COLLECTOR"})
+    replace(monkeypatch, monitoring, _PATIENCE=0.5)
+    replace(monkeypatch, ports, listeners=lambda _listen: [])
     return tmp_path
 
 
-@pytest.fixture(name="call")
-def made_call(run_module, host):
-    def told(exporter, check=False, fails=False, **more):
-        given = {"state_dir": str(host / "state")}
-        if exporter == "textfile":
-            more.setdefault("folder", str(host / "textfiles"))
-        failed, result = run_module(gpu_monitoring, check=check, host=given, exporter=exporter, program=PROGRAM, **more)
-        assert failed == fails, result
-        return dict(result)
+@pytest.fixture
+def call(run_module, host):
+    def told(exporter, **more):
+        given = {"host": {"state_dir": str(host / "state")}, "exporter": exporter, "program": PROGRAM}
+        folder = {"folder": str(host / "textfiles")} if exporter == "textfile" else {}
+        return run_module(gpu_monitoring, **given, **folder, **more)
 
     return told
+
+
+def did(host):
+    return (host / "did").read_text()
 
 
 def drop_in(host, unit):
@@ -96,9 +81,8 @@ def test_the_counters_on_hosts_are_those_of_the_tables():
 def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, host, answering, dcgm, there, other):
     assert call("dcgm", listen=answering, dcgm=dcgm)["changed"]
     engine = drop_in(host, "nvidia-dcgm")
-    assert (
-        "ExecStart=\nExecStart=/usr/bin/nv-hostengine -n --service-account nvidia-dcgm --domain-socket /run/" in engine
-    )
+    command = "/usr/bin/nv-hostengine -n --service-account nvidia-dcgm --domain-socket /run/"
+    assert f"ExecStart=\nExecStart={command}" in engine
     exporter = drop_in(host, "nvidia-dcgm-exporter")
     assert f"-r unix://{monitoring.SOCKET} -a {answering}" in exporter
     assert "Requires=nvidia-dcgm.service" in exporter
@@ -115,24 +99,23 @@ def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, hos
         (host / f"units/{unit}.service").write_text("active")
     age(host)
     assert not call("dcgm", listen=answering, dcgm=dcgm)["changed"]
-    assert "restart" not in (host / "did").read_text()
+    assert "restart" not in did(host)
 
 
 def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call, host, answering):
     """Also when an apply was cut between the two."""
     (host / "units/nvidia_gpu_exporter.service").write_text("active")
     call("nvidia_gpu_exporter", listen=answering)
-    assert "restart nvidia_gpu_exporter.service" in (host / "did").read_text()
-    assert f"ExecStart=/usr/bin/nvidia_gpu_exporter --web.listen-address={answering}" in drop_in(
-        host, "nvidia_gpu_exporter"
-    )
+    assert "restart nvidia_gpu_exporter.service" in did(host)
+    command = f"ExecStart=/usr/bin/nvidia_gpu_exporter --web.listen-address={answering}"
+    assert command in drop_in(host, "nvidia_gpu_exporter")
 
 
 def test_what_a_package_starts_by_itself_finds_its_address_already(call, host):
     (host / "units/prometheus-node-exporter.service").unlink()
     assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
     assert "--web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
-    assert "enable" not in (host / "did").read_text()
+    assert "enable" not in did(host)
     assert not call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
 
 
@@ -157,8 +140,7 @@ def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call, host, there):
     """Without site-packages and without NVIDIA's library; nvidia-smi is the older one that knows fewer fields."""
     call("textfile")
     if there:
-        (host / "bin/nvidia-smi").write_text(SMI)
-        (host / "bin/nvidia-smi").chmod(0o755)
+        write(host / "bin", {"nvidia-smi": SMI}, 0o755)
     done = subprocess.run(
         [sys.executable, "-S", "-m", "gpu_textfile.look", "--folder", str(host / "textfiles")],
         cwd=host / "usr/local/lib/gpusetup/gpu", env={"PATH": f"{host}/bin:/usr/bin:/bin"},
@@ -172,16 +154,15 @@ def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call, host, there):
 
 def test_a_collector_that_writes_nothing_is_said(call, host):
     (host / "mute").write_text("")
-    assert "GS-459" in call("textfile", fails=True)["msg"]
+    call("textfile", fails="GS-459")
 
 
 def test_an_exporter_that_does_not_answer_is_said(call):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
-    message = call("nvidia_gpu_exporter", listen=listen, fails=True)["msg"]
-    assert f"it does not answer on {listen}" in message
-    assert "journalctl -u nvidia_gpu_exporter" in message
+    said = (f"it does not answer on {listen}", "journalctl -u nvidia_gpu_exporter")
+    call("nvidia_gpu_exporter", listen=listen, fails=said)
 
 
 def test_none_takes_away_all_of_it_and_another_takes_its_place(call, host, answering):
@@ -190,7 +171,7 @@ def test_none_takes_away_all_of_it_and_another_takes_its_place(call, host, answe
     call("nvidia_gpu_exporter", listen=answering)
     assert left(host) == ["etc/systemd/system/nvidia_gpu_exporter.service.d/gpusetup.conf"]
     assert not (host / "textfiles/gpusetup-gpu.prom").exists()
-    assert "disable --now gpusetup-gpu-textfile.timer" in (host / "did").read_text()
+    assert "disable --now gpusetup-gpu-textfile.timer" in did(host)
     assert call("none", check=True)["changed"]
     assert left(host)
     assert call("none")["changed"]
@@ -205,11 +186,10 @@ def test_a_check_before_the_package_is_there_promises_a_change_and_makes_none(ca
     assert left(host) == []
 
 
-@pytest.fixture(name="secrets")
-def made_secrets(host):
-    for name, text in (("tls.crt", "certificate"), ("tls.key", "key"), ("users", f"# ours\nprometheus:{HASH}\n")):
-        (host / name).write_text(text)
-        (host / name).chmod(0o644 if name == "tls.crt" else 0o600)
+@pytest.fixture
+def secrets(host):
+    write(host, {"tls.crt": "certificate"})
+    write(host, {"tls.key": "key", "users": f"# ours\nprometheus:{HASH}\n"}, 0o600)
     return {"certificate": f"{host}/tls.crt", "key": f"{host}/tls.key", "passwords": f"{host}/users"}
 
 
@@ -223,7 +203,7 @@ def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(call, host, 
     web = host / "etc/gpusetup/monitoring-web.yml"
     assert web.stat().st_mode & 0o777 == 0o600
     assert f"  prometheus: '{HASH}'\n" in web.read_text()
-    assert HASH not in str(result) + text + (host / "did").read_text()
+    assert HASH not in str(result) + text + did(host)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +220,7 @@ def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(call, host, 
 )
 def test_secrets_that_are_none_are_refused_before_anything_is_written(call, host, secrets, name, change, said):
     change(host / name)
-    message = call("dcgm", listen="0.0.0.0:9400", dcgm="4.6.0", fails=True, **secrets)["msg"]
-    assert "GS-458" in message
-    assert said in message
+    call("dcgm", listen="0.0.0.0:9400", dcgm="4.6.0", fails=("GS-458", said), **secrets)
     assert left(host) == []
 
 
@@ -260,14 +238,10 @@ def test_who_listens_is_found_by_port_and_address():
         assert ports.listeners(f"[::]:{port}")
         assert not ports.listeners(f"127.0.0.2:{port}")
     assert not ports.listeners(f"127.0.0.1:{port}")
-
-
-def test_one_that_listens_everywhere_is_in_the_way_of_every_address():
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("::", 0))
         listener.listen()
-        port = listener.getsockname()[1]
-        assert ports.listeners(f"127.0.0.1:{port}")
+        assert ports.listeners(f"127.0.0.1:{listener.getsockname()[1]}"), "it listens everywhere"
 
 
 @pytest.mark.parametrize(
@@ -295,17 +269,12 @@ def test_a_look_before_an_apply_without_exporters_asks_nothing():
 
 
 def test_a_daemon_that_was_stopped_is_drift():
-    record = {
-        "services": {
-            "nvidia-dcgm-exporter.service": {"enabled": True},
-            "nvidia-persistenced.service": {"enabled": True},
-        }
-    }
+    names = ("nvidia-dcgm-exporter.service", "nvidia-persistenced.service")
+    record = {"services": {name: {"enabled": True} for name in names}}
 
-    def facts(active):
-        units = [{"unit": unit, "active": active, "enabled": "enabled"} for unit in record["services"]]
-        return {"services": dict(enumerate(units))}
+    def drifted(active):
+        units = [{"unit": unit, "active": active, "enabled": "enabled"} for unit in names]
+        return [item.what for item in drift.monitoring_units({"services": dict(enumerate(units))}, record)]
 
-    assert [item.what for item in drift.monitoring_units(facts("inactive"), record)] == ["nvidia-dcgm-exporter.service"]
-    for active in ("active", "activating", None):
-        assert not list(drift.monitoring_units(facts(active), record))
+    assert drifted("inactive") == [names[0]]
+    assert [drifted(active) for active in ("active", "activating", None)] == [[]] * 3

@@ -2,11 +2,13 @@
 
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
-import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
+
+from tests.modules.stand_ins import refused
 
 
 class Slow:
@@ -28,28 +30,21 @@ class Slow:
 
 def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
-    host = {"state_dir": str(tmp_path)}
-    _failed, first = run_module(gpu_nouveau, host=host, poll=1)
-    assert (first["finished"], (tmp_path / "blacklist").exists()) == (False, True)
-    asked = lifecycle.Lifecycle(
-        {"state_dir": str(tmp_path), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}}
-    )
-    with pytest.raises(HostFailure, match="already changing this host"):
-        asked.clean()
+
+    def told(poll):
+        answer = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=poll)
+        return answer["finished"], answer.get("changed")
+
+    assert (told(1)[0], (tmp_path / "blacklist").exists()) == (False, True)
+    request = {"state_dir": str(tmp_path), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}}
+    with refused("already changing this host"):
+        lifecycle.Lifecycle(request).clean()
     (tmp_path / "end").touch()
-    _failed, second = run_module(gpu_nouveau, host=host, poll=20)
-    assert (second["finished"], second["changed"]) == (True, True)
-    _failed, third = run_module(gpu_nouveau, host=host, poll=20)
-    assert (third["finished"], third["changed"]) == (True, False)
+    assert [told(20), told(20)] == [(True, True), (True, False)]
     jobs.refuse_while_running(str(tmp_path))
 
 
 def test_a_look_that_fails_is_told_as_a_failure(run_module, monkeypatch, tmp_path):
-    class Blind(Slow):
-        def run(self):
-            raise HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
-
-    monkeypatch.setattr(gpu_nouveau, "Nouveau", Blind)
-    failed, result = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=1)
-    assert failed
-    assert result["gpu_failure"]["reference"] == "GS-470"
+    blind = HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
+    monkeypatch.setattr(gpu_nouveau, "Nouveau", Mock(side_effect=blind))
+    run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=1, fails="GS-470")

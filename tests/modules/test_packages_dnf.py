@@ -1,7 +1,6 @@
 """dnf as the roles drive it: what it says, in both its generations."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, packages
@@ -14,9 +13,10 @@ DNF4 = stored("packages_dnf_dnf4.txt")
 DNF5 = stored("packages_dnf_dnf5.txt")
 
 
-class TestDnf:
-    def test_the_table_of_dnf_4_is_read_with_wrapped_names(self):
-        assert dnf.parse(DNF4, "x86_64") == {
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        (DNF4, {
             "install": {
                 "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
                 "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
@@ -24,128 +24,116 @@ class TestDnf:
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
             "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
             "remove": {"nvidia-old": "3:570.1-1.el9", "kmod-nvidia-latest-dkms": "3:570.1-1.el9"},
-            "download_bytes": 18 << 20,
-            "disk_bytes": 95 << 20,
-        }
-
-    def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self):
-        assert dnf.parse(DNF5, "x86_64") == {
+            "download_bytes": 18 << 20, "disk_bytes": 95 << 20,
+        }),
+        (DNF5, {
             "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
-            "downgrade": {},
-            "remove": {"nvidia-closed": "3:570.1-1.fc42"},
-            "download_bytes": 5 << 10,
-            "disk_bytes": -3 << 20,
-        }
+            "downgrade": {}, "remove": {"nvidia-closed": "3:570.1-1.fc42"},
+            "download_bytes": 5 << 10, "disk_bytes": -3 << 20,
+        }),
+    ],
+    ids=["4, with wrapped names", "5, with what is replaced and its sizes"],
+)  # fmt: skip
+def test_the_table_of_dnf_is_read(text, plan):
+    assert dnf.parse(text, "x86_64") == plan
 
-    def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line(self):
-        text = (
-            "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
-        )
-        assert dnf.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
 
-    def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(self, monkeypatch):
-        rows = (
-            "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
-            "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
-        )
-        monkeypatch.setattr(
-            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.output",
-            lambda *_a, **_k: (0, rows, ""),
-        )
-        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
-        host = dnf.Dnf()
-        assert host.installed() == {
-            "kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9",
-            "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9",
-            "nvidia-driver-libs": "3:580.1-1.el9",
-            "nvidia-driver-libs:i686": "3:580.1-1.el9",
-            "tzdata": "0:1-1",
-        }
-        installed = host.installed()
-        asked = [wish("kernel-devel", "5.14.0-1.el9"), wish("kernel-devel"), wish("kernel-devel", "5.14.0-9.el9")]
-        assert packages.unmet(asked, installed) == asked[2:]
-        assert versions.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
-        assert versions.version_of(installed, "kernel") is None
-        assert {host.lock_name(*item) for item in installed.items()} == {"kernel-devel", "nvidia-driver-libs", "tzdata"}
-        again = [packages.listed(*item) for item in installed.items()]
-        assert host.words(again)[:4] == [
-            "kernel-devel-5.14.0-1.el9", "kernel-devel-5.14.0-2.el9", "nvidia-driver-libs-3:580.1-1.el9",
-            "nvidia-driver-libs-3:580.1-1.el9.i686",
-        ]  # fmt: skip
+@pytest.fixture(autouse=True)
+def _architecture(monkeypatch):
+    monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
 
-    def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch):
-        said: list[list[str]] = []
-        monkeypatch.setattr(
-            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.stream",
-            lambda argv, *_a, **_k: said.append(argv) or (0, []),
-        )
-        dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
-        dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
-        assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
-        assert said[1][-1] == "nvidia-driver-libs.i686"
 
-    def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(self, monkeypatch):
-        scripts: dict[str, str] = {}
+def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line():
+    text = "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
+    assert dnf.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
 
-        def answer(argv, *_a, **_k):
-            scripts[argv[-1]] = Path(argv[-1]).read_text(encoding="utf-8")
-            return 0, "Nothing to do", ""
 
-        monkeypatch.setattr(dnf.process, "output", answer)
-        monkeypatch.setattr(dnf.process, "stream", lambda *words, **more: answer(*words, **more)[:2])
-        monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: False)
-        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
-        dnf.Dnf().simulate([wish("nv", "3:2-1")], ["old"])
-        dnf.Dnf().transact([wish("nv", "3:2-1")], ["old"])
-        assert list(scripts.values()) == ["install nv-3:2-1\nremove old\nrun\n"] * 2
-        assert not any(Path(name).exists() for name in scripts)
-
-    @pytest.mark.parametrize(
-        ("line", "told"),
-        [
-            ("  Upgrading        : nv-2-1.el9.noarch       1/2 ", ("install", "Upgrading nv-2-1.el9.noarch", 50)),
-            ("(1/4): nv-2-1.el9.noarch.rpm   5.4 kB", ("download", "nv-2-1.el9.noarch.rpm", 25)),
-            (
-                "[3/5] Upgrading nv-0:2-1.el9.noarch     100% |   6.1 KiB/s",
-                ("install", "Upgrading nv-0:2-1.el9.noarch", 60),
-            ),
-            ("[1/2] nv-0:2-1.el9.noarch       100% | 671.0 KiB/s |", ("download", "nv-0:2-1.el9.noarch", 50)),
-            (
-                "[ 5/10] Installing dkms-0:3.0.10-1.el9. 100% |   1.7 MiB/s |",
-                ("install", "Installing dkms-0:3.0.10-1.el9.", 50),
-            ),
-        ],
+def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(monkeypatch):
+    rows = (
+        "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
+        "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
     )
-    def test_how_far_dnf_is(self, line, told):
-        said: list[tuple[Any, ...]] = []
-        dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
-        assert said == [told]
+    monkeypatch.setattr(dnf.process, "output", lambda *_a, **_k: (0, rows, ""))
+    host = dnf.Dnf()
+    installed = host.installed()
+    assert installed == {
+        **{f"kernel-devel-5.14.0-{number}.el9": f"0:5.14.0-{number}.el9" for number in (1, 2)},
+        **dict.fromkeys(("nvidia-driver-libs", "nvidia-driver-libs:i686"), "3:580.1-1.el9"), "tzdata": "0:1-1",
+    }  # fmt: skip
+    asked = [wish("kernel-devel", "5.14.0-1.el9"), wish("kernel-devel"), wish("kernel-devel", "5.14.0-9.el9")]
+    assert packages.unmet(asked, installed) == asked[2:]
+    assert versions.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
+    assert versions.version_of(installed, "kernel") is None
+    assert {host.lock_name(*item) for item in installed.items()} == {"kernel-devel", "nvidia-driver-libs", "tzdata"}
+    again = [packages.listed(*item) for item in installed.items()]
+    assert host.words(again)[:4] == [
+        "kernel-devel-5.14.0-1.el9", "kernel-devel-5.14.0-2.el9", "nvidia-driver-libs-3:580.1-1.el9",
+        "nvidia-driver-libs-3:580.1-1.el9.i686",
+    ]  # fmt: skip
 
-    @pytest.mark.parametrize(
-        ("generation", "text", "stream"),
-        [
-            (4, "[nv]\nname=nv\nstream=580-open\nprofiles=\nstate=enabled\n", "580-open"),
-            (4, "[nv]\nname=nv\nstream=\nprofiles=\nstate=\n", None),
-            (5, '[modules.nvx]\nstate = "Enabled"\n[modules.nv]\nenabled_stream = "580-open"\nstate = "Enabled"\n', "580-open"),
-            (5, '[modules.nv]\nenabled_stream = ""\nstate = "Available"\n[modules.nvx]\nstate = "Enabled"\n', None),
-            (5, None, None),
-        ],
-    )  # fmt: skip
-    def test_which_stream_is_enabled_by_the_files_of_both_generations(
-        self, monkeypatch, tmp_path, generation, text, stream
-    ):
-        path = tmp_path / ("nv.module" if generation == 4 else "modules.toml")
-        if text is not None:
-            path.write_text(text)
-        monkeypatch.setattr(dnf, "_MODULES4", str(tmp_path))
-        monkeypatch.setattr(dnf, "_MODULES5", str(path))
-        monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
-        assert dnf.Dnf().enabled_streams(["nv"]) == [{"module": "nv", "stream": stream}]
 
-    def test_words_drop_only_an_empty_epoch(self):
-        assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [
-            "a-1-1",
-            "b-3:2-1.x86_64",
-            "c",
-        ]
+def test_what_goes_is_named_in_the_way_of_dnf(monkeypatch):
+    said = []
+    monkeypatch.setattr(dnf.process, "stream", lambda argv, *_a, **_k: said.append(argv) or (0, []))
+    dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
+    dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
+    assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
+    assert said[1][-1] == "nvidia-driver-libs.i686"
+
+
+def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(monkeypatch):
+    scripts = {}
+
+    def answer(argv, *_a, **_k):
+        scripts[argv[-1]] = Path(argv[-1]).read_text(encoding="utf-8")
+        return 0, "Nothing to do", ""
+
+    monkeypatch.setattr(dnf.process, "output", answer)
+    monkeypatch.setattr(dnf.process, "stream", lambda *words, **more: answer(*words, **more)[:2])
+    monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: False)
+    dnf.Dnf().simulate([wish("nv", "3:2-1")], ["old"])
+    dnf.Dnf().transact([wish("nv", "3:2-1")], ["old"])
+    assert list(scripts.values()) == ["install nv-3:2-1\nremove old\nrun\n"] * 2
+    assert not any(Path(name).exists() for name in scripts)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("  Upgrading        : nv-2-1.el9.noarch       1/2 ", ("install", "Upgrading nv-2-1.el9.noarch", 50)),
+        ("(1/4): nv-2-1.el9.noarch.rpm   5.4 kB", ("download", "nv-2-1.el9.noarch.rpm", 25)),
+        ("[3/5] Upgrading nv-0:2-1.el9.noarch     100% |   6.1 KiB/s", ("install", "Upgrading nv-0:2-1.el9.noarch", 60)),
+        ("[1/2] nv-0:2-1.el9.noarch       100% | 671.0 KiB/s |", ("download", "nv-0:2-1.el9.noarch", 50)),
+        ("[ 5/10] Installing dkms-0:3.0.10-1.el9. 100% |   1.7 MiB/s |", ("install", "Installing dkms-0:3.0.10-1.el9.", 50)),
+    ],
+)  # fmt: skip
+def test_how_far_dnf_is(line, told):
+    said = []
+    dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
+    assert said == [told]
+
+
+@pytest.mark.parametrize(
+    ("generation", "text", "stream"),
+    [
+        (4, "[nv]\nname=nv\nstream=580-open\nprofiles=\nstate=enabled\n", "580-open"),
+        (4, "[nv]\nname=nv\nstream=\nprofiles=\nstate=\n", None),
+        (5, '[modules.nvx]\nstate = "Enabled"\n[modules.nv]\nenabled_stream = "580-open"\nstate = "Enabled"\n', "580-open"),
+        (5, '[modules.nv]\nenabled_stream = ""\nstate = "Available"\n[modules.nvx]\nstate = "Enabled"\n', None),
+        (5, None, None),
+    ],
+)  # fmt: skip
+def test_which_stream_is_enabled_by_the_files_of_both_generations(monkeypatch, tmp_path, generation, text, stream):
+    path = tmp_path / ("nv.module" if generation == 4 else "modules.toml")
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr(dnf, "_MODULES4", str(tmp_path))
+    monkeypatch.setattr(dnf, "_MODULES5", str(path))
+    monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
+    assert dnf.Dnf().enabled_streams(["nv"]) == [{"module": "nv", "stream": stream}]
+
+
+def test_words_drop_only_an_empty_epoch():
+    wishes = [wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]
+    assert dnf.Dnf().words(wishes) == ["a-1-1", "b-3:2-1.x86_64", "c"]

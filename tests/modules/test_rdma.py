@@ -1,7 +1,6 @@
 """RDMA and GPUDirect on a host; modprobe and the tool that makes the initramfs are stand-ins."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_image, machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_rdma
+
+from tests.modules.stand_ins import below, programs, write
 
 NVIDIA_S = """{
     // NOTE : Application can override custom configuration via export CUFILE_ENV_PATH_JSON=<filepath>
@@ -24,39 +25,30 @@ NVIDIA_S = """{
 """
 
 
+TELLS = '#!/bin/sh\necho "$(basename "$0") $*" >>"$STAND_IN_ROOT/did"\n'
+LOADS = """[ "$1" = nvidia_peermem ] && { echo "modprobe: ERROR: could not insert: Invalid argument" >&2; exit 1; }
+echo "$1 1 0 - Live 0x0" >>"$STAND_IN_ROOT/MODULES"
+"""
+
+
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    for name in ("LOAD", "LIMITS", "MANAGER", "OPTIONS", "CUFILE", "MULTIPATH"):
-        monkeypatch.setattr(gpudirect, name, f"{tmp_path}{getattr(gpudirect, name)}")
+    below(tmp_path, monkeypatch, {gpudirect: "LOAD LIMITS MANAGER OPTIONS CUFILE MULTIPATH"})
     for name in ("MODULES", "PARAMS"):
         monkeypatch.setattr(gpu_rdma, name, str(tmp_path / name))
-    for folder in ("bin", "boot", str(Path(gpudirect.MULTIPATH).parent.relative_to(tmp_path)), "etc"):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "MODULES").write_text("nvidia 1 0 - Live 0x0\n")
-    (tmp_path / "did").write_text("")
-    program = '#!/bin/sh\necho "$(basename "$0") $*" >>"$STAND_IN_ROOT/did"\n'
-    loads = '[ "$1" = nvidia_peermem ] && { echo "modprobe: ERROR: could not insert: Invalid argument" >&2; exit 1; }\n'
-    for name, more in (
-        ("modprobe", loads + 'echo "$1 1 0 - Live 0x0" >>"$STAND_IN_ROOT/MODULES"\n'),
-        ("update-initramfs", 'touch "$STAND_IN_ROOT/boot/initrd.img-6.8.0"\n'),
-    ):
-        (tmp_path / "bin" / name).write_text(program + more)
-        (tmp_path / "bin" / name).chmod(0o755)
-    (tmp_path / "boot/initrd.img-6.8.0").write_text("image")
+    write(tmp_path, {"MODULES": "nvidia 1 0 - Live 0x0\n", "did": "", "boot/initrd.img-6.8.0": "image"})
+    for folder in (tmp_path / "etc", Path(gpudirect.MULTIPATH).parent):
+        folder.mkdir(parents=True)
+    made = TELLS + 'touch "$STAND_IN_ROOT/boot/initrd.img-6.8.0"\n'
+    programs(tmp_path, monkeypatch, {"modprobe": TELLS + LOADS, "update-initramfs": made})
     monkeypatch.setattr(boot_image, "path_of", lambda kernel: str(tmp_path / f"boot/initrd.img-{kernel}"))
     monkeypatch.setattr(machine.Machine, "wanted_kernels", lambda _self, _given: ["6.8.0"])
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("STAND_IN_ROOT", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def configure(root, run_module):
-    def call(**more):
-        failed, result = run_module(gpu_rdma, host={"state_dir": str(root / "state")}, **more)
-        return {"failed": failed, **result}
-
-    return call
+    return lambda **more: run_module(gpu_rdma, host={"state_dir": str(root / "state")}, **more)
 
 
 def did(root):
@@ -65,42 +57,34 @@ def did(root):
 
 def test_limits_and_modules_now_and_at_every_boot(root, configure):
     first = configure(stack="inbox", modules=["ib_ipoib", "gdrdrv"])
-    assert (first["failed"], first["changed"], first["pending"], first["reboot"]) == (False, True, [], []), first
+    assert (first["changed"], first["pending"], first["reboot"]) == (True, [], []), first
     assert Path(gpudirect.LOAD).read_text().splitlines()[1:] == ["ib_ipoib", "gdrdrv"]
     assert re.search(r"^\*\s+-\s+memlock\s+unlimited$", Path(gpudirect.LIMITS).read_text(), re.MULTILINE)
     assert "DefaultLimitMEMLOCK=infinity" in Path(gpudirect.MANAGER).read_text()
     assert did(root) == ["modprobe ib_ipoib", "modprobe gdrdrv"]
     again = configure(stack="inbox", modules=["ib_ipoib", "gdrdrv"])
     assert (again["changed"], len(did(root))) == (False, 2)
-
-
-def test_what_the_kernel_does_not_take_is_told_in_its_words(root, configure):
-    result = configure(stack="doca", modules=["nvidia_peermem"])
-    assert not result["failed"]
-    assert result["pending"] == ["nvidia_peermem is not loaded: modprobe: ERROR: could not insert: Invalid argument"]
+    told = configure(stack="doca", modules=["nvidia_peermem"])["pending"]
+    assert told == ["nvidia_peermem is not loaded: modprobe: ERROR: could not insert: Invalid argument"]
 
 
 def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root, configure):
-    Path(gpudirect.CUFILE).write_text(NVIDIA_S)
+    cufile, options = Path(gpudirect.CUFILE), Path(gpudirect.OPTIONS)
+    cufile.write_text(NVIDIA_S)
     Path(gpudirect.MULTIPATH).write_text("Y\n")
     (root / "PARAMS").write_text('RegistryDwords: ""\n')
     looked = configure(p2pdma=True, check=True)
-    assert (looked["changed"], Path(gpudirect.OPTIONS).exists(), did(root)) == (True, False, [])
+    assert (looked["changed"], options.exists(), did(root)) == (True, False, [])
     first = configure(p2pdma=True)
-    assert (first["failed"], first["changed"], len(first["reboot"])) == (False, True, 2), first
-    assert "options nvme_core multipath=N" in Path(gpudirect.OPTIONS).read_text()
+    assert (first["changed"], len(first["reboot"])) == (True, 2), first
+    assert "options nvme_core multipath=N" in options.read_text()
     assert did(root) == ["update-initramfs -u -k 6.8.0"]
-    assert Path(gpudirect.CUFILE).read_text() == NVIDIA_S.replace('"use_pci_p2pdma": false,', '"use_pci_p2pdma": true,')
+    assert cufile.read_text() == NVIDIA_S.replace('"use_pci_p2pdma": false,', '"use_pci_p2pdma": true,')
     Path(gpudirect.MULTIPATH).write_text("N\n")
     (root / "PARAMS").write_text(f'RegistryDwords: "{gpudirect.REGISTRY}"\n')
     again = configure(p2pdma=True)
     assert (again["changed"], again["reboot"], len(did(root))) == (False, [], 1)
-    back = configure()
-    assert (back["changed"], Path(gpudirect.CUFILE).read_text(), Path(gpudirect.OPTIONS).exists()) == (
-        True,
-        NVIDIA_S,
-        False,
-    )
+    assert (configure()["changed"], cufile.read_text(), options.exists()) == (True, NVIDIA_S, False)
     assert len(did(root)) == 2  # the initramfs forgets the options too
     assert configure()["changed"] is False
 
@@ -121,13 +105,8 @@ def test_any_settings_of_cufile_stay_what_they_are_with_the_switch_on(text):
     assert gpudirect.switched_on(after) == after
 
 
-def test_settings_that_are_no_json_are_refused(root, configure):
-    Path(gpudirect.CUFILE).write_text("properties: yes\n")
-    result = configure(p2pdma=True)
-    assert (result["failed"], result["gpu_failure"]["reference"]) == (True, "GS-440")
-
-
-def test_a_name_that_is_no_module_is_refused(root, configure):
-    result = configure(stack="inbox", modules=["a b"])
-    assert (result["failed"], result["gpu_failure"]["reference"]) == (True, "GS-483")
+def test_a_name_that_is_no_module_and_settings_that_are_no_json_are_refused(configure):
+    configure(stack="inbox", modules=["a b"], fails="GS-483")
     assert not Path(gpudirect.LIMITS).exists()
+    Path(gpudirect.CUFILE).write_text("properties: yes\n")
+    configure(p2pdma=True, fails="GS-440")

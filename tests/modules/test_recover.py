@@ -4,7 +4,6 @@ import json
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
@@ -12,25 +11,24 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
 
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
+from tests.modules.stand_ins import write
 
 WHO = {"controller": "here", "user": "me", "run": "run-1", "home": "home-1", "alive": ["run-1"], "turns": 1}
 
 
-@pytest.fixture(name="host")
-def made_host(tmp_path, monkeypatch):
+@pytest.fixture
+def host(tmp_path, monkeypatch):
     made = Host(tmp_path, monkeypatch)
     monkeypatch.setattr(gpu_recover, "_fabric", lambda _env: (False, False))
-    (tmp_path / "figures.json").write_text(json.dumps({"0": {"gpu_recovery_action": "Reset"}, "1": {"gpu_recovery_action": "None"}}))  # fmt: skip
+    figures = {str(number): {"gpu_recovery_action": action} for number, action in enumerate(("Reset", "None"))}
+    (tmp_path / "figures.json").write_text(json.dumps(figures))
     return made
 
 
-@pytest.fixture(name="call")
-def made_call(host, run_module):
-    def told(mode, *, check=False, fails=False, token="", **more):
-        given = {"state_dir": str(host.root / "state"), "owner": token}
-        failed, result = run_module(gpu_recover, check=check, host=given, mode=mode, controller=WHO, **more)
-        assert failed == fails, result
-        return dict(result)
+@pytest.fixture
+def call(host, run_module):
+    def told(mode, token="", **more):
+        return run_module(gpu_recover, host={**host.given, "owner": token}, mode=mode, controller=WHO, **more)
 
     return told
 
@@ -54,28 +52,26 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
     call("note", token=token)
     assert owner.present(str(host.root / "state")) is None
     (entry,) = record(host)
-    assert {name: entry[name] for name in ("action", "gpus", "why", "outcome", "who")} == {
-        "action": "reset", "gpus": [FIRST], "why": ["the driver's recovery action is: Reset"], "outcome": "done", "who": "me",
-    }  # fmt: skip
+    wanted = {"action": "reset", "gpus": [FIRST], "why": ["the driver's recovery action is: Reset"], "outcome": "done", "who": "me"}  # fmt: skip
+    assert {name: entry[name] for name in wanted} == wanted
     assert entry["uptime"] > 0
 
 
 def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host, call):
     host.unit("nvidia-persistenced.service")
-    cut = Stopped(driver.FOR_RESET, process.environment(), Ledger(str(host.root / "state"))).__enter__()
+    cut = Stopped(driver.FOR_RESET, process.environment(), host.ledger).__enter__()
     assert cut.record.unfinished() == ["restart of nvidia-persistenced.service"]
     call("reset", gpus=[FIRST])
     assert host.did()[-1] == "start nvidia-persistenced.service"
-    assert Ledger(cut.record.folder).unfinished() == []
+    assert host.ledger.unfinished() == []
 
 
 def test_a_service_that_does_not_start_again_is_told_and_stays_open(host, call):
     host.unit("nvidia-persistenced.service")
-    (host.root / "refused").write_text("start nvidia-persistenced.service\n")
-    told = call("reset", gpus=[FIRST], fails=True)
-    assert "nvidia-persistenced.service does not start again" in told["msg"]
+    host.refuse("start", "nvidia-persistenced.service")
+    call("reset", gpus=[FIRST], fails="nvidia-persistenced.service does not start again")
     assert [entry["outcome"] for entry in record(host)] == ["done"]
-    assert Ledger(str(host.root / "state")).unfinished() == ["restart of nvidia-persistenced.service"]
+    assert host.ledger.unfinished() == ["restart of nvidia-persistenced.service"]
 
 
 def test_a_check_tells_and_touches_nothing(host, call):
@@ -91,9 +87,7 @@ def test_a_check_tells_and_touches_nothing(host, call):
 def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host, call):
     host.state(apps=[{"gpu": 1, "pid": 4711, "name": "/usr/bin/python3"}])
     call("reset", gpus=[FIRST])
-    told = call("reset", gpus=[SECOND], fails=True)
-    assert told["gpu_failure"]["reference"] == "GS-423"
-    assert "python3 (4711)" in told["msg"]
+    call("reset", gpus=[SECOND], fails=("GS-423", "python3 (4711)"))
     assert [entry["gpus"] for entry in record(host)] == [[FIRST]]
 
 
@@ -108,9 +102,7 @@ def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host, cal
 )  # fmt: skip
 def test_what_cannot_be_reset_says_why(host, call, changes, gpus, reference, words):
     host.state(**changes)
-    told = call("reset", gpus=gpus, fails=True)
-    assert told["gpu_failure"]["reference"] == reference
-    assert words in told["msg"]
+    call("reset", gpus=gpus, fails=(reference, words))
     assert record(host) == []
 
 
@@ -121,20 +113,16 @@ def test_a_reset_that_did_not_help_is_told_and_not_called_done(host, call):
 
 
 def test_nobody_resets_under_somebody_else(host, call):
-    folder = str(host.root / "state")
-    owner.take(folder, dict(WHO, home="other", run="apply-9", user="she"), "x")
-    told = call("reset", token="", gpus=[FIRST], fails=True)
-    assert told["gpu_failure"]["reference"] == "GS-452"
-    assert "she" in told["msg"]
+    owner.take(host.given["state_dir"], dict(WHO, home="other", run="apply-9", user="she"), "x")
+    call("reset", gpus=[FIRST], fails=("GS-452", "she"))
     assert record(host) == []
 
 
 def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
-    folder = host.root / "state"
-    folder.mkdir()
-    (folder / "recoveries.json").write_text("[{")
+    write(host.root, {"state/recoveries.json": "[{"})
     for number in range(gpu_recover._KEPT + 3):
-        gpu_recover.record_recovery(str(folder), {"action": "reset", "gpus": [str(number)], "outcome": "done"})
+        entry = {"action": "reset", "gpus": [str(number)], "outcome": "done"}
+        gpu_recover.record_recovery(host.given["state_dir"], entry)
     kept = record(host)
     assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
 
@@ -166,36 +154,30 @@ def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words
 
 
 @pytest.mark.parametrize(
-    ("recovery_answer", "rows_answer", "told"),
+    ("recovery", "rows", "told"),
     [
-        ({"rc": 0, "out": "00000000:00:06.0, GPU Reset\n"}, {"rc": 0, "out": "00000000:00:06.0, Yes, No\n"},
-         {"action": "GPU Reset", "pending": True, "failed": False}),
-        ({"rc": 2, "out": 'Field "gpu_recovery_action" is not a valid field to query.\n'}, {"rc": 0, "out": "00000000:00:06.0, 0, 1\n"},
-         {"action": None, "pending": False, "failed": True}),
-        ({"rc": 0, "out": "00000000:00:06.0, [N/A]\n"}, {"rc": 0, "out": "00000000:00:06.0, [N/A], [N/A]\n"},
-         {"action": None, "pending": None, "failed": None}),
+        ((0, "00000000:00:06.0, GPU Reset\n"), "Yes, No", ("GPU Reset", True, False)),
+        ((2, 'Field "gpu_recovery_action" is not a valid field to query.\n'), "0, 1", (None, False, True)),
+        ((0, "00000000:00:06.0, [N/A]\n"), "[N/A], [N/A]", (None, None, None)),
     ],
-)  # fmt: skip
-def test_what_the_driver_asks_for_is_read(tmp_path, recovery_answer, rows_answer, told):
+)
+def test_what_the_driver_asks_for_is_read(tmp_path, recovery, rows, told):
     host = FolderHost(str(tmp_path))
+    answers = {"recovery": recovery, "rows": (0, f"00000000:00:06.0, {rows}\n")}
     host.observations = {
-        "command:nvidia-smi-recovery": dict(recovery_answer, err=""),
-        "command:nvidia-smi-rows": dict(rows_answer, err=""),
+        f"command:nvidia-smi-{name}": {"rc": code, "out": out, "err": ""} for name, (code, out) in answers.items()
     }
-    assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": told}
+    asked = dict(zip(("action", "pending", "failed"), told, strict=True))
+    assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": asked}
 
 
 def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path):
-    for path, text in {
-        "proc/sys/kernel/random/boot_id": "now\n",
-        "var/lib/gpusetup/recoveries.json": json.dumps([
-            {"boot": "before", "action": "reset", "outcome": "done", "gpus": ["a"], "uptime": 9.0, "time": 1.0},
-            {"boot": "now", "action": "reset", "outcome": "b still asks for Reset", "gpus": ["b"], "uptime": 9.0, "time": 1.0},
-            {"boot": "now", "action": "reset", "outcome": "done", "gpus": ["c"], "uptime": 5.0, "time": 2.0},
-            {"boot": "now", "action": "reset", "outcome": "done", "gpus": ["c"], "uptime": 9.0, "time": 3.0},
-            "torn",
-        ]),
-    }.items():  # fmt: skip
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    rows = [
+        {"boot": "before", "gpus": ["a"], "uptime": 9.0, "time": 1.0},
+        {"boot": "now", "outcome": "b still asks for Reset", "gpus": ["b"], "uptime": 9.0, "time": 1.0},
+        {"boot": "now", "gpus": ["c"], "uptime": 5.0, "time": 2.0},
+        {"boot": "now", "gpus": ["c"], "uptime": 9.0, "time": 3.0},
+    ]
+    kept = json.dumps([*({"action": "reset", "outcome": "done", **row} for row in rows), "torn"])
+    write(tmp_path, {"proc/sys/kernel/random/boot_id": "now\n", "var/lib/gpusetup/recoveries.json": kept})
     assert smi.resets(FolderHost(str(tmp_path))) == {"c": {"uptime": 9.0, "time": 3.0}}

@@ -1,14 +1,13 @@
 """Units are enabled and started with what they were before on record, and nothing is called done that is not."""
 
 import json
-from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, services
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
 
 from tests.modules.gpu_host_stand_in import Host
+from tests.modules.stand_ins import refused, write
 
 UNIT = "nvidia-fabricmanager.service"
 
@@ -22,67 +21,56 @@ def host(tmp_path, monkeypatch):
 
 @pytest.fixture
 def start(host, run_module):
-    def call(**more):
-        state = {"state_dir": str(host.root / "state")}
-        answer: tuple[bool, dict[str, Any]] = run_module(gpu_service, host=state, **{"names": [UNIT], **more})
-        return answer
-
-    return call
+    return lambda **more: run_module(gpu_service, host=host.given, **{"names": [UNIT], **more})
 
 
-def _is(host: Host) -> tuple[bool, str]:
+def _is(host):
     return (host.root / "enabled" / UNIT).exists(), (host.root / "units" / UNIT).read_text().strip()
 
 
-def test_a_unit_that_does_not_start_is_on_record_as_it_was(host, start):
-    (host.root / "refused").write_text(f"start {UNIT}\n")
-    failed, result = start()
-    assert (failed, result["gpu_failure"]["message"]) == (True, f"{UNIT} did not start")
+def taken_back(host):
+    """Take the unit back as removal does; return what of it is on record then."""
+    assert services.take_down(host.ledger, process.environment()) == [UNIT]
+    assert _is(host) == (False, "inactive")
+    return host.ledger.unfinished(), host.ledger.state["services"]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_unit_that_does_not_start_is_on_record_as_it_was_and_is_taken_back(host, start, again):
+    host.refuse("start", UNIT)
+    assert start(fails=f"{UNIT} did not start")["gpu_failure"]["message"] == f"{UNIT} did not start"
     assert _is(host) == (True, "inactive")
     assert host.ledger.unfinished() == ["unit " + UNIT]
-
-    (host.root / "refused").unlink()
-    assert start()[0] is False
-    assert host.ledger.unfinished() == []
-    assert host.ledger.state["services"][UNIT]["was_enabled"] is False
-
-    assert services.take_down(host.ledger, process.environment()) == [UNIT]
-    assert _is(host) == (False, "inactive")
+    if again:
+        host.refuse()
+        start()
+        assert host.ledger.unfinished() == []
+        assert host.ledger.state["services"][UNIT]["was_enabled"] is False
+    assert taken_back(host) == ([], {})
 
 
-def test_what_could_not_be_started_is_taken_back_all_the_same(host, start):
-    (host.root / "refused").write_text(f"start {UNIT}\n")
-    assert start()[0]
-    assert services.take_down(host.ledger, process.environment()) == [UNIT]
-    assert _is(host) == (False, "inactive")
-    assert (host.ledger.unfinished(), host.ledger.state["services"]) == ([], {})
-
-
-@pytest.mark.parametrize(("refused", "still"), [("stop", f"{UNIT} still runs"), ("disable", f"{UNIT} still runs")])
-def test_a_unit_that_still_runs_stays_on_record(host, start, refused, still):
-    assert not start()[0]
-    (host.root / "refused").write_text(f"{refused} {UNIT}\n")
-    with pytest.raises(HostFailure, match=still):
+@pytest.mark.parametrize("verb", ["stop", "disable"])
+def test_a_unit_that_still_runs_stays_on_record(host, start, verb):
+    start()
+    host.refuse(verb, UNIT)
+    with refused(f"{UNIT} still runs"):
         services.take_down(host.ledger, process.environment())
     assert UNIT in host.ledger.state["services"]
     assert host.ledger.unfinished() == ["unit " + UNIT]
-
-    (host.root / "refused").unlink()
-    assert services.take_down(host.ledger, process.environment()) == [UNIT]
-    assert _is(host) == (False, "inactive")
-    assert host.ledger.state["services"] == {}
+    host.refuse()
+    assert taken_back(host) == ([], {})
 
 
 def test_the_entry_is_on_the_disk_before_the_unit_is_touched(host, start, monkeypatch):
     real, seen = process.output, []
 
-    def output(argv: Any, *more: Any) -> Any:
+    def output(argv, *more):
         if argv[1] == "enable":
             seen.append(json.loads((host.root / "state/state.json").read_text()))
         return real(argv, *more)
 
     monkeypatch.setattr(process, "output", output)
-    assert not start()[0]
+    start()
     assert seen[0]["open"]["unit:" + UNIT]["before"]["enabled"] is False
     assert seen[0]["services"][UNIT] | {"link": ""} == {
         "was_enabled": False, "was_active": False, "enabled": True, "link": "",
@@ -90,16 +78,15 @@ def test_the_entry_is_on_the_disk_before_the_unit_is_touched(host, start, monkey
 
 
 def test_a_unit_that_is_wanted_no_more_is_as_it_was(host, start):
-    assert start()[1]["changed"] is True
-    assert [start(names=[], give_up=[UNIT])[1]["changed"] for _ in range(2)] == [True, False]
+    assert start()["changed"] is True
+    assert [start(names=[], give_up=[UNIT])["changed"] for _ in range(2)] == [True, False]
     assert (_is(host), host.ledger.state["services"]) == ((False, "inactive"), {})
 
 
 def test_what_an_administrator_switched_off_since_stays_off(host, start):
-    (host.root / "enabled").mkdir(exist_ok=True)
-    (host.root / "enabled" / UNIT).touch()
+    write(host.root, {f"enabled/{UNIT}": ""})
     host.unit(UNIT, "active")
-    assert start()[1]["changed"] is False
+    assert start()["changed"] is False
     (host.root / "enabled" / UNIT).unlink()
     host.unit(UNIT, "inactive")
     assert services.take_down(host.ledger, process.environment()) == []

@@ -55,13 +55,12 @@ def test_what_is_sent_is_kept_for_its_owner_alone(folder, digest):
     assert os.listdir(folder) == [digest], "nothing half remains"
 
 
-def test_other_files_than_announced_are_not_kept(folder, digest):
+def test_other_files_than_announced_are_not_kept_and_a_damaged_archive_is_asked_for_no_more(
+    folder, digest, monkeypatch, capsys
+):
     with pytest.raises(ValueError, match="announced"):
         gpu_shared_code.held(digest, sent({**FILES, "modules/gpu_part.py": b"main = 2\n"}))
     assert not folder.exists()
-
-
-def test_a_damaged_archive_is_asked_for_no_more(digest, monkeypatch, capsys):
     arguments = {"code": digest, "program": "", "module": "gpu_part", "sent": {digest: "UEsDBA=="}}
     monkeypatch.setattr(gpu_shared_code.basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
     monkeypatch.setattr(gpu_shared_code, "_owned", lambda *_args, **_options: True)
@@ -80,18 +79,13 @@ def test_what_others_can_write_is_not_used(folder, digest, which, mode):
             gpu_shared_code.held(digest, packed)
 
 
-@pytest.mark.parametrize("which", ["folder", "place"])
-def test_a_link_in_its_place_is_not_followed(folder, digest, tmp_path, which):
-    place = Path(gpu_shared_code.held(digest, sent()))
-    moved = {"folder": folder, "place": place}[which].rename(tmp_path / "elsewhere")
-    {"folder": folder, "place": place}[which].symlink_to(moved)
-    with pytest.raises(PermissionError):
-        gpu_shared_code.held(digest, None)
-
-
-def test_somebody_elses_folder_is_not_used(folder, digest, monkeypatch):
-    gpu_shared_code.held(digest, sent())
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+@pytest.mark.parametrize("which", ["folder", "place", "somebody else's"])
+def test_a_link_in_its_place_and_somebody_elses_folder_are_not_used(folder, digest, tmp_path, which, monkeypatch):
+    there = {"folder": folder, "place": Path(gpu_shared_code.held(digest, sent()))}.get(which)
+    if there is None:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        there.symlink_to(there.rename(tmp_path / "elsewhere"))
     with pytest.raises(PermissionError):
         gpu_shared_code.held(digest, None)
 
@@ -141,17 +135,12 @@ class Controller(shared_code.SharedCode):
         return self.answers.pop(0)
 
 
-def test_a_task_sends_no_code_to_a_host_that_has_it():
+def test_a_host_gets_the_code_that_it_asks_for_and_no_more():
     host = Controller({"changed": True})
     assert host.ask({"a": 1}, {}, "text of a program") == {"changed": True}
     ((name, request, _),) = host.asked
-    assert name == "gpu_shared_code"
-    assert (request["arguments"], request["sent"]) == ({"a": 1}, {})
-    options = yaml.safe_load(gpu_shared_code.DOCUMENTATION)["options"]
-    assert set(request) == set(options)
-
-
-def test_a_host_gets_what_it_asks_for_and_no_more():
+    assert (name, request["arguments"], request["sent"]) == ("gpu_shared_code", {"a": 1}, {})
+    assert set(request) == set(yaml.safe_load(gpu_shared_code.DOCUMENTATION)["options"])
     host = Controller({"missing": [shared_code.digest({"program": b"text"})]}, {"changed": False})
     host.ask({}, {}, "text")
     request = host.asked[1][1]
@@ -217,7 +206,6 @@ def test_removal_takes_the_code_away(run_module, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_state.lifecycle.Lifecycle, "clean", lambda _self: {"changed": True})
     ends = gpu_state.AnsibleModule.exit_json
     monkeypatch.setattr(gpu_state.AnsibleModule, "exit_json", lambda me, **told: ends(me, there=kept.exists(), **told))
-    failed, result = run_module(gpu_state, host={"state_dir": folder, "owner": token}, manager="apt", mode="clean")
-    assert not failed, result
+    result = run_module(gpu_state, host={"state_dir": folder, "owner": token}, manager="apt", mode="clean")
     assert result["there"], "Ansible imports from there while it answers"
     assert not kept.exists()

@@ -1,7 +1,7 @@
 """What a failed apply had changed comes back with its files; what a cut left open and nobody asks for is closed."""
 
 import os
-from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -20,6 +20,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.services import Unit
 
 from tests.modules.cuts import Cut, Host, differences
+from tests.modules.stand_ins import refused
 
 PACKAGES = ("installed", "held", "record", "gpu", "finished", "digest")
 """What the transaction, or nobody, brings back after a failure."""
@@ -41,10 +42,10 @@ def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(host, monkeyp
     for command in earlier:
         assert host.run(command) is None
     before = seen(host)
-    monkeypatch.setattr(lifecycle.Lifecycle, "finish", _cut)
+    monkeypatch.setattr(lifecycle.Lifecycle, "finish", Mock(side_effect=Cut))
     assert isinstance(host.run("update" if earlier else "apply"), Cut)
     assert list(differences(before, seen(host), "")) != []
-    with pytest.raises(HostFailure):
+    with refused():
         host.run_packages(("nowhere", "1"))
     assert list(differences(before, seen(host), "")) == []
     assert [item for item in Ledger(host.state).unfinished() if not item.startswith("packages")] == []
@@ -67,10 +68,6 @@ def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(ho
     monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "it does not compile")
     assert isinstance(host.run("update"), HostFailure)
     assert list(differences(before, seen(host), "")) == []
-
-
-def _cut(*_words):
-    raise Cut
 
 
 def _opens(site, root):
@@ -140,15 +137,14 @@ def test_every_kind_of_entry_has_its_thing():
 
 def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
     class Fails(Link):
-        make: Callable[..., None] = lambda *_words: None
+        make = Mock()  # leaves the host as it was, so nothing stays open; one that is cut does
 
-    journal = Journal(str(tmp_path))
-    with pytest.raises(HostFailure):
-        journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
-    # it left the host as it was, so nothing stays open; one that is cut does
+    journal, link = Journal(str(tmp_path)), Fails(str(tmp_path / "cuda"))
+    with refused():
+        journal.change(link, "cuda-12")
     assert journal.unfinished() == []
-    Fails.make = lambda *_words: (_ for _ in ()).throw(Cut)
+    Fails.make.side_effect = Cut
     with pytest.raises(Cut):
-        journal.change(Fails(str(tmp_path / "cuda")), "cuda-12")
+        journal.change(link, "cuda-12")
     (entry,) = Journal(str(tmp_path)).state["open"].values()
     assert entry["aim"] == "lead to cuda-12"

@@ -1,39 +1,50 @@
 """A whole transaction on a host in memory: what it says was done is what the host shows afterwards."""
 
 import errno
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import runfile, transaction
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, dnf, runfile, transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.transactions import Site as _Site
+from tests.modules.stand_ins import refused, replace
 
 PLUGIN = "python3-dnf-plugin-versionlock"
+WANTED = (("driver", "1"), ("cuda", "12"), ("nccl", "2"))
 
 
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    return _Site.alone(tmp_path, monkeypatch)
+def el(monkeypatch):
+    def make(installed=None, **more):
+        offered = {
+            "old-driver": ["0:9-1"], "precious": ["0:1-1"], "driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"],
+            PLUGIN: ["0:4-1"],
+        }  # fmt: skip
+        host = RpmHost({"bash": "0:5-1"} if installed is None else installed, more.pop("offered", offered), **more)
+        host.stand_in(monkeypatch)
+        return host
+
+    return make
 
 
-def el(monkeypatch, installed=None, **more):
-    offered = {
-        "old-driver": ["0:9-1"], "precious": ["0:1-1"], "driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"],
-        "fabric": ["0:1-1"], PLUGIN: ["0:4-1"],
-    }  # fmt: skip
-    host = RpmHost({"bash": "0:5-1"} if installed is None else installed, more.pop("offered", offered), **more)
-    host.stand_in(monkeypatch)
-    return host
+@pytest.fixture
+def debian(monkeypatch):
+    def make(installed=None, offered=None, **more):
+        known = {"driver": ["1", "2"], "cuda": ["12"], "nccl": ["2"]}
+        host = DebHost({"bash": "5"} if installed is None else installed, offered or known, **more)
+        host.stand_in(monkeypatch)
+        return host
+
+    return make
 
 
 class TestWhatTheHostShows:
     @pytest.mark.parametrize("generation", [4, 5])
-    def test_install_and_remove_in_one_are_done_and_recorded(self, site, monkeypatch, generation):
-        host = el(monkeypatch, {"old-driver": "0:9-1", "driver": "0:1-1"}, generation=generation)
+    def test_install_and_remove_in_one_are_done_and_recorded(self, site, el, generation):
+        host = el({"old-driver": "0:9-1", "driver": "0:1-1"}, generation=generation)
         done = site.transaction("dnf", ("driver", "2-*"), ("cuda", ""), remove=["old-*"], hold=["driver"])
         assert host.installed == {"driver": "0:2-1", "cuda": "0:12-1"}
         assert done["difference"]["removed"] == {"old-driver": "0:9-1"}
@@ -41,200 +52,181 @@ class TestWhatTheHostShows:
         assert done["held"] == sorted(host.locked) == ["cuda", "driver"]
         assert site.unfinished is None
 
-    def test_dnf_4s_script_that_did_nothing_is_a_failure_with_its_last_words(self, site, monkeypatch):
-        before = {"old-driver": "0:9-1"}
-        host = el(monkeypatch, dict(before), fails={"driver", "old-driver"})
-        with pytest.raises(HostFailure) as caught:
-            site.transaction("dnf", ("driver", "2-1"), remove=["old-*"])
-        assert caught.value.fields["reference"] == "GS-455"
-        note = caught.value.fields["note"]
-        assert "Error: Transaction failed" in note
-        assert "driver 0:2-1 is not there" in note
-        assert "old-driver 0:9-1 is still there" in note
-        assert host.installed == before
+    @pytest.mark.parametrize(
+        ("fails", "wanted", "words", "undone"),
+        [
+            # dnf 4's script that did nothing
+            ({"driver", "old-driver"}, [("driver", "2-1")],
+             ["GS-455", "Error: Transaction failed", "driver 0:2-1 is not there", "old-driver 0:9-1 is still there"], None),
+            ({"old-driver"}, [("driver", "2-1")], [], True),
+            ({"old-driver"}, [], ["could not finish"], None),
+        ],
+        ids=["nothing of it", "half of it", "a removal alone"],
+    )  # fmt: skip
+    def test_what_did_not_happen_is_a_failure_and_half_of_it_is_undone(self, site, el, fails, wanted, words, undone):
+        host = el({"old-driver": "0:9-1"}, fails=fails)
+        with refused(*words) as caught:
+            site.transaction("dnf", *wanted, remove=["old-*"])
+        assert undone is None or caught.value.result["rolled_back"] is undone
+        assert host.installed == {"old-driver": "0:9-1"}
         assert site.unfinished is None
 
-    def test_half_of_it_is_undone(self, site, monkeypatch):
-        host = el(monkeypatch, {"old-driver": "0:9-1"}, fails={"old-driver"})
-        with pytest.raises(HostFailure) as caught:
+    def test_a_plan_that_would_only_remove_is_refused_before_any_change(self, site, el):
+        host = el({"old-driver": "0:9-1"}, uninstallable={"driver"})
+        with refused("GS-463", "nothing provides"):
             site.transaction("dnf", ("driver", "2-1"), remove=["old-*"])
-        assert caught.value.result["rolled_back"] is True
-        assert host.installed == {"old-driver": "0:9-1"}
-
-    def test_a_removal_alone_that_did_not_happen_is_a_failure(self, site, monkeypatch):
-        el(monkeypatch, {"old-driver": "0:9-1"}, fails={"old-driver"})
-        with pytest.raises(HostFailure, match="could not finish"):
-            site.transaction("dnf", remove=["old-*"])
-
-    def test_a_plan_that_would_only_remove_is_refused_before_any_change(self, site, monkeypatch):
-        host = el(monkeypatch, {"old-driver": "0:9-1"}, uninstallable={"driver"})
-        with pytest.raises(HostFailure) as caught:
-            site.transaction("dnf", ("driver", "2-1"), remove=["old-*"])
-        assert caught.value.fields["reference"] == "GS-463"
-        assert "nothing provides" in caught.value.fields["note"]
         assert host.installed == {"old-driver": "0:9-1"}
         assert not [words for words in host.said if "-y" in words and "shell" in words]
 
-    def test_what_a_new_package_replaces_must_be_allowed_to_go(self, site, monkeypatch):
-        host = el(monkeypatch, {"precious": "0:1-1"}, obsoletes={"driver": "precious"})
-        with pytest.raises(HostFailure) as caught:
+    def test_what_a_new_package_replaces_must_be_allowed_to_go(self, site, el):
+        host = el({"precious": "0:1-1"}, obsoletes={"driver": "precious"})
+        with refused("GS-467", "at: precious\n"):
             site.transaction("dnf", ("driver", ""))
-        assert caught.value.fields["reference"] == "GS-467"
-        assert caught.value.fields["context"] == "precious"
         assert "precious" in host.installed
         site.transaction("dnf", ("driver", ""), may_remove=["precious"])
         assert "precious" not in host.installed
 
-    def test_apt_that_left_something_out_is_a_failure(self, site, monkeypatch):
-        host = DebHost({"bash": "5"}, {"driver": ["1"], "cuda": ["12"]}, fails={"cuda"})
-        host.stand_in(monkeypatch)
-        with pytest.raises(HostFailure) as caught:
-            site.transaction("apt", ("driver", "1"), ("cuda", "12"))
-        assert "cuda 12 is not there" in caught.value.fields["note"]
-        assert host.installed == {"bash": "5"}
-
-    @pytest.mark.parametrize("manager", ["apt", "dnf"])
-    def test_a_download_that_breaks_off_is_tried_again(self, site, monkeypatch, manager):
-        host: Any = DebHost({}, {"cuda": ["12"]}, breaks_off=2)
-        if manager == "dnf":
-            host = el(monkeypatch, breaks_off=2)
-        host.stand_in(monkeypatch)
-        site.transaction(manager, ("cuda", ""))
-        assert "cuda" in host.installed
-
-    def test_but_not_for_ever(self, site, monkeypatch):
-        host = el(monkeypatch, breaks_off=9)
-        with pytest.raises(HostFailure) as caught:
-            site.transaction("dnf", ("cuda", ""))
-        assert host.breaks_off == 6
-        assert "Curl error (18)" in caught.value.fields["note"] or "Error downloading" in caught.value.fields["note"]
-
-
-def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(site, monkeypatch):
-    host = debian(monkeypatch)
-
-    def full():
-        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/gpusetup/jobs/x/log")
-
-    host.interrupt = full
-    with pytest.raises(HostFailure, match="the disk is full") as caught:
-        site.transaction("apt", *WANTED)
-    assert caught.value.fields["reference"] == "GS-472"
-    assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
-    site.transaction("apt", *WANTED)
-    assert site.state["brought"] == dict(WANTED)
-
-
-def test_dpkg_is_asked_once_which_architecture_it_is(site, monkeypatch):
-    host = debian(monkeypatch)
-    site.transaction("apt", *WANTED, hold=["driver"])
-    assert host.said.count(["dpkg", "--print-architecture"]) == 1
-
-
-class TestHalfInstalled:
-    def test_what_apt_would_take_away_to_finish_it_must_be_allowed_to_go(self, site, monkeypatch):
-        host = DebHost({"desktop": "1", "bash": "5"}, {"driver": ["1"]}, half={"desktop"}, needs={"desktop": "gone"})
-        host.stand_in(monkeypatch)
-        with pytest.raises(HostFailure) as caught:
+    def test_what_apt_would_take_away_to_finish_something_must_be_allowed_to_go(self, site, debian):
+        host = debian({"desktop": "1", "bash": "5"}, half={"desktop"}, needs={"desktop": "gone"})
+        with refused("GS-467", "at: desktop\n"):
             site.transaction("apt", ("driver", "1"))
-        assert caught.value.fields["reference"] == "GS-467"
-        assert caught.value.fields["context"] == "desktop"
         assert host.installed == {"desktop": "1", "bash": "5"}
         site.transaction("apt", ("driver", "1"), may_remove=["desktop"])
         assert host.installed == {"driver": "1", "bash": "5"}
 
-
-class TestTakenAway:
-    def test_a_removal_does_not_bring_back_what_somebody_took_away(self, site, monkeypatch):
-        host = debian(monkeypatch)
-        site.transaction("apt", *WANTED)
-        del host.installed["cuda"]
-        site.transaction("apt", remove=["driver", "nccl"], optional=True)
+    def test_apt_that_left_something_out_is_a_failure(self, site, debian):
+        host = debian(fails={"cuda"})
+        with refused("cuda 12 is not there"):
+            site.transaction("apt", ("driver", "1"), ("cuda", "12"))
         assert host.installed == {"bash": "5"}
 
-    def test_an_apply_does_unless_it_must_not_be_there(self, site, monkeypatch):
-        host = debian(monkeypatch)
+    @pytest.mark.parametrize("manager", ["apt", "dnf"])
+    def test_a_download_that_breaks_off_is_tried_again_but_not_for_ever(self, site, el, debian, manager):
+        host = {"apt": debian, "dnf": el}[manager](breaks_off=2)
+        site.transaction(manager, ("cuda", ""))
+        assert "cuda" in host.installed
+        host = {"apt": debian, "dnf": el}[manager](breaks_off=9)
+        with refused({"apt": "Remote end closed connection", "dnf": "Curl error (18)"}[manager]):
+            site.transaction(manager, ("cuda", ""))
+        assert host.breaks_off == 6
+
+    def test_dpkg_is_asked_once_which_architecture_it_is(self, site, debian):
+        host = debian()
+        site.transaction("apt", *WANTED, hold=["driver"])
+        assert host.said.count(["dpkg", "--print-architecture"]) == 1
+
+
+class TestTakenAway:
+    @pytest.mark.parametrize(
+        ("wanted", "then"),
+        [((), {"bash"}), ((("driver", "1"), ("nccl", "2")), {"bash", "driver", "nccl"})],
+        ids=["a removal", "an apply that must not have it"],
+    )
+    def test_what_somebody_took_away_comes_back_only_where_it_is_wanted(self, site, debian, wanted, then):
+        host = debian()
         site.transaction("apt", *WANTED)
         del host.installed["cuda"]
-        site.transaction("apt", ("driver", "1"), remove=["cuda*"])
-        assert "cuda" not in host.installed
-        site.transaction("apt", ("driver", "1"), ("nccl", "2"))
-        assert "cuda" not in host.installed  # the record has learnt that it is not wanted
+        if wanted:
+            site.transaction("apt", wanted[0], remove=["cuda*"])
+            assert "cuda" not in host.installed
+            site.transaction("apt", *wanted)  # the record has learnt that it is not wanted
+        else:
+            site.transaction("apt", remove=["driver", "nccl"], optional=True)
+        assert set(host.installed) == then
 
 
 class TestHolding:
-    def test_the_plugin_comes_with_the_packages_and_goes_with_them(self, site, monkeypatch):
-        host = el(monkeypatch, plugin=False)
+    def test_the_plugin_comes_with_the_packages_and_goes_with_them(self, site, el):
+        host = el(plugin=False)
         done = site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
         assert host.locked == ["driver"]
         assert PLUGIN in host.installed
         assert PLUGIN not in done["packages"]
         assert PLUGIN in site.state["brought"]
         site.transaction("dnf", remove=sorted(site.state["brought"]))
-        assert host.installed == {"bash": "0:5-1"}
-        assert host.locked == []
+        assert (host.installed, host.locked) == ({"bash": "0:5-1"}, [])
 
-    def test_without_it_nothing_is_begun(self, site, monkeypatch):
-        host = el(monkeypatch, plugin=False, offered={"driver": ["0:2-1"]})
-        with pytest.raises(HostFailure) as caught:
+    def test_without_the_plugin_dnf_4_begins_nothing_and_dnf_5_needs_none(self, site, el):
+        host = el(plugin=False, offered={"driver": ["0:2-1"]})
+        with refused("GS-464", "do: ", PLUGIN):
             site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert caught.value.fields["reference"] == "GS-464"
-        assert "python3-dnf-plugin-versionlock" in caught.value.fields["hint"]
         assert host.installed == {"bash": "0:5-1"}
+        host = el(plugin=False, generation=5, offered={"driver": ["0:2-1"]})
+        site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
+        assert host.locked == ["driver"]
 
-    def test_both_architectures_of_a_package_are_held(self, site, monkeypatch):
+    def test_both_architectures_of_a_package_are_held(self, site, debian):
         """As on a desktop with games: the driver's libraries for 32 bits beside those for 64."""
-        host = DebHost({"gl": "1", "gl:i386": "1", "bash": "5"}, {"driver": ["1"]})
-        host.stand_in(monkeypatch)
+        host = debian({"gl": "1", "gl:i386": "1", "bash": "5"})
         done = site.transaction("apt", ("driver", "1"), hold=["gl", "driver"])
         assert done["held"] == sorted(host.held) == ["driver", "gl", "gl:i386"]
         site.transaction("apt", ("driver", "1"))
         assert host.held == set()
 
-    def test_dnf_5_needs_nothing(self, site, monkeypatch):
-        host = el(monkeypatch, plugin=False, generation=5, offered={"driver": ["0:2-1"]})
-        site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert host.locked == ["driver"]
-
-    def test_what_cannot_be_held_does_not_stay(self, site, monkeypatch):
-        host = el(monkeypatch)
+    def test_what_cannot_be_held_does_not_stay(self, site, el, monkeypatch):
+        host = el()
         monkeypatch.setattr(host, "_versionlock", lambda _words: (0, "", ""))
         read = transaction.files.read_bytes  # on a host with a folder /nonexistent
         monkeypatch.setattr(transaction.files, "read_bytes", lambda path: read("/" if path == "/nonexistent" else path))
-        with pytest.raises(HostFailure, match="not held") as caught:
+        with refused("not held") as caught:
             site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
         assert caught.value.result["rolled_back"] is True
         assert host.installed == {"bash": "0:5-1"}
 
-    def test_a_hold_of_somebody_else_is_refused(self, site, monkeypatch):
-        host = el(monkeypatch, {"driver": "0:1-1"}, locked=["driver"])
-        with pytest.raises(HostFailure, match="held by someone else"):
-            site.transaction("dnf", ("driver", "2-1"))
-        assert host.locked == ["driver"]
+    def test_holds_of_a_call_that_was_cut_are_ours_and_go_when_nobody_asks_for_them(self, site, debian, monkeypatch):
+        host, real = debian({}), Ledger.save
+
+        def cut(ledger):
+            if host.held:
+                raise KeyboardInterrupt
+            real(ledger)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "save", cut)
+            with pytest.raises(KeyboardInterrupt):
+                site.transaction("apt", ("driver", "1"), hold=["driver"])
+        assert host.held == {"driver"}
+        assert Ledger(str(site.folder)).unfinished() == ["holds of packages"]
+        site.transaction("apt", ("driver", "1"), hold=["driver"])
+        assert (site.state["holds"], site.state["open"]) == (["driver"], {})
+        site.transaction("apt", ("driver", "2"), hold=["driver"])
+        assert host.installed["driver"] == "2"
+        site.transaction("apt")
+        assert (host.held, site.state["holds"]) == (set(), [])
+
+    def test_the_list_for_automatic_upgrades_goes_when_nobody_asks_for_it(self, site, debian, monkeypatch, tmp_path):
+        debian()
+        path = tmp_path / "52gpusetup"
+        monkeypatch.setattr(apt, "UNATTENDED_FILE", str(path))
+        for block in (True, False):
+            assert site.transaction("apt", ("driver", "1"), hold=["driver"], auto_upgrades_block=block)["changed"]
+            assert path.exists() is block
 
 
 class TestRunfile:
-    def test_the_run_driver_goes_only_when_nothing_can_be_refused_any_more(self, site, monkeypatch):
-        uninstalled: list[str] = []
-        monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
-        monkeypatch.setattr(runfile, "remove", lambda *_words: uninstalled.append("now"))
-        host = el(monkeypatch, {"driver": "0:1-1"}, locked=["driver"])
-        with pytest.raises(HostFailure, match="held by someone else"):
-            site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
-        assert uninstalled == []
-        host.locked = []
-        monkeypatch.setattr(dnf_class(), "download", lambda _self, _wishes: (False, ["Error: Curl error (6)"]))
-        with pytest.raises(HostFailure, match="could not be fetched"):
-            site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
-        assert uninstalled == []
+    @pytest.fixture
+    def seen(self, el, monkeypatch):
+        """What was installed when the driver of a `.run` file went."""
+        seen: list[str] = []
+        replace(monkeypatch, runfile, uninstaller=lambda _env: "/usr/bin/nvidia-uninstall")
+        replace(monkeypatch, runfile, remove=lambda *_words: seen.extend(el.host.installed))
+        return seen
 
-    def test_it_goes_before_the_packages_come(self, site, monkeypatch):
-        uninstalled: list[str] = []
-        host = el(monkeypatch)
-        monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
-        monkeypatch.setattr(runfile, "remove", lambda *_words: uninstalled.extend(host.installed))
+    def test_the_run_driver_goes_only_when_nothing_can_be_refused_any_more(self, site, el, seen, monkeypatch):
+        host = el.host = el({"driver": "0:1-1"}, locked=["driver"])
+        with refused("held by someone else"):
+            site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
+        assert host.locked == ["driver"]
+        host.locked = []
+        monkeypatch.setattr(dnf.Dnf, "download", lambda _self, _wishes: (False, ["Error: Curl error (6)"]))
+        with refused("could not be fetched"):
+            site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
+        assert seen == []
+
+    def test_it_goes_before_the_packages_come(self, site, el, seen):
+        host = el.host = el()
         site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
-        assert uninstalled == ["bash"]
+        assert seen == ["bash"]
         assert "driver" in host.installed
 
 
@@ -242,46 +234,44 @@ class _Killed(BaseException):
     """The job's process dies here."""
 
 
-def debian(monkeypatch):
-    host = DebHost({"bash": "5"}, {"driver": ["1", "2"], "cuda": ["12"], "nccl": ["2"]})
-    host.stand_in(monkeypatch)
-    return host
-
-
-WANTED = (("driver", "1"), ("cuda", "12"), ("nccl", "2"))
-
-
 class TestCutShort:
-    def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, monkeypatch):
-        host = debian(monkeypatch)
-        seen: list[Any] = []
+    def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, debian):
+        host, seen = debian(), []
         host.interrupt = lambda: seen.append(site.unfinished) or 0
-        with pytest.raises(HostFailure):
+        with refused():
             site.transaction("apt", *WANTED)
         (kept,) = seen
         assert kept.pop("id")
         there = {"bash": "5"}
         assert kept == {"packages": there, "left": None, "counted": there, "streams": [], "holds": []}
 
-    def test_a_package_manager_that_was_killed(self, site, monkeypatch):
+    def test_a_package_manager_that_was_killed(self, site, debian):
         """The packages go back; the same command then brings all of them, and the record knows each."""
-        host = debian(monkeypatch)
+        host = debian()
         host.interrupt = lambda: -9
-        with pytest.raises(HostFailure) as caught:
+        with refused() as caught:
             site.transaction("apt", *WANTED)
         assert caught.value.result["rolled_back"] is True
-        assert host.installed == {"bash": "5"}
-        assert site.state["brought"] == {}
+        assert (host.installed, site.state["brought"]) == ({"bash": "5"}, {})
+        site.transaction("apt", *WANTED)
+        assert site.state["brought"] == dict(WANTED)
+
+    def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(self, site, debian):
+        host = debian()
+        host.interrupt = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device", "/x/log"))
+        with refused("GS-472", "the disk is full"):
+            site.transaction("apt", *WANTED)
+        assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
         site.transaction("apt", *WANTED)
         assert site.state["brought"] == dict(WANTED)
 
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"), ("cuda", "12"))])
-    def test_what_could_not_be_undone_is_still_known_to_have_come(self, site, monkeypatch, second):
-        host = debian(monkeypatch)
+    def test_what_could_not_be_undone_is_still_known_to_have_come(self, site, debian, monkeypatch, second):
+        host = debian()
         host.interrupt = lambda: -9
         with monkeypatch.context() as broken:
             broken.setattr(transaction.way_back, "restore", lambda *_words: [])
-            with pytest.raises(HostFailure) as caught:
+            with refused() as caught:
                 site.transaction("apt", *WANTED)
         assert caught.value.result["rolled_back"] is False
         assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
@@ -291,30 +281,19 @@ class TestCutShort:
         assert set(site.state["brought"]) == set(host.installed) - {"bash", "vim"}
         assert site.unfinished is None
 
-    @pytest.mark.parametrize("second", [WANTED, (("driver", "2"),)])
-    def test_a_job_that_was_killed_itself(self, site, monkeypatch, second):
-        host = debian(monkeypatch)
+    @pytest.mark.parametrize("second", [WANTED, (("driver", "2"),), None], ids=["again", "another", "one that fails"])
+    def test_a_job_that_was_killed_itself(self, site, debian, second):
+        host = debian()
         host.interrupt = Mock(side_effect=_Killed)
         with pytest.raises(_Killed):
             site.transaction("apt", *WANTED)
         assert site.state["brought"] == {}
-        site.transaction("apt", *second)
-        assert set(site.state["brought"]) == set(host.installed) - {"bash"} >= {"driver"}
-
-    def test_a_second_try_that_fails_goes_back_to_before_the_first(self, site, monkeypatch):
-        host = debian(monkeypatch)
-        host.interrupt = Mock(side_effect=_Killed)
-        with pytest.raises(_Killed):
-            site.transaction("apt", *WANTED)
+        if second is not None:
+            site.transaction("apt", *second)
+            assert set(site.state["brought"]) == set(host.installed) - {"bash"} >= {"driver"}
+            return
         host.fails = {"nccl"}
         with pytest.raises(HostFailure):
             site.transaction("apt", *WANTED)
-        assert host.installed == {"bash": "5"}
-        assert site.state["brought"] == {}
+        assert (host.installed, site.state["brought"]) == ({"bash": "5"}, {}), "back to before the first"
         assert site.unfinished is None
-
-
-def dnf_class():
-    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf import Dnf
-
-    return Dnf

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import installer, venv
@@ -15,7 +15,10 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, record_form
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
-from tests.modules.test_venv import finish, wheel
+from tests.modules.stand_ins import replace, write
+from tests.modules.test_venv import finish, wanted, wheel
+
+__all__ = ["wanted"]
 
 
 def environment(folder, name, *keys):
@@ -43,7 +46,7 @@ def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path):
 
 
 def lifecycle(tmp_path, wanted, told):
-    request: dict[str, Any] = {
+    request = {
         "state_dir": str(tmp_path / "state"), "simulated_root": None, "manager": "apt", "network": {},
         "wanted": {"python": {"environments": [{"path": path} for path in wanted]}},
         "environments": [{"path": path, "packages": {}} for path in told],
@@ -69,43 +72,25 @@ def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_oth
 
 
 def test_what_became_of_one_is_seen_and_judged(tmp_path):
-    class Host:
-        @staticmethod
-        def observe(_name, look):
-            return look()
-
+    host = SimpleNamespace(observe=lambda _name, look: look())
     entry = {"path": str(tmp_path / "gpusetup-serve"), "packages": {"frame": "1.0"}}
-    record._look(Host(), "recorded-python:x", entry)
+    record._look(host, "recorded-python:x", entry)
     assert entry["now"] == "missing"
     told = {"expect": {"environments": [entry]}}
     assert record_form.wrong(told) == ""
     (found,) = drift._environments({}, told)
     assert (found.what, found.now) == (f"the environment {entry['path']}", "missing")
-    assert (
-        record_form.wrong({"expect": {"environments": [{"path": 7}]}}) == "`$.expect.environments[0].path` is a number"
-    )
+    wrong = record_form.wrong({"expect": {"environments": [{"path": 7}]}})
+    assert wrong == "`$.expect.environments[0].path` is a number"
 
 
 @pytest.mark.slow
-def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module, tmp_path):
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    for version in ("1.0", "2.0"):
-        wheel(wheels, "frame", version)
-    common = {
-        "host": {"state_dir": str(tmp_path / "state")},
-        "interpreter": sys.executable,
-        "find_links": str(wheels),
-        "installer": "best",
-        "poll": 60,
-    }
+def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module, wanted, tmp_path):
     serve, train = tmp_path / "gpusetup-serve", tmp_path / "gpusetup-train"
     for path in (serve, train):
-        failed, result = finish(run_module, {**common, "path": str(path)}, requirements=["frame==1.0"])
-        assert (failed, result["changed"]) == (False, True)
+        assert finish(run_module, {**wanted, "path": str(path)}, "frame==1.0", installer="best")["changed"]
     before = serve.readlink()
-    failed, _result = finish(run_module, {**common, "path": str(train)}, requirements=["frame==2.0"])
-    assert not failed
+    finish(run_module, {**wanted, "path": str(train)}, "frame==2.0", installer="best")
     assert serve.readlink() == before
     assert 'version = "2.0"' in (train / installer.LOCK).read_text()
     locked = (serve / installer.LOCK).read_text()
@@ -115,32 +100,19 @@ def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module, 
 
 
 def test_a_lock_says_what_was_installed_and_no_login():
-    text = installer.document(
-        [
-            {
-                "metadata": {"name": "B_Frame", "version": "2"},
-                "download_info": {"url": "https://me:secret@x/b_frame-2.tar.gz", "archive_info": {"hashes": {"sha256": "bb"}}},
-            },
-            {
-                "metadata": {"name": "a", "version": "1"},
-                "download_info": {"url": "https://x/a-1-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "aa"}}},
-            },
-        ]
-    )  # fmt: skip
+    rows = (("B_Frame", "2", "https://me:secret@x/b_frame-2.tar.gz", "bb"), ("a", "1", "https://x/a-1-py3-none-any.whl", "aa"))  # fmt: skip
+    text = installer.document([
+        {"metadata": {"name": name, "version": version},
+         "download_info": {"url": url, "archive_info": {"hashes": {"sha256": digest}}}}
+        for name, version, url, digest in rows
+    ])  # fmt: skip
     assert text.splitlines() == [
-        'lock-version = "1.0"',
-        'created-by = "gpusetup"',
-        "",
-        "[[packages]]",
-        'name = "a"',
-        'version = "1"',
-        'wheels = [{ url = "https://x/a-1-py3-none-any.whl", hashes = { sha256 = "aa" } }]',
-        "",
-        "[[packages]]",
-        'name = "b-frame"',
-        'version = "2"',
+        'lock-version = "1.0"', 'created-by = "gpusetup"', "",
+        "[[packages]]", 'name = "a"', 'version = "1"',
+        'wheels = [{ url = "https://x/a-1-py3-none-any.whl", hashes = { sha256 = "aa" } }]', "",
+        "[[packages]]", 'name = "b-frame"', 'version = "2"',
         'sdist = { url = "https://x/b_frame-2.tar.gz", hashes = { sha256 = "bb" } }',
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -151,16 +123,14 @@ def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
     monkeypatch, tmp_path, version, configured, used
 ):
     uv = tmp_path / "uv"
-    uv.write_text("#!/bin/sh\n")
-    uv.chmod(0o755)
+    write(tmp_path, {"uv": "#!/bin/sh\n"}, 0o755)
 
     def answer(argv, *_rest):
         if argv[0] == str(uv):
             return 0, version, ""
         return 0, configured if "config" in argv else "pip 23.0.1 from x", ""
 
-    monkeypatch.setattr(installer, "_UV", (str(uv),))
-    monkeypatch.setattr(installer, "changeable", lambda _path: "")
+    replace(monkeypatch, installer, _UV=(str(uv),), changeable=lambda _path: "")
     monkeypatch.setattr(installer.process, "output", answer)
     chosen = installer.choose("best", "python", {})
     assert chosen == installer.Installer(str(uv) if used else "", True)

@@ -12,13 +12,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     sources,
     way_back,
 )
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.transactions import Site
+from tests.modules.stand_ins import refused
 
 OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
 THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
@@ -28,8 +27,6 @@ WANTED = ((NEW, "580.1"), ("cuda", "13"))
 OFFERED = {NEW: ["580.1"], "libnvidia-gl-580": ["580.1"], "helper": ["2"], "cuda": ["13"], "bash": ["5"]}
 BOTH = OFFERED | {OLD: ["570.1"], "libnvidia-gl-570": ["570.1"], "helper": ["1", "2"]}
 GONE = {OLD: "570.1", "libnvidia-gl-570": "570.1"}
-
-Begin = "Callable[[DebHost], Callable[[], dict[str, str]]]"
 
 
 def ubuntu(offered, **more):
@@ -41,11 +38,6 @@ def ubuntu(offered, **more):
         conflicts={NEW: OLD, OLD: NEW, "libnvidia-gl-580": "libnvidia-gl-570", "libnvidia-gl-570": "libnvidia-gl-580"},
         **more,
     )
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    return Site.alone(tmp_path / "state", monkeypatch)
 
 
 @pytest.fixture(params=["stand-in", pytest.param("real", marks=real_deb.NEEDED)])
@@ -63,19 +55,18 @@ def begin(request, monkeypatch, tmp_path, shelf):
     return make
 
 
-def failed(site, **params):
-    with pytest.raises(HostFailure) as caught:
+def failed(site, *words, back=False, **params):
+    """The transaction fails with these words; `back` is whether all was as before then."""
+    with refused(*words) as caught:
         site.transaction("apt", *WANTED, may_remove=STACK, **params)
-    return caught.value
+    assert caught.value.result.get("rolled_back", False) is back
+    return caught.value.text()
 
 
 class TestBefore:
     def test_what_is_offered_nowhere_is_a_refusal_and_nothing_was_changed(self, begin, site):
         installed = begin(ubuntu(OFFERED))
-        failure = failed(site)
-        assert failure.fields["reference"] == "GS-429"
-        assert failure.fields["context"] == f"libnvidia-gl-570 570.1, {OLD} 570.1"
-        assert "--no-way-back" in failure.fields["hint"]
+        failed(site, "GS-429", f"at: libnvidia-gl-570 570.1, {OLD} 570.1\n", "--no-way-back")
         assert installed() == THERE
         assert site.unfinished is None
 
@@ -98,14 +89,12 @@ class TestBefore:
 
 
 class TestAfterAFailure:
-    def test_all_is_back_where_all_is_offered(self, begin, site):
-        installed = begin(ubuntu(BOTH, fails={"cuda"}))
-        assert failed(site).result["rolled_back"] is True
-        assert installed() == THERE
-
-    def test_what_a_cache_had_is_back_though_nobody_offers_it(self, begin, site):
-        installed = begin(ubuntu(OFFERED, fails={"cuda"}, cached=GONE | {"helper": "1"}))
-        assert failed(site).result["rolled_back"] is True
+    @pytest.mark.parametrize(
+        "more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE | {"helper": "1"}}], ids=["offered", "cached"]
+    )
+    def test_all_is_back_where_all_is_offered_or_cached(self, begin, site, more):
+        installed = begin(ubuntu(**more, fails={"cuda"}))
+        failed(site, back=True)
         assert installed() == THERE
         assert not (site.folder / "way-back").exists()
 
@@ -119,36 +108,29 @@ class TestAfterAFailure:
                 site.transaction("apt", *WANTED, may_remove=STACK)
         assert host.installed == AFTER
         shutil.rmtree(tmp_path / "archives")
-        assert failed(site).result["rolled_back"] is True
+        failed(site, back=True)
         assert host.installed == THERE
 
     def test_what_can_be_had_is_back_and_the_rest_is_told(self, begin, site):
         installed = begin(ubuntu({**BOTH, "helper": ["2"]}, fails={"cuda"}))
-        failure = failed(site)
+        assert "--recorded" not in failed(site, "not restored: moved helper", "do: ", "helper 1")
         assert installed() == THERE | {"helper": "2"}
-        assert failure.result["rolled_back"] is False
-        assert "not restored: moved helper" in failure.fields["note"]
-        assert "helper 1" in failure.fields["hint"]
-        assert "--recorded" not in failure.fields["hint"]
 
-    def test_a_driver_stays_until_another_is_there(self, begin, site):
-        installed = begin(ubuntu(OFFERED, fails={"cuda"}))
-        failure = failed(site, no_way_back=True)
-        assert installed() == AFTER
-        assert f"removed libnvidia-gl-570, {OLD}" in failure.fields["note"]
-        assert f"{OLD} 570.1" in failure.fields["hint"]
-
-    def test_half_of_a_driver_takes_no_driver_away(self, begin, site):
-        """The library of the old one is offered, and excludes that of the new one."""
-        installed = begin(ubuntu(OFFERED | {"libnvidia-gl-570": ["570.1"]}, fails={"cuda"}))
-        failed(site, no_way_back=True)
+    @pytest.mark.parametrize(
+        "half", [{}, {"libnvidia-gl-570": ["570.1"]}], ids=["nothing is offered", "its library is"]
+    )
+    def test_a_driver_stays_until_another_is_there(self, begin, site, half):
+        """The library of the old one excludes that of the new one: half of a driver takes no driver away."""
+        installed = begin(ubuntu(OFFERED | half, fails={"cuda"}))
+        told = failed(site, f"{OLD} 570.1", no_way_back=True)
+        assert half or f"removed libnvidia-gl-570, {OLD}" in told
         assert installed() == AFTER
 
     def test_what_came_where_nothing_was_goes_again(self, begin, site):
         host = ubuntu(OFFERED, fails={"cuda"})
         host.installed = {"helper": "2", "bash": "5"}
         installed = begin(host)
-        assert failed(site).result["rolled_back"] is True
+        failed(site, back=True)
         assert installed() == {"helper": "2", "bash": "5"}
 
     @pytest.mark.parametrize("generation", [4, 5])
@@ -159,7 +141,7 @@ class TestAfterAFailure:
             generation, obsoletes={"nvidia-open": "nvidia-driver"}, fails={"cuda"},
         )  # fmt: skip
         host.stand_in(monkeypatch)
-        with pytest.raises(HostFailure):
+        with refused():
             site.transaction("dnf", ("nvidia-open", ""), ("cuda", ""), may_remove=["nvidia-*"], no_way_back=True)
         assert host.installed == {"nvidia-open": "3:580.1-1", "bash": "0:5-1"}
 
@@ -179,9 +161,8 @@ class TestAfterAFailure:
             site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
             assert (host.installed["nvidia-driver"], host.enabled) == (new, {"nvidia-driver": "570-open"})
             return
-        with pytest.raises(HostFailure) as caught:
+        with refused("GS-455") as caught:
             site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
-        assert caught.value.fields["reference"] == "GS-455"
         assert caught.value.result["rolled_back"] is True
         assert host.installed == {"nvidia-driver": old, "cuda": "0:13-1"}
         assert host.enabled == {"nvidia-driver": "580-open"}
@@ -236,26 +217,24 @@ class TestTheSourcesOfBefore:
             ledger.give_up_file(path)
 
     @pytest.mark.parametrize("name", ["cuda", "distro"])
-    def test_what_they_offer_can_be_had_again(self, site, etc, monkeypatch, name):
-        host = self.host(etc, monkeypatch, BOTH)
+    @pytest.mark.parametrize("fails", [set(), {"cuda"}], ids=["done", "fails"])
+    def test_what_they_offer_can_be_had_again_and_they_are_back_before_the_packages(
+        self, site, etc, monkeypatch, name, fails
+    ):
+        host, before = self.host(etc, monkeypatch, BOTH, fails=fails), files_below(etc)
         self.replaced(site, etc, name)
+        if fails:
+            failed(site, back=True)
+            assert (host.installed, files_below(etc)) == (THERE, before)
+            return
         site.transaction("apt", *WANTED, may_remove=STACK)
         assert host.installed == AFTER | {"cuda": "13"}
         assert not list(etc.parent.parent.glob("gpusetup-preview-*"))
 
-    @pytest.mark.parametrize("name", ["cuda", "distro"])
-    def test_after_a_failure_they_are_back_before_the_packages(self, site, etc, monkeypatch, name):
-        host = self.host(etc, monkeypatch, BOTH, fails={"cuda"})
-        before = files_below(etc)
-        self.replaced(site, etc, name)
-        assert failed(site).result["rolled_back"] is True
-        assert host.installed == THERE
-        assert files_below(etc) == before
-
     def test_a_source_that_is_gone_offers_nothing(self, site, etc, monkeypatch):
         host = self.host(etc, monkeypatch, {})
         self.replaced(site, etc, "cuda")
-        assert failed(site).fields["reference"] == "GS-429"
+        failed(site, "GS-429")
         assert host.installed == THERE
         assert (etc / "sources.list.d/cuda.sources").read_text().startswith(self.A)
 
@@ -279,13 +258,13 @@ class TestTheSourcesOfBefore:
         shutil.rmtree(bundle / "pool")
         host.offered = dict(OFFERED, helper=["1", "2"])
         if others_write:
-            assert failed(site).fields["reference"] == "GS-429", "what somebody may have swapped is no way back"
+            failed(site, "GS-429")  # what somebody may have swapped is no way back
             return
         site.transaction("apt", (OLD, "570.1"), ("bash", ""))
         assert len(list((site.folder / "packages").iterdir())) == len(GONE), "they outlast a change of something else"
         host.fails = fails
         if fails:
-            assert failed(site).result["rolled_back"] is True
+            failed(site, back=True)
             assert host.installed == THERE
             return
         site.transaction("apt", *WANTED, may_remove=STACK)

@@ -2,27 +2,33 @@
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import transaction
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
-@dataclass
-class _Job:
-    folder: str
-    log_path: str = "/x/log"
-    state: dict[str, Any] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+class Job:
+    """A job that tells nobody how far it is."""
 
-    def tell(self, _step: str, message: str, _percent: int | None = None) -> None:
-        self.told.append(message)
+    def __init__(self, folder: str) -> None:
+        self.folder, self.log_path, self.state = folder, folder + "/log", {}
 
-    def log(self, text: str) -> None:
-        self.told.append(text)
+    def tell(self, *_words: Any) -> None:
+        pass
+
+    log = tell
+
+
+def asked(state_dir: Any, manager: str, *wanted: tuple[str, str], **more: Any) -> dict[str, Any]:
+    """Return what a transaction or a look is asked for: the module's own defaults, and nothing is waited for."""
+    plain = {name: option["default"] for name, option in params.TRANSACTION.items() if "default" in option}
+    packages = [{"name": name, "version": version, "arch": ""} for name, version in wanted]
+    own = {"manager": manager, "packages": packages, "state_dir": str(state_dir), "simulated_root": "", "network": {}}
+    return {**plain, "lock_timeout": 0, "auto_upgrades_block": False, **own, **more}
 
 
 @dataclass
@@ -39,17 +45,10 @@ class Site:
         monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: None)
         return cls(folder)
 
-    def transaction(self, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
-            "replace_runfile": False, "optional": False, "no_way_back": False, "recommends": False, "lock_timeout": 0,
-            "auto_upgrades_block": False, "driver_packages": [], "driver_version": "", "driver_module": "", "kernels": [],
-            "state_dir": str(self.folder), "simulated_root": "",
-            "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
-        }  # fmt: skip
-        job = _Job(str(self.folder / "job"))
+    def transaction(self, manager: str, *wanted: tuple[str, str], **more: Any) -> dict[str, Any]:
+        job = Job(str(self.folder / "job"))
         os.makedirs(job.folder, exist_ok=True)
-        return transaction.Transaction(job, {**plain, **params}).run()
+        return transaction.Transaction(job, asked(self.folder, manager, *wanted, **more)).run()
 
     @property
     def state(self) -> dict[str, Any]:
