@@ -150,6 +150,8 @@ class VerifyFailedError(GpuSetupError):
 
 
 def wrong_field(error: Exception) -> tuple[str, str]:
-    """Split a msgspec error into its message and the path of the field; `$` is the whole document."""
+    """Split a decoder's error into its message and the path of the field; `$` is the whole document."""
+    if isinstance(error, (UnicodeError, RecursionError)):
+        return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not text in UTF-8", "$"
     text, _, path = str(error).partition(" - at `")
-    return text, path.rstrip("`") or "$"
+    return text.replace("Input data was truncated", "it is empty or cut off"), path.rstrip("`") or "$"

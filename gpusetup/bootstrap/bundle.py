@@ -13,6 +13,7 @@ from gpusetup import __version__
 from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
+from gpusetup.model import Reading, must_be
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:
     """Return a manifest and the digest of its file; raise if it is invalid or too long."""
-    try:
+    unusable, unread = ("GS-716", "the manifest cannot be used"), ("GS-715", "cannot read the manifest")
+    with Reading(path, unusable, unread, hint=_ANEW):
         with path.open("rb") as file:
             raw = file.read(LONGEST_MANIFEST + 1)
         if len(raw) > LONGEST_MANIFEST:
@@ -137,18 +139,8 @@ def read_manifest(path: Path) -> tuple[Manifest, str]:
                 "GS-716", f"the manifest is longer than {LONGEST_MANIFEST >> 20} MiB", path=str(path), hint=_ANEW
             )
         document = msgspec.json.decode(raw)
-        if isinstance(document, dict) and document.get("schema") != SCHEMA:
-            raise BadInputError(
-                "GS-714",
-                f"{path} is not a bundle manifest: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
-                path=str(path),
-                hint=_ANEW,
-            )
+        must_be(document, path, ("a bundle manifest", SCHEMA, "GS-714"), _ANEW)
         manifest = msgspec.convert(document, Manifest)
-    except OSError as error:
-        raise BadInputError("GS-715", f"cannot read the manifest: {error.strerror}", path=str(path)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInputError("GS-716", f"the manifest cannot be used: {error}", path=str(path), hint=_ANEW) from error
     if why := _wrong_name(manifest.files):
         raise BadInputError("GS-716", f"the manifest cannot be used: {why}", path=str(path), hint=_ANEW)
     return manifest, hashlib.sha256(raw).hexdigest()

@@ -9,9 +9,10 @@ import random
 import shutil
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ from gpusetup.content import host_code
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run, stream
 from gpusetup.errors import Exit
+from gpusetup.model import UNDECODED
+from gpusetup.model.lifecycle import Difference
 from gpusetup.model.status import Problem
 
 if TYPE_CHECKING:
@@ -253,43 +256,69 @@ class Effects:
             self.log(f"systemctl {' '.join(words)}: {done.err.strip()}")
 
 
+class _Trouble(msgspec.Struct, frozen=True):
+    """A failure, refusal, check or conflict in an answer."""
+
+    reference: str = ""
+    message: str = ""
+    hint: str = ""
+    id: str = ""
+    verdict: str = ""
+    text: str = ""
+
+
+class HostAnswer(msgspec.Struct, frozen=True):
+    """What apply or drift answered about this machine; the state is empty without an answer."""
+
+    state: str = ""
+    changed: int = 0
+    verified: str = ""
+    simulated: bool = False
+    pending: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    failed_at: str | None = None
+    failure: _Trouble | None = None
+    refusals: tuple[_Trouble, ...] = ()
+    checks: tuple[_Trouble, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    mend: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    hosts: dict[str, HostAnswer] = {}
+    error: _Trouble = _Trouble()
+    conflict: tuple[_Trouble, ...] = ()
+
+
+def answer_of(text: str) -> tuple[HostAnswer, _Answer]:
+    """Read what a command answered about this machine."""
+    answer = _Answer()
+    with suppress(*UNDECODED):
+        answer = msgspec.json.decode(text, type=_Answer)
+    return next(iter(answer.hosts.values()), HostAnswer()), answer
+
+
 def outcome_of_apply(code: int, text: str, *, timed_out: bool = False) -> Outcome:
     """Read what apply answered about this machine."""
-    try:
-        document: dict[str, Any] = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        document = {}
-    told: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
-    if told.get("state") == "nothing-to-do":
+    host, answer = answer_of(text)
+    if host.state == "nothing-to-do":
         return Outcome("nothing-to-do")
-    about = partial(Outcome, verified=str(told.get("verified") or ""), simulated=bool(told.get("simulated")))
-    if told.get("state") == "pending-reboot":
-        return about("reboot", reasons=tuple(told.get("pending") or ()))
-    if told and (code == 0 or (code == Exit.PENDING and told.get("state") == "done" and told.get("waits"))):
+    about = partial(Outcome, verified=host.verified, simulated=host.simulated)
+    if host.state == "pending-reboot":
+        return about("reboot", reasons=host.pending)
+    if host.state and (code == 0 or (code == Exit.PENDING and host.state == "done" and host.waits)):
         return about("ok")
-    return about("problem", _problem(code, document, told, timed_out=timed_out))
-
-
-def _problem(code: int, document: dict[str, Any], told: dict[str, Any], *, timed_out: bool) -> Problem:
-    refusal = next(iter(told.get("refusals") or ()), None)
-    failure = told.get("failure") or refusal or document.get("error") or {}
-    message = str(failure.get("message") or "")
-    failed_checks = [check for check in told.get("checks") or () if check.get("verdict") == "fail"]
-    if told.get("state") == "verify-failed" and failed_checks:
-        message = "verification failed: " + "; ".join(
-            str(check.get("text") or check.get("id")) for check in failed_checks
-        )
-    if not message and document.get("conflict"):
-        message = "; ".join(str(item.get("text")) for item in document["conflict"])
+    failure = host.failure or next(iter(host.refusals), answer.error)
+    message = failure.message or "; ".join(item.text for item in answer.conflict)
+    failed_checks = [check.text or check.id for check in host.checks if check.verdict == "fail"]
+    if host.state == "verify-failed" and failed_checks:
+        message = "verification failed: " + "; ".join(failed_checks)
     if timed_out:
         message = f"apply did not end within {APPLY_DEADLINE:.0f} s"
-    where = f" (at: {told['failed_at']})" if told.get("failed_at") else ""
-    return Problem(
-        reference=str(failure.get("reference") or "GS-748"),
-        message=(" ".join(message.split())[:1500] or f"apply ended with exit code {code}") + where,
-        hint=str(failure.get("hint") or ""),
-        exit=code if code > 0 else 7,
-    )
+    message = " ".join(message.split())[:1500] or f"apply ended with exit code {code}"
+    message += f" (at: {host.failed_at})" if host.failed_at else ""
+    reference, code = failure.reference or "GS-748", code if code > 0 else 7
+    return about("problem", Problem(reference=reference, message=message, hint=failure.hint, exit=code))
 
 
 def _hint(error: OSError) -> str:

@@ -10,17 +10,18 @@ import threading
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from gpusetup import __version__
-from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, boot_id
+from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, answer_of, boot_id
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import PreflightError
+from gpusetup.model import UNDECODED
 from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def load(path: Path = Path(STATUS_FILE)) -> Status | None:
     """Return the status on disk; None if there is none or it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Status)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNDECODED):
         return None
 
 
@@ -243,20 +244,14 @@ def _pinned(config: Config) -> str:
 
 
 def _drift(text: str) -> Recheck | None:
-    try:
-        document: dict[str, Any] = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    told, _ = answer_of(text)
+    if told.state in {"", "failed", "unreachable"}:
         return None
-    told: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
-    if told.get("state") in {None, "failed", "unreachable"}:
-        return None
-    differences = tuple(
-        f"{item['what']}: was {item['was']}, is {item['now']}" for item in told.get("differences") or ()
-    )
+    differences = tuple(f"{item.what}: was {item.was}, is {item.now}" for item in told.differences)
     # drift's command names the bootstrap's own inventory; people get a command without one.
-    by_hand = dict.fromkeys(item["hint"] for item in told.get("differences") or () if item.get("hint"))
-    mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.get("mend") else []), *by_hand))
+    by_hand = dict.fromkeys(item.hint for item in told.differences if item.hint)
+    mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.mend else []), *by_hand))
     return Recheck(
-        time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), state=str(told["state"]),
-        differences=differences, mend=mend,
+        time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), state=told.state, differences=differences,
+        mend=mend,
     )  # fmt: skip

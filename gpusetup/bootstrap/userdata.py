@@ -13,6 +13,7 @@ import msgspec
 
 from gpusetup import __version__
 from gpusetup.errors import BadInputError
+from gpusetup.model import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,25 +46,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_config(path: Path = ETC / "bootstrap.json") -> Config:
     """Read the settings; raise if they are missing or invalid."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Config)
-    except PermissionError as error:
-        raise BadInputError(
-            "GS-742",
-            "only root may read this machine's bootstrap settings",
-            path=str(path),
-            hint="run the command with sudo",
-        ) from error
-    except OSError as error:
-        raise BadInputError(
-            "GS-742",
-            "this machine was not set up for a bootstrap",
-            context=f"{path}: {error.strerror}",
-            path=str(path),
-            hint="gpusetup apply works on any machine; gpusetup cloud-init writes user-data for new ones",
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInputError("GS-743", f"the bootstrap's settings cannot be used: {error}", path=str(path)) from error
+    with Reading(path, ("GS-743", "the bootstrap's settings cannot be used")):
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Config)
+        except PermissionError as error:
+            raise BadInputError(
+                "GS-742", "only root may read this machine's bootstrap settings", path=str(path),
+                hint="run the command with sudo",
+            ) from error  # fmt: skip
+        except OSError as error:
+            raise BadInputError(
+                "GS-742", "this machine was not set up for a bootstrap", path=str(path),
+                context=f"{path}: {error.strerror}",
+                hint="gpusetup apply works on any machine; gpusetup cloud-init writes user-data for new ones",
+            ) from error  # fmt: skip
 
 
 _INSTANCE = Path(__file__).parent / "instance"

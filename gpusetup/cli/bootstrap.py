@@ -121,16 +121,13 @@ def _read(path: str) -> Status:
     from msgspec.structs import replace
 
     from gpusetup.bootstrap.effects import boot_id
+    from gpusetup.model import Reading
 
-    try:
-        status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
-    except FileNotFoundError as error:
-        raise BadInputError("GS-760", "no bootstrap has run on this machine", path=path) from error
-    except OSError as error:
-        hint = "run it as root: sudo gpusetup cloud-init status" if isinstance(error, PermissionError) else ""
-        raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
+    with Reading(path, ("GS-762", "cannot read the status"), ("GS-761", "cannot read the status")):
+        try:
+            status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
+        except FileNotFoundError as error:
+            raise BadInputError("GS-760", "no bootstrap has run on this machine", path=path) from error
     if status.state == "sealed" and status.boot != boot_id():
         # The status of the sealed image: this copy of it has not started yet.
         return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
+from gpusetup.model import Reading
 
 if TYPE_CHECKING:
     from gpusetup.bootstrap.userdata import UserData
@@ -272,10 +273,8 @@ def _value(text: str) -> object:
 
     if not text.startswith(("[", "{")):
         return text
-    try:
+    with Reading("--set", ("GS-727", f"{text!r} is not valid JSON")):
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadInputError("GS-727", f"{text!r} is not valid JSON: {error}", path="--set") from error
 
 
 def _part(path: str) -> tuple[str, str]:

@@ -123,18 +123,11 @@ def _figures(paths: list[str]) -> dict[str, tuple[Result, ...]]:
 def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
     import msgspec
 
-    from gpusetup.errors import wrong_field
+    from gpusetup.model import Reading
     from gpusetup.model.examined import VerifyReport
 
-    try:
+    with Reading(path, ("GS-952", f"{path} is not a document of figures"), ("GS-952", f"cannot read {path}")):
         return msgspec.json.decode(Path(path).read_bytes(), type=VerifyReport).hosts
-    except OSError as error:
-        raise BadInputError("GS-952", f"cannot read {path}: {error.strerror}", path=path) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message, where = wrong_field(error)
-        raise BadInputError(
-            "GS-952", f"{path} is not a document of figures: {message}", path=f"{path}:{where}"
-        ) from error
 
 
 def _text(comparison: Comparison) -> str:

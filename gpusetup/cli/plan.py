@@ -23,7 +23,8 @@ from gpusetup.cli import options, output
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.drive.progress import watch
-from gpusetup.errors import BadInputError, Exit, gravest, wrong_field
+from gpusetup.errors import Exit, gravest
+from gpusetup.model import Reading
 
 if TYPE_CHECKING:
     import argparse
@@ -83,13 +84,8 @@ def load_plan(path: str) -> Plan:
     """Read a plan that `gpusetup plan` wrote."""
     from gpusetup.model.plan import Plan
 
-    try:
+    with Reading(path, ("GS-413", "the plan cannot be used"), ("GS-412", "cannot read the plan")):
         return msgspec.json.decode(Path(path).read_bytes(), type=Plan)
-    except OSError as error:
-        raise BadInputError("GS-412", f"cannot read the plan: {error.strerror}", path=path) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        text, where = wrong_field(error)
-        raise BadInputError("GS-413", f"the plan cannot be used: {text}", path=f"{path}:{where}") from error
 
 
 def exit_of(plan: HostPlan, *, changes: bool) -> Exit:

@@ -298,16 +298,14 @@ def _into(ask: Ask) -> Observed:
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
     """Return saved observations; with `signers`, require a signature by one of them."""
-    try:
+    from gpusetup.model import Reading
+
+    with Reading(path, ("GS-509", f"{path} is not valid JSON"), ("GS-509", f"cannot read {path}")):
         raw = path.read_bytes()
         if signers is not None:
             who = signatures.check(raw, path.with_name(path.name + ".sig"), Path(signers), str(path), EVIDENCE)
             output.say(f"{path} is signed by {who}")
         found = parsed(raw)
-    except OSError as error:
-        raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError("GS-509", f"{path} is not valid JSON: {error}", path=str(path)) from error
     if isinstance(found, dict) and "schema" in found and "hosts" not in found:
         from gpusetup.model.facts import LOCAL_NAME
 
@@ -328,6 +326,7 @@ def _lock(path: str | None) -> Applied:
     import msgspec
 
     from gpusetup.components.record import read_applied
+    from gpusetup.model import Reading
     from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
     from gpusetup.model.lock import SCHEMA as LOCK
     from gpusetup.model.stack import Stack
@@ -335,21 +334,16 @@ def _lock(path: str | None) -> Applied:
 
     if path is None:
         return NO_LOCK
-    try:
+    unread = ("GS-510", f"cannot read the lock {path}")
+    with Reading(path, ("GS-510", f"the lock {path} is not valid JSON"), unread, hint=_WRITE):
         raw = Path(path).read_bytes()
-        found = json.loads(raw)
-    except OSError as error:
-        raise BadInputError("GS-510", f"cannot read the lock {path}: {error.strerror}", path=path) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError("GS-510", f"the lock {path} is not valid JSON: {error}", path=path, hint=_WRITE) from error
+        found = msgspec.json.decode(raw)
     schema = found.get("schema") if isinstance(found, dict) else None
-    try:
+    with Reading(path, ("GS-510", f"the lock {path} cannot be used"), hint=_WRITE):
         if schema == LOCK:
             return Applied(stack=read_lock(raw, path).stack)
         if schema == ANSWER and "stack" in found:
             return Applied(stack=msgspec.convert(found["stack"], Stack))
-    except msgspec.ValidationError as error:
-        raise BadInputError("GS-510", f"the lock {path} cannot be used: {error}", path=path, hint=_WRITE) from error
     lock = read_applied(found) if schema == SCHEMA else NO_LOCK
     if lock.unread or lock.stack is None:
         why = (

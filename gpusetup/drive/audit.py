@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from gpusetup.drive.inventory import folded
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
+from gpusetup.model import UNDECODED
 from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event
 
 if TYPE_CHECKING:
@@ -208,14 +209,14 @@ def _last(path: Path) -> tuple[int, str, bool]:
 def _line(text: bytes) -> AuditLine | None:
     try:
         return msgspec.json.decode(text, type=AuditLine)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except UNDECODED:
         return None
 
 
 def _kept_head(home: Path) -> _Head | None:
     try:
         return msgspec.json.decode((home / _HEAD).read_bytes(), type=_Head)
-    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
+    except (OSError, *UNDECODED):
         return None
 
 

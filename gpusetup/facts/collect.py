@@ -11,6 +11,7 @@ from gpusetup.components.record import read_record
 from gpusetup.content import host_code
 from gpusetup.drive.inventory import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model import Reading, must_be
 from gpusetup.model.facts import LOCAL_NAME, SCHEMA, Facts, HostFacts, Unreadable
 from gpusetup.model.facts_machine import Boot
 
@@ -104,20 +105,10 @@ def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostF
 
 def read_facts(path: Path) -> Facts:
     """Read a document that `gpusetup facts --format json` wrote."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise BadInputError("GS-305", f"cannot read the facts: {error.strerror}", path=str(path)) from error
-    try:
-        document = msgspec.json.decode(raw)
-        if isinstance(document, dict) and document.get("schema") != SCHEMA:
-            told = f"its schema is {document.get('schema')!r}, not {SCHEMA!r}"
-            raise BadInputError("GS-306", f"{path} is not a facts document: {told}", path=f"{path}:$.schema")
+    with Reading(path, ("GS-306", f"the facts in {path} cannot be used"), ("GS-305", "cannot read the facts")):
+        document = msgspec.json.decode(path.read_bytes())
+        must_be(document, path, ("a facts document", SCHEMA, "GS-306"))
         facts = _with_records(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message, where = wrong_field(error)
-        text = f"the facts in {path} cannot be used: {message}"
-        raise BadInputError("GS-306", text, path=f"{path}:{where}") from error
     for name in (*facts.hosts, *facts.failures):
         if problem := check_host_name(name):
             text = f"the facts in {path} contain an invalid host name: {name!r}"

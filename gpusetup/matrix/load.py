@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.errors import BadInputError
+from gpusetup.model import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,18 +109,13 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 
     With a base, the file holds only the records to add to it.
     """
-    try:
+    with Reading(path, ("GS-201", f"the matrix file {basename(path)} cannot be used")):
         content = _bytes(name, path)
         if base is not None:
             from gpusetup.matrix.overlay import complete
 
             content = complete(content, base)
         decoded = msgspec.json.decode(content, type=struct_of(name))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        what, where = wrong_field(error)
-        raise BadInputError(
-            "GS-201", f"the matrix file {basename(path)} cannot be used: {what}", path=f"{path}:{where}"
-        ) from error
     wanted = SCHEMA.format("package" if name.startswith(_PACKAGE) else name.replace("_", "-"))
     if decoded.schema != wanted:
         raise BadInputError(

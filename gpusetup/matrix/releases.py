@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import NAMES, Matrix, canonical, package_files, shipped_date
+from gpusetup.model import Reading
 from gpusetup.model.answers import Change, MatrixRelease
 
 if TYPE_CHECKING:
@@ -124,14 +125,9 @@ def release_of(matrix: Matrix) -> MatrixRelease:
 
 def opened(content: bytes, where: str) -> MatrixRelease:
     """Parse a release file; raise BadInputError if it is not one or its digest does not match."""
-    try:
+    hint = "`gpusetup matrix export --out FILE` writes one"
+    with Reading(where, ("GS-220", "this is not a release of the matrix"), hint=hint):
         release = msgspec.json.decode(content, type=MatrixRelease)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        what, field = wrong_field(error)
-        raise BadInputError(
-            "GS-220", f"this is not a release of the matrix: {what}", path=f"{where}:{field}",
-            hint="`gpusetup matrix export --out FILE` writes one",
-        ) from error  # fmt: skip
     if digest(release.files) != release.sha256:
         raise BadInputError("GS-220", "the release is damaged: its files are not those it was made of", path=where,
                             hint="fetch it again")  # fmt: skip

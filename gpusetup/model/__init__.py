@@ -1,10 +1,46 @@
-"""gpusetup's documents as frozen Structs."""
+"""gpusetup's documents as frozen Structs, and what goes wrong while gpusetup reads those of others."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import DecodeError, Meta, Struct
+
+from gpusetup.errors import BadInputError, wrong_field
+
+UNDECODED = (DecodeError, ValueError, RecursionError)
+"""Everything that decoding JSON or TOML raises, also for other encodings and deeply nested documents."""
+
+
+class Reading:
+    """Explains why a file cannot be read or used; each failure has a reference and the beginning of its text."""
+
+    def __init__(
+        self, path: str | Path, unusable: tuple[str, str], unread: tuple[str, str] = ("", ""), *, hint: str = ""
+    ) -> None:
+        self.path, self.unread, self.unusable, self.hint = path, unread, unusable, hint
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise the explained failure in place of the error."""
+        reference, text = self.unread
+        if reference and isinstance(error, OSError):
+            raise BadInputError(reference, f"{text}: {error.strerror}", path=str(self.path)) from error
+        if isinstance(error, UNDECODED):
+            reference, text = self.unusable
+            why, where = wrong_field(error)
+            raise BadInputError(reference, f"{text}: {why}", path=f"{self.path}:{where}", hint=self.hint) from error
+
+
+def must_be(document: object, path: str | Path, kind: tuple[str, str, str], hint: str = "") -> None:
+    """Raise if a document is not of its kind: what that is, its schema, and the failure's reference."""
+    what, schema, reference = kind
+    if isinstance(document, dict) and document.get("schema") != schema:
+        told = f"{path} is not {what}: its schema is {document.get('schema')!r}, not {schema!r}"
+        raise BadInputError(reference, told, path=f"{path}:$.schema", hint=hint)
 
 
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="schema"):

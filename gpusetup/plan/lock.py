@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.components.python.requirements import python_requirements
-from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.errors import BadInputError
+from gpusetup.model import Reading, must_be
 from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
 from gpusetup.model.settings import HashedLines
 
@@ -44,18 +45,10 @@ def hashed_lines(lock: Lock) -> tuple[HashedLines, ...]:
 
 def read_lock(raw: bytes, path: str) -> Lock:
     """Read a lock; raise if it was edited, so that its digest does not match."""
-    try:
+    with Reading(path, ("GS-341", "the lock cannot be used")):
         document = msgspec.json.decode(raw)
-        if isinstance(document, dict) and document.get("schema") != SCHEMA:
-            raise BadInputError(
-                "GS-340",
-                f"{path} is not a lock: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
-                path=f"{path}:$.schema",
-            )
+        must_be(document, path, ("a lock", SCHEMA, "GS-340"))
         lock = msgspec.convert(document, Lock)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        text, where = wrong_field(error)
-        raise BadInputError("GS-341", f"the lock cannot be used: {text}", path=f"{path}:{where}") from error
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):
         raise BadInputError(
             "GS-342", "the lock was edited after it was made: its digest does not match", path=f"{path}:$.digest"

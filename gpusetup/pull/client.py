@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from gpusetup import __version__
 from gpusetup.bootstrap.effects import HOME as WORK
-from gpusetup.bootstrap.effects import Effects, boot_id, outcome_of_apply
+from gpusetup.bootstrap.effects import Effects, answer_of, boot_id, outcome_of_apply
 from gpusetup.bootstrap.run import alone
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
+from gpusetup.model import UNDECODED
 from gpusetup.model.pull import PullReport
 from gpusetup.pull.leases import Access, Refused, take
 from gpusetup.pull.offers import expired, opened, parsed
@@ -254,17 +255,14 @@ def login(path: Path | None) -> tuple[str, str] | None:
 
 
 def _outcome_of(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
-    document: dict[str, Any] = {}
-    with suppress(msgspec.DecodeError, UnicodeError):
-        document = msgspec.json.decode(text)
-    host: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
+    host, _ = answer_of(text)
     problem = outcome_of_apply(code, text, timed_out=timed_out).problem
-    state: Any = host.get("state") if host.get("state") in _STATES else "failed"
+    state: Any = host.state if host.state in _STATES else "failed"
     if problem is None:
-        pending = "; ".join([*(host.get("pending") or ()), *(host.get("waits") or ())])
-        return _Outcome("done" if state == "unchanged" else state, "", pending), int(host.get("changed") or 0)
+        pending = "; ".join((*host.pending, *host.waits))
+        return _Outcome("done" if state == "unchanged" else state, "", pending), host.changed
     state = state if state in ("refused", "verify-failed") else "failed"
-    return _Outcome(state, problem.reference, problem.message, problem.hint), int(host.get("changed") or 0)
+    return _Outcome(state, problem.reference, problem.message, problem.hint), host.changed
 
 
 def _after(offer: Offer, kept: Kept, outcome: _Outcome) -> Kept:
@@ -292,7 +290,7 @@ def _queue(home: Path, report: PullReport) -> None:
     waiting = sorted(folder.glob("*.json"))
     write_whole(folder / f"{report.number:020}.json", msgspec.json.encode(report), 0o600)
     if waiting and report.state in _QUIET:
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, *UNDECODED):
             last = msgspec.json.decode(waiting[-1].read_bytes(), type=PullReport)
             if (last.state, last.lock, last.message) == (report.state, report.lock, report.message):
                 waiting[-1].unlink()
@@ -342,7 +340,7 @@ def _secret(path: Path, what: str) -> str:
 
 
 def _load(home: Path) -> Kept:
-    with suppress(OSError, msgspec.DecodeError, UnicodeError):
+    with suppress(OSError, *UNDECODED):
         return msgspec.json.decode((home / "kept.json").read_bytes(), type=Kept)
     return Kept()
 

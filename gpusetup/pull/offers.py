@@ -13,7 +13,8 @@ import msgspec
 
 from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
-from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.errors import BadInputError
+from gpusetup.model import Reading
 from gpusetup.model.pull import Budget, Offer, SignedOffer
 from gpusetup.plan.lock import read_lock
 
@@ -107,15 +108,9 @@ def expired(offer: Offer, now: datetime) -> bool:
 
 def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
     """Return an offer with and without its signature; does not verify it."""
-    try:
+    with Reading(source, ("GS-974", "this is not an offer of a lock"), hint="make it with: gpusetup fleet offer"):
         signed = msgspec.json.decode(raw, type=SignedOffer)
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        text, where = wrong_field(error)
-        raise BadInputError(
-            "GS-974", f"this is not an offer of a lock: {text}", path=f"{source}:{where}",
-            hint="make it with: gpusetup fleet offer",
-        ) from error  # fmt: skip
 
 
 def _stamp(moment: datetime) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import BadInputError
+from gpusetup.model import UNDECODED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,7 +113,7 @@ def _kept(run: Path) -> _Kept | None:
     """Return the rollout record of a run; None if it has none, or a damaged one."""
     try:
         return msgspec.json.decode((run / _FILE).read_bytes(), type=_Kept)
-    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
+    except (OSError, *UNDECODED):
         return None
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model import Reading
 from gpusetup.model.request import SITE_FILE, Policy
 from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
 
@@ -198,10 +199,6 @@ def read_toml(path: Path) -> Mapping[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    try:
+    with Reading(path, ("GS-316", f"{path} is not valid TOML"), ("GS-316", f"cannot read {path}")):
         document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError("GS-316", f"{path} is not valid TOML: {error}", path=str(path)) from error
     return document

@@ -14,7 +14,8 @@ import msgspec
 
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
 from gpusetup.drive.rundir import write_whole
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import BadInputError, PreflightError, wrong_field
+from gpusetup.model import UNDECODED
 from gpusetup.model.bundle import Since
 from gpusetup.supply.fetching import laid, put_in_place, require_space
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
@@ -272,8 +273,8 @@ def _manifest(first: Path, path: Path) -> Manifest:
 def _base_of(first: Path, raw: bytes, manifest: Manifest) -> Since:
     try:
         base = msgspec.json.decode(raw, type=Since)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _not_ours(first, f"its description of the bundle before is not valid: {error}") from error
+    except UNDECODED as error:
+        raise _not_ours(first, f"its description of the bundle before is not valid: {wrong_field(error)[0]}") from error
     if strange := [name for name in base.left_out if name not in manifest.files]:
         raise _not_ours(first, f"{strange[0]} is not in its manifest")
     return base

@@ -23,6 +23,7 @@ from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import data_home
+from gpusetup.model import UNDECODED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,7 +164,7 @@ def before_in(folder: Path) -> Before:
     """Return what was accepted for a folder: this machine's record, or the bundle in the folder if that is newer."""
     try:
         kept = msgspec.json.decode(_record(folder).read_bytes(), type=Before)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODED):
         kept = Before()
     if not (folder / MANIFEST).is_file():
         return kept

@@ -23,6 +23,7 @@ import msgspec
 from gpusetup.drive.causes import counted
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
+from gpusetup.model import Reading
 from gpusetup.model.verdict import Item, Result, worst
 from gpusetup.verify.expected import Source, setting
 from gpusetup.verify.registry import from_items
@@ -57,14 +58,11 @@ class Baseline(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 def load(path: Path) -> Baseline:
     """Read the file; a missing one is an empty baseline."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Baseline)
-    except FileNotFoundError:
-        return Baseline()
-    except OSError as error:
-        raise BadInputError("GS-503", f"cannot read the baseline {path}: {error.strerror}", path=str(path)) from error
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadInputError("GS-504", f"{path} is not a baseline: {error}", path=str(path)) from error
+    with Reading(path, ("GS-504", f"{path} is not a baseline"), ("GS-503", f"cannot read the baseline {path}")):
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Baseline)
+        except FileNotFoundError:
+            return Baseline()
     if found.schema != SCHEMA:
         raise BadInputError("GS-504", f"{path} is not a baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))
     return found

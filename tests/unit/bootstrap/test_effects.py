@@ -41,7 +41,7 @@ def answer(**host: object) -> str:
         (4, json.dumps({"ok": False, "conflict": [{"text": "too old"}]}), "problem", "too old"),
         (3, json.dumps({"error": {"reference": "GS-340", "message": "no lock"}}), "problem", "no lock"),
         (1, "Traceback", "problem", "apply ended with exit code 1"),
-        (0, "", "problem", "apply ended with exit code 0"),
+        *((0, text, "problem", "apply ended with exit code 0") for text in ("", "[]", '{"hosts": 7}', answer(pending=7), "[" * 99_999)),
         (-9, "", "problem", "apply ended with exit code -9"),
     ],
 )  # fmt: skip
@@ -61,7 +61,7 @@ def test_a_status_survives_whatever_is_on_disk(tmp_path):
     assert run.load(path) == STATUS
     assert path.stat().st_mode & 0o777 == 0o644
     assert login.read_text().startswith("gpusetup: step 2 of 4")
-    for broken in (b"", b"{", b'{"schema": "gpusetup/status/1"}', b"\xff"):
+    for broken in (b"", b"{", b'{"schema": "gpusetup/status/1"}', b"\xff", b"[" * 99_999):
         path.write_bytes(broken)
         assert run.load(path) is None
 
