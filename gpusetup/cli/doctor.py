@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
+_LARGE = 4
+"""The size in MB from which the search takes seconds, and gpusetup says what it reads."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -273,6 +275,8 @@ def _chunks(name: str) -> Iterator[bytes]:
         return
     try:
         with Path(name).open("rb") as stream:
+            if (megabytes := os.fstat(stream.fileno()).st_size >> 20) > _LARGE:
+                output.say(f"reading {megabytes} MB of {name}")
             yield from read_pieces(stream)
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)

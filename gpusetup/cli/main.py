@@ -111,10 +111,9 @@ def _run(argv: list[str]) -> Exit:
     set_quiet(arguments.quiet)
 
     def command() -> Exit:
-        if facts := getattr(arguments, "facts", None):
-            from gpusetup.cli.options import check_from
+        from gpusetup.cli.options import check_files
 
-            check_from(*([facts] if isinstance(facts, str) else facts))
+        check_files(arguments)
         return load_command(name).run(arguments)
 
     return command() if arguments.debug else _explained(command, getattr(arguments, "format", "text"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError, Exit
@@ -37,18 +39,21 @@ def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) ->
             raise BadInputError("GS-140", f"{option} must be {least} or more, not {value:g}", path=option)
 
 
-def check_from(*names: str) -> None:
-    """Refuse devices and named pipes, except ones already open: reading them could block forever."""
+def check_files(arguments: argparse.Namespace) -> None:
+    """Refuse to read devices and named pipes, except ones already open: reading them could block forever."""
     from pathlib import Path
 
-    for name in names:
-        path = Path(name).absolute()
-        special = path.exists() and not path.is_file() and not path.is_dir()
-        if special and not str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
-            raise BadInputError(
-                "GS-139", f"{name} is not a file: reading it could wait for ever", path=f"--from {name}",
-                hint=f"read it on standard input: --from /dev/stdin < {name}",
-            )  # fmt: skip
+    written = {"out", "csv", "html", "observations", "lease_out", "lock" if arguments.command == "resolve" else "out"}
+    values = [value for name, value in vars(arguments).items() if name not in written]
+    for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
+        path = Path(name if isinstance(name, str) else "").absolute()
+        with suppress(OSError, ValueError):  # a message that is too long for a file's name
+            special = not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode)
+            if special and not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+                raise BadInputError(
+                    "GS-139", f"{name} is not a file: reading it could wait for ever", path=name,
+                    hint=f"name /dev/stdin in its place, and add: < {name}",
+                )  # fmt: skip
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
