@@ -160,7 +160,7 @@ def gpu_recovery(machine: Machine) -> Finding:
             plain = need.need in ("reset", "reboot")  # the word says it
             text = f"asks for: {action}" + ("" if plain else f", which is {need.text}")
             items.append(Item(gpu.label, "fail", text, action, "None"))
-    return from_items(items, "none does")
+    return from_items(items, "no GPU asks for a reset or a reboot")
 
 
 GRAVE = {
