@@ -9,19 +9,15 @@ If no stack fits, they raise `gpusetup.errors.NoStackError`, whose document hold
 `gpusetup.errors.BadInputError`. Both derive from `gpusetup.errors.GpuSetupError`.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.answers import Clash
-    from gpusetup.model.diagnosis import Finding
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Resolution
+from gpusetup.model.answers import Clash
+from gpusetup.model.diagnosis import Finding
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.request import Request
+from gpusetup.model.stack import Resolution
 
 Arch = Literal["x86_64", "aarch64"]
 

@@ -4,8 +4,6 @@ The wheel contains it in the layout that Ansible expects. In a checkout the repo
 link below `.collections` provides that layout.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors and exit codes: every failure that users see has a reference, a cause, a fix and an exit code."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -23,7 +21,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
     @classmethod
-    def _missing_(cls, value: object) -> Exit:  # noqa: ARG003 - enum's
+    def _missing_(cls, value: object) -> "Exit":  # noqa: ARG003 - enum's
         """Treat a code that only another release knows, in a document that it wrote, as a failure."""
         return cls.FAILED
 
@@ -43,7 +41,7 @@ _GRAVITY = (
 )
 
 
-def gravest(codes: list[Exit]) -> Exit:
+def gravest(codes: list[Exit]) -> "Exit":
     """Return the gravest of several hosts' exit codes."""
     return min(codes, key=_GRAVITY.index, default=Exit.DONE)
 

@@ -1,7 +1,5 @@
 """NVIDIA version text and its ordering: 550.144.03 stays 550.144.03, and 12.10 comes after 12.9."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 
@@ -33,16 +31,16 @@ class NvVersion:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NvVersion) and self._key == other._key
 
-    def __lt__(self, other: NvVersion) -> bool:
+    def __lt__(self, other: "NvVersion") -> bool:
         return self._key < other._key
 
-    def __le__(self, other: NvVersion) -> bool:
+    def __le__(self, other: "NvVersion") -> bool:
         return self._key <= other._key
 
-    def __gt__(self, other: NvVersion) -> bool:
+    def __gt__(self, other: "NvVersion") -> bool:
         return self._key > other._key
 
-    def __ge__(self, other: NvVersion) -> bool:
+    def __ge__(self, other: "NvVersion") -> bool:
         return self._key >= other._key
 
     def __hash__(self) -> int:

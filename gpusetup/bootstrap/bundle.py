@@ -1,11 +1,10 @@
 """Controller bundles: a folder of wheels for new machines, with a manifest that has the digest of every file."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 import msgspec
 
@@ -15,12 +14,7 @@ from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.model import Reading, must_be
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from gpusetup.model.platforms import OsRelease
+from gpusetup.model.platforms import OsRelease
 
 MANIFEST, SIGNATURE, KEY = "manifest.json", "manifest.json.asc", "bundle.pub"
 """Manifest, its signature and the signer's key; the last two exist only in bundles with packages."""

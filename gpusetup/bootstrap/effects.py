@@ -1,7 +1,5 @@
 """The work of each bootstrap state on the machine; the last one seals it as an image for copies."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -9,31 +7,24 @@ import random
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from gpusetup.bootstrap.machine import Outcome, pause_before
-from gpusetup.bootstrap.userdata import ETC, PER_BOOT, START
+from gpusetup.bootstrap.userdata import ETC, PER_BOOT, START, Config
 from gpusetup.bootstrap.web import Unfetched, fetch
 from gpusetup.content import host_code
 from gpusetup.drive.rundir import write_whole
-from gpusetup.drive.runner import run, stream
+from gpusetup.drive.runner import Finished, run, stream
 from gpusetup.errors import Exit
 from gpusetup.model import UNDECODED
 from gpusetup.model.lifecycle import Difference
-from gpusetup.model.status import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.bootstrap.userdata import Config
-    from gpusetup.drive.runner import Finished
-    from gpusetup.model.status import Status
+from gpusetup.model.status import Problem, Status
 
 _TICK = 1.0
 

@@ -3,8 +3,6 @@
 The resolver is chosen as hosts choose their installer: uv if installed and pip has no index configured, else pip.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -12,9 +10,10 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
@@ -26,17 +25,10 @@ from packaging.utils import canonicalize_name, canonicalize_version
 from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.bootstrap.wheels import last_words, pip, target_environment, target_tags, wheel_tags
 from gpusetup.content import host_code
-from gpusetup.drive.runner import run
+from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, NoStackError, UnreachableError
-from gpusetup.model.lock import PipHashes
-from gpusetup.resolve.variants import ordered, supported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.drive.runner import Finished
-    from gpusetup.model.lock import PipRequirements
-    from gpusetup.resolve.variants import Machine
+from gpusetup.model.lock import PipHashes, PipRequirements
+from gpusetup.resolve.variants import Machine, ordered, supported
 
 _DEADLINE = 1800.0
 _ROUNDS = 8

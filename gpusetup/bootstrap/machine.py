@@ -9,17 +9,12 @@ An image goes from applying to sealing to sealed; a re-check ends at pending-reb
 `begin` continues from the status of an earlier boot or a killed process; `advance` processes the outcome of one step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
-from gpusetup.model.status import FINAL, Problem, Reboot, Status
-
-if TYPE_CHECKING:
-    from gpusetup.model.status import State
+from gpusetup.model.status import FINAL, Problem, Reboot, State, Status
 
 STEPS: dict[State, tuple[int, str, str]] = {
     "preparing": (1, "fetching and installing gpusetup", "wait for other package operations"),

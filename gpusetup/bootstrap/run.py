@@ -1,16 +1,14 @@
 """Runs the bootstrap to a final state, recording each state first; re-checks finished machines; sends reports."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
 import hashlib
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -18,16 +16,12 @@ from msgspec.structs import replace
 from gpusetup import __version__
 from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, answer_of, boot_id
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
+from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import PreflightError
 from gpusetup.model import UNDECODED
 from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpusetup.bootstrap.userdata import Config
 
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 

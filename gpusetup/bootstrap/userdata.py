@@ -1,12 +1,11 @@
 """User-data of a new machine: the settings of its bootstrap, its files, and the three shapes that clouds accept."""
 
-from __future__ import annotations
-
 import base64
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,9 +13,6 @@ import msgspec
 from gpusetup import __version__
 from gpusetup.errors import BadInputError
 from gpusetup.model import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ETC = Path("/etc/gpusetup")
 

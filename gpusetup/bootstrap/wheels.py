@@ -1,7 +1,5 @@
 """Collects the wheels of gpusetup and its dependencies for new machines, also for other Pythons."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib
@@ -12,26 +10,20 @@ import shutil
 import sys
 import time
 import zipfile
+from collections.abc import Iterable
 from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from gpusetup import content
 from gpusetup.bootstrap.web import authorities
-from gpusetup.drive.runner import run
+from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, HostFailedError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from packaging.tags import Tag
-
-    from gpusetup.drive.runner import Finished
 
 _TRIES, _PAUSE = 3, 5.0
 _BROKE_OFF = re.compile(

@@ -9,8 +9,6 @@ examples:
   gpusetup cloud-init bootstrap recheck
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,25 +1,19 @@
 """Find the hosts that a bundle is for: from a request, a file of facts, or an inventory as apply reads it."""
 
-from __future__ import annotations
-
+import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, HostFailedError
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import Facts, HostFacts
+from gpusetup.model.lock import Lock
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
 from gpusetup.plan.settings import PREFIX, read_level, settings_for
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Facts, HostFacts
-    from gpusetup.model.lock import Lock
-    from gpusetup.model.request import Requirement
-    from gpusetup.model.settings import Settings
-    from gpusetup.supply.choosing import Asked
+from gpusetup.supply.choosing import Asked
 
 
 def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked]]:

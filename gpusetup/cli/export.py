@@ -1,7 +1,5 @@
 """Subcommands of `export`: JSON Schemas, the place of the Ansible collection, files for monitoring, completion."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from pathlib import Path

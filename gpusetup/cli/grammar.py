@@ -1,7 +1,5 @@
 """The argument parser: it accepts words in any order, and its errors are one line with a suggestion."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import pkgutil

@@ -12,8 +12,6 @@ examples:
   gpusetup fleet health --timer '*:0/5' --on-bad '/usr/local/bin/page {node} {reason}'
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

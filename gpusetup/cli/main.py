@@ -1,8 +1,6 @@
 # PYTHON_ARGCOMPLETE_OK
 """`gpusetup COMMAND …`: find the command, run it, turn failures into a message and an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

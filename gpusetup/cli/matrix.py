@@ -12,28 +12,21 @@ examples:
   gpusetup matrix --age                              how old the data of each component is
 """
 
-from __future__ import annotations
-
+import argparse
 import datetime as dt
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit
-from gpusetup.matrix.load import NAMES, package_files
+from gpusetup.matrix.load import NAMES, Matrix, package_files
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.model.record import MatrixFile
+from gpusetup.model.request import Request
 from gpusetup.resolve.domains import parsed
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.record import MatrixFile
-    from gpusetup.model.request import Request
-
 
 _TABLES = {
     "gpu": ("gpus", "gpu"),

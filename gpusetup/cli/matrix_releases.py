@@ -1,7 +1,6 @@
 """Subcommands of `matrix` for its releases: diff, history, export and import."""
 
-from __future__ import annotations
-
+import argparse
 import collections
 import datetime as dt
 import difflib
@@ -9,19 +8,15 @@ import hashlib
 import itertools
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.cli.output import json_text, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.model.answers import Change, MatrixRelease
+from gpusetup.model.answers import Change, MatrixRelease
 
 _LONG = 100
 """Longer values are cut to this many characters."""

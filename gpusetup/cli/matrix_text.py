@@ -1,19 +1,14 @@
 """The matrix as text: the overview, and the columns and cells of its tables."""
 
-from __future__ import annotations
-
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import csv_text, markdown_table, table
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.release import DriverBranch
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import DriverBranch
 
 _KINDS = {"LTSB": "long-term", "PB": "production", "NFB": "new features"}
 

@@ -1,29 +1,22 @@
 """Releases newer than the matrix (`--newer`): ask their publishers, and mark the answer as unconfirmed."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from gpusetup.cli.output import say
 from gpusetup.components.parsing import without_logins
 from gpusetup.errors import NoStackError
-from gpusetup.model.request import Requirement
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.request import Request, Requirement
+from gpusetup.model.stack import Resolution
 from gpusetup.resolve.domains import parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from packaging.version import Version
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Resolution
 
 _DRIVERS = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 _DISTRIBUTIONS = {

@@ -1,20 +1,14 @@
 """Write answers to standard output or a file, everything else to standard error."""
 
-from __future__ import annotations
-
+import argparse
 import io
 import os
 import re
 import sys
-from typing import IO, TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, Literal
 
-from gpusetup.errors import BadInputError, Exit
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from gpusetup.errors import GpuSetupError
+from gpusetup.errors import BadInputError, Exit, GpuSetupError
 
 _NARROW = 60
 _COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) ")

@@ -1,12 +1,12 @@
 """Read a project's requirements: the pins in its files, and `[tool.gpusetup]` in its pyproject.toml."""
 
-from __future__ import annotations
-
+import argparse
 import os
 import re
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from packaging.markers import InvalidMarker, Marker
@@ -21,18 +21,13 @@ from gpusetup.cli.options import ARCHES
 from gpusetup.cli.output import warn
 from gpusetup.components.parsing import choice, texts, wrong, yes
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import PACKAGES, Request
+from gpusetup.model.request import Requirement as Requested
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.packages import what_packages_need
 from gpusetup.resolve.requests import parse_requirement, parse_requirements
 from gpusetup.rollout.options import read_policy, read_toml
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Requirement as Requested
 
 PYPROJECT = "pyproject.toml"
 _FRAMEWORKS = ("torch", "tensorflow", "jax")

@@ -1,24 +1,18 @@
 """Open a drive session from the command line: inventory, reach, passwords, run directory."""
 
-from __future__ import annotations
-
+import argparse
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from gpusetup.cli.output import aside
+from gpusetup.drive.playbook import Session
 from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from gpusetup.drive.playbook import Session
-    from gpusetup.facts.collect import Lookup
-    from gpusetup.model.facts import Facts
+from gpusetup.facts.collect import Lookup
+from gpusetup.model.facts import Facts
 
 
 def open_session(arguments: argparse.Namespace) -> Session:

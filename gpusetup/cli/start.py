@@ -1,29 +1,22 @@
 """The output of `gpusetup` alone and of `gpusetup --version --verbose`."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.cli.output import write_answer
 from gpusetup.content import content_path
 from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.documents import About, MatrixInForce, Overlay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.documents import InstallKind
-    from gpusetup.model.facts import Driver, HostFacts
-    from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.documents import About, InstallKind, MatrixInForce, Overlay
+from gpusetup.model.facts import Driver, HostFacts
+from gpusetup.model.facts_machine import Gpu
 
 _WIDTH = 80
 _WITH_GPU = (

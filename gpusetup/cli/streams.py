@@ -5,8 +5,6 @@ standard output is an error, even of help and version. A reader that left (`| he
 continues and returns its usual exit code.
 """
 
-from __future__ import annotations
-
 import codecs
 import errno
 import io

@@ -1,24 +1,18 @@
 """The live view's terminal and keys: curses writes only changed cells, and restores the screen."""
 
-from __future__ import annotations
-
 import curses
 import locale
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import TracebackType
+
+from typing_extensions import Self
 
 from gpusetup.errors import BadInputError
 from gpusetup.watch.figures import FIELDS, Filter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from gpusetup.watch.fleet import Link
-    from gpusetup.watch.view import Span, View
+from gpusetup.watch.fleet import Link
+from gpusetup.watch.view import Span, View
 
 _PLAIN = str.maketrans({"…": "~", "↑": "^", "↓": "v", "°": " ", "⏎": "="})
 """For terminals without UTF-8."""

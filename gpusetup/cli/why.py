@@ -5,10 +5,8 @@ examples:
   gpusetup why torch=2.6.0 --gpu v100
 """
 
-from __future__ import annotations
-
+import argparse
 import textwrap
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,12 +17,8 @@ from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.answers import Asked, Clash, Why, WhyNot
 from gpusetup.model.request import Requirement
+from gpusetup.model.stack import Resolution
 from gpusetup.resolve.requests import joined_words, parse_requirement
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpusetup.model.stack import Resolution
 
 
 def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:

@@ -1,26 +1,19 @@
 """Find what sets hosts apart: settings that differ from the majority, figures far from the median."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.facts.properties import GPU, HOST, gpus_named, summary
-from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier
+from gpusetup.model.facts import Facts, HostFacts
+from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier, Standing
+from gpusetup.model.verdict import Result
 from gpusetup.report.html import page, stamp
 from gpusetup.verify.registry import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from gpusetup.model.facts import Facts, HostFacts
-    from gpusetup.model.fleet import Standing
-    from gpusetup.model.verdict import Result
-
 
 Subject = tuple[str, str]
 """A host and one of its GPUs or measurements; empty means the host itself."""

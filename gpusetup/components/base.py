@@ -1,33 +1,24 @@
 """What all components share: the host and repository offers they read, and the wanted state they contribute to."""
 
-from __future__ import annotations
-
 import fnmatch
 import operator
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from gpusetup.components.judge import versions
+from gpusetup.components.judge import Judged, versions
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Libraries, Origins, Package, Source
-from gpusetup.model.plan import Action
-from gpusetup.model.request import DriverCandidate, LibraryCandidates
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Origins, Package, Runfile, Source, Stream
+from gpusetup.model.plan import Action, ActionKind, Offer, PackageSet, Refusal
+from gpusetup.model.repos import ReposFile
+from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import DriverChoice, Reason, Resolution, Stack
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Built, Installer, Key, Manager, Runfile, Stream
-    from gpusetup.model.plan import ActionKind, Offer, PackageSet, Refusal
-    from gpusetup.model.repos import ReposFile
-    from gpusetup.model.request import ModuleFlavour
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice, Reason, Resolution, Stack
 
 
 class Offers:

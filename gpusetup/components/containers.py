@@ -4,36 +4,27 @@ The matrix has the oldest version that the roles work with; older offers are ref
 is installed, and the host's own updates bring security fixes.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Group, action, repository_at
-from gpusetup.components.judge import versions
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action, repository_at
+from gpusetup.components.judge import Judged, versions
 from gpusetup.components.parsing import choice, file_source, texts, wrong
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Key, Package
-from gpusetup.model.settings import RestartPolicy
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Key, Manager, Package, Source
+from gpusetup.model.plan import Action
+from gpusetup.model.record import Arch
+from gpusetup.model.settings import RestartPolicy, Settings
+from gpusetup.model.stack import Stack
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Manager, Source
-    from gpusetup.model.plan import Action
-    from gpusetup.model.record import Arch
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import Stack
 
 _RUNTIMES = ("docker", "containerd", "crio", "podman")
 

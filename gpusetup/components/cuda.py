@@ -1,26 +1,20 @@
 """CUDA toolkit, cuDNN and NCCL as packages from NVIDIA's repositories, and the default among several toolkits."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
-from gpusetup.components.base import Component, Group, action, candidates, glob, named
+from gpusetup.components.base import Component, Context, Group, Wanted, action, candidates, glob, named
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, yes
 from gpusetup.components.record import locks, record_of
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import CudaRoot, Libraries, Package
+from gpusetup.model.plan import Action
+from gpusetup.model.repos import Format, LibraryPackages
+from gpusetup.model.request import LibraryCandidates
+from gpusetup.model.stack import Stack
 from gpusetup.versions import cuda_minor, nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import Action
-    from gpusetup.model.repos import Format, LibraryPackages
-    from gpusetup.model.request import LibraryCandidates
-    from gpusetup.model.stack import Stack
 
 Library = Literal["cuda", "cudnn", "nccl"]
 _BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")

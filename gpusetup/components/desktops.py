@@ -1,30 +1,23 @@
 """Remote desktops: the setting's parser, the packages that draw and show them, the actions of a plan."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Group
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import members, path
 from gpusetup.components.record import wish_on_record
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.package import Package
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Manager, Package
 from gpusetup.model.plan import Action
 from gpusetup.model.settings import BackEnd, DesktopsWish
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Manager
-    from gpusetup.model.stack import Stack
+from gpusetup.model.stack import Stack
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")

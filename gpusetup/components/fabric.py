@@ -1,32 +1,25 @@
 """NVLink fabrics: Fabric Manager and its companions for NVSwitches, and IMEX between machines."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpusetup.components.base import Brought, Component, covering, glob, named
+from gpusetup.components.base import Brought, Component, Context, Wanted, covering, glob, named
 from gpusetup.components.judge import Judged, names, versions
 from gpusetup.components.parsing import members
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.package import Package
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.package import Manager, Package
 from gpusetup.model.plan import Action
+from gpusetup.model.repos import FabricPackages, Format, ReposFile
 from gpusetup.model.settings import ImexWish
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_machine import Gpu
-    from gpusetup.model.package import Manager
-    from gpusetup.model.repos import FabricPackages, Format, ReposFile
-    from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.model.stack import DriverChoice, Stack
 
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _MOST_CHANNELS = 2048

@@ -1,34 +1,27 @@
 """MIG: the parser of layouts, the check that a GPU can be cut like that, the actions of a plan."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component
+from gpusetup.components.base import Brought, Component, Context, Wanted
+from gpusetup.components.judge import Judged
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.package import Manager
 from gpusetup.model.plan import Action
-from gpusetup.model.settings import MigInstances, MigLayout, MigWish
+from gpusetup.model.settings import MigInstances, MigLayout, MigWish, Settings
+from gpusetup.model.stack import Stack
+from gpusetup.model.tables import MigProduct
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_machine import Gpu
-    from gpusetup.model.package import Manager
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import Stack
-    from gpusetup.model.tables import MigProduct
 
 _FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
 _GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")

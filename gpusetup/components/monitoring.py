@@ -1,36 +1,27 @@
 """The exporter of GPU metrics: chosen by the GPUs, with DCGM and exporter packages that belong together."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Group, action, glob, named
-from gpusetup.components.judge import versions
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action, glob, named
+from gpusetup.components.judge import Judged, versions
 from gpusetup.components.parsing import choice, path, wrong
 from gpusetup.components.record import record_of, wish_on_record
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
-from gpusetup.model.package import Package
-from gpusetup.model.settings import Exporter, Monitoring
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Manager
-    from gpusetup.model.plan import Action
-    from gpusetup.model.settings import ExporterKind, Settings
-    from gpusetup.model.stack import Stack
-    from gpusetup.model.tables import DcgmPair, ExporterPackages
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Manager, Package
+from gpusetup.model.plan import Action
+from gpusetup.model.settings import Exporter, ExporterKind, Monitoring, Settings
+from gpusetup.model.stack import Stack
+from gpusetup.model.tables import DcgmPair, ExporterPackages
 
 _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 

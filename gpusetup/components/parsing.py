@@ -1,7 +1,5 @@
 """Parsers of single setting values and of source file names; and functions that hide passwords in texts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,35 +1,26 @@
 """RDMA, GDRCopy and GPUDirect Storage: the way to GPU memory, the packages, the actions of a plan."""
 
-from __future__ import annotations
-
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import UNSET
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Group, glob, named
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, glob, named
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, yes
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Package
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Manager, Package
 from gpusetup.model.plan import Action
-from gpusetup.model.settings import DirectMemory, GpuDirect, RdmaStack, StorageMode
-from gpusetup.model.stack import Reason
+from gpusetup.model.settings import DirectMemory, GpuDirect, RdmaStack, Settings, StorageMode
+from gpusetup.model.stack import Reason, Stack
+from gpusetup.model.tables import Part, RdmaFile, Reach
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Manager
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import Stack
-    from gpusetup.model.tables import Part, RdmaFile, Reach
 
 
 class Driver(NamedTuple):

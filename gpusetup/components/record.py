@@ -5,21 +5,16 @@ makes the whole record unreadable, since removal would miss changes. Unknown fie
 written again without them, so they count as unread.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gpusetup.components import judge
 from gpusetup.errors import Exit, wrong_field
-from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, HostRecord, Lost, Verified
+from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Lost, Verified
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.plan import Refusal
 from gpusetup.model.stack import Stack
-
-if TYPE_CHECKING:
-    from gpusetup.model.applied import Apply
-    from gpusetup.model.facts import HostFacts
 
 
 def read_applied(document: object) -> Applied:

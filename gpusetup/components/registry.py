@@ -1,7 +1,5 @@
 """All components, in the order of their actions on a host."""
 
-from __future__ import annotations
-
 from gpusetup.components.containers import CONTAINERS
 from gpusetup.components.cuda import CUDA
 from gpusetup.components.desktops import DESKTOPS

@@ -1,36 +1,28 @@
 """vGPU guests: a driver from a file or a cloud, of a release that the vGPU host accepts, and the licence."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import Component, working_driver
+from gpusetup.components.base import Component, Wanted, working_driver
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, file_source, path, wrong
 from gpusetup.components.record import record_of
 from gpusetup.errors import PreflightError
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import files_of, fitting
+from gpusetup.model.applied import Applied
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.plan import Action, Refusal
-from gpusetup.model.platforms import Cloud
-from gpusetup.model.settings import VgpuFeature
+from gpusetup.model.platforms import Cloud, CloudFile, VgpuCloud
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings, VgpuFeature
 from gpusetup.resolve.domains import matches
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.platforms import CloudFile, VgpuCloud
-    from gpusetup.model.request import Requirement
-    from gpusetup.model.settings import Settings
 
 _SHOWN = 4
 

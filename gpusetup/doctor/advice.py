@@ -1,21 +1,15 @@
 """Decode the numbers in a message: which CUDA, which driver branch, which builds would run."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gpusetup.doctor import builds
 from gpusetup.doctor.catalogue import catalogue, cuda_errors, errors_by_name, errors_by_number, meaning, sxid
 from gpusetup.doctor.library_packages import soname_advice
 from gpusetup.doctor.package_advice import version_advice
 from gpusetup.doctor.scan import scan
+from gpusetup.model.diagnosis import CudaError
 from gpusetup.recovery.table import known as xid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.diagnosis import CudaError
 
 WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),

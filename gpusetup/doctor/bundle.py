@@ -1,19 +1,15 @@
 """Collect everything that a helper needs into one archive, without secrets."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
 import tarfile
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 _LOGS = (
     "/var/log/nvidia-installer.log",

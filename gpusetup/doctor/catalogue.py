@@ -1,11 +1,9 @@
 """The catalogue of causes, loaded once from data files, a page about each, and the tables of error numbers."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,10 +19,6 @@ from gpusetup.model.diagnosis import (
     Sxid,
     SxidFile,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 DATA = Path(__file__).parent / "data"
 PAGES = "reference/messages"

@@ -1,20 +1,13 @@
 """Diagnose a machine: run checks from the hardware up to the programs until one finds a cause."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gpusetup.doctor import ptx, steps_machine, steps_software
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of, of_machine
-from gpusetup.doctor.look import without_apply
+from gpusetup.doctor.look import Look, Outcome, without_apply
 from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.doctor.look import Look, Outcome
 
 STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
     ("GPU", steps_machine.present),

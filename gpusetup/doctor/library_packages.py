@@ -1,22 +1,17 @@
 """Missing libraries: what the number in the file name means, and which wheels and packages contain the library."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from gpusetup.doctor.package_advice import package_fixes
 from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
 from gpusetup.versions import cuda_minor, nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 WHEEL: dict[str, str] = json.loads(Path(__file__).with_name("data").joinpath("library_wheels.json").read_bytes())
 """Library name → wheel. The major version of the wheel is the number in its files' names."""

@@ -1,7 +1,5 @@
 """Read a log in pieces (plain, gzip-compressed, or UTF-16 as Windows writes it), and follow the kernel's log."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io
@@ -10,20 +8,16 @@ import os
 import select
 import time
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, cast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
 
 from gpusetup.doctor.findings import findings, gpus_in
 from gpusetup.doctor.other_trouble import TROUBLE, names_gpu
 from gpusetup.doctor.patterns import plain
 from gpusetup.doctor.references import mentioned
 from gpusetup.doctor.scan import scan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from gpusetup.model.diagnosis import Finding
-
+from gpusetup.model.diagnosis import Finding
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"

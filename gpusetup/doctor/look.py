@@ -1,21 +1,15 @@
 """The input of a diagnosis (a machine's facts and symptoms) and the outcome of each check."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from gpusetup.model.diagnosis import Fix
+from gpusetup.model.diagnosis import Finding, Fix, Symptoms
+from gpusetup.model.facts import HostFacts
 from gpusetup.plan.preflight import Guest, borrowed_from, guest_refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpusetup.model.diagnosis import Finding, Symptoms
-    from gpusetup.model.facts import HostFacts
 
 OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host", "jetson": "Jetson Linux"}
 

@@ -1,22 +1,15 @@
 """Explain a text without a known cause: trouble that is not the GPU installation's."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.patterns import plain
-from gpusetup.model.diagnosis import OutsideFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.model.diagnosis import Outside
-
+from gpusetup.model.diagnosis import Outside, OutsideFile
 
 TROUBLE = re.compile(
     rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"

@@ -1,24 +1,18 @@
 """Advice about the Python package in a message: its releases by torch, CUDA and Python, from the matrix."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
-from gpusetup.model.packages import major_of_extra
+from gpusetup.model.packages import PackageFile, PackageRelease, major_of_extra
 from gpusetup.model.request import PACKAGES
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.packages import PackageFile, PackageRelease
 
 _NAMES = {
     "onnxruntime": "onnxruntime-gpu",

@@ -1,15 +1,10 @@
 """Match a pattern's expression around a place where one of its texts was found, also across broken lines."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.diagnosis import Pattern
+from gpusetup.model.diagnosis import Pattern
 
 PREFIX = re.compile(
     r"""^\s*(?:

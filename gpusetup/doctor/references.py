@@ -3,20 +3,15 @@
 Each new reference needs a title, meaning and fix in that file; a test compares it with the sources.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpusetup.errors import references
 from gpusetup.model.diagnosis import Reference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLACE = "reference/errors"
 """The folder of these pages in the built documentation."""

@@ -1,20 +1,16 @@
 """Find known messages in a text: one pass for literal parts, regular expressions only around them."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from gpusetup.doctor.catalogue import catalogue, meaning
 from gpusetup.doctor.patterns import Expression, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"

@@ -1,24 +1,18 @@
 """Checks of GPU, driver and kernel: are they there, do they fit, do the GPUs answer, are fabric and MIG in order."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.components import judge
 from gpusetup.doctor import builds
 from gpusetup.doctor.findings import asked, current, findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
 from gpusetup.doctor.scan import scan
+from gpusetup.model.diagnosis import Finding
+from gpusetup.model.facts_machine import Gpu
 from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from gpusetup.model.diagnosis import Finding
-    from gpusetup.model.facts_machine import Gpu
-
 
 _WHY_NOT_LOADED = frozenset(json.loads(Path(__file__).with_name("data").joinpath("not_loaded.json").read_bytes()))
 """Causes that keep the module from loading."""

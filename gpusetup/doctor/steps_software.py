@@ -1,23 +1,17 @@
 """Checks of CUDA libraries, frameworks (from their metadata, never imported), containers and exporters."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from gpusetup.components.judge import names
 from gpusetup.components.record import record_of, wish_on_record
 from gpusetup.doctor import builds
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
 from gpusetup.drive.causes import counted
+from gpusetup.model.diagnosis import Environment
+from gpusetup.model.release import ArchCode
 from gpusetup.resolve.rules import way_of
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.model.diagnosis import Environment
-    from gpusetup.model.release import ArchCode
 
 _VERSIONED = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2", "libcudnn.so.8", "libcudnn.so.9")

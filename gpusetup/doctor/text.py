@@ -1,19 +1,13 @@
 """Print findings and diagnoses, 80 columns wide; commands stay on one line so they can be copied."""
 
-from __future__ import annotations
-
 import json
 import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gpusetup.doctor.other_trouble import Shown
 from gpusetup.doctor.references import page_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from gpusetup.doctor.other_trouble import Shown
-    from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
+from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}

@@ -1,7 +1,5 @@
 """Ansible's arguments and environment, as pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ and digest of the last line, which reveals a truncated log. Whoever can write bo
 append-only (`chattr +a`) or the last digest is kept elsewhere: gpusetup sends it to syslog.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import getpass
@@ -14,24 +12,21 @@ import hashlib
 import os
 import platform
 import syslog
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from gpusetup.drive.inventory import folded
+from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED
 from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from gpusetup.drive.playbook import Session
 
 FILE = "audit.jsonl"
 _HEAD = "audit.head"

@@ -4,8 +4,6 @@
 Results of our own modules (`gpu_*`) are written whole; of others only whether they changed and why they failed.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

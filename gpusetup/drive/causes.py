@@ -1,7 +1,5 @@
 """Group hosts that have the same failure, and shorten lists of host names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Follow the event stream of a playbook, and derive each host's progress from it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path

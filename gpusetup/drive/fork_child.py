@@ -1,7 +1,5 @@
 """A process that the fork server made: it is not our child, so the server reports its end."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -5,8 +5,6 @@ To read Ansible takes most of the time of its start, and of a look at one host m
 server cannot do exactly so is left to a process of its own.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ A child is what a process of its own would be: its session, channels, environmen
 reads nothing of a host or an inventory and knows no password. When whoever started it goes, so do it and its children.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

@@ -5,8 +5,6 @@ plugin learnt, passwords among it, is written to no disk, and what a vault holds
 handed on exactly is not handed on; then each process reads the inventory itself, as Ansible does.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import io

@@ -6,8 +6,6 @@ others may come from a folder of the site. Where anything is unusual, nothing is
 ever. The other part is Ansible's table of plugins that moved: 376 KB of YAML, a fifth of the time of its start.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Stop a process when its parent is killed: an orphan would collide with the next run on the hosts."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

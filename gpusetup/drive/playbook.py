@@ -1,37 +1,29 @@
 """Run a playbook: follow its events and return what became of each host."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
-from gpusetup.drive.events import Event, EventReader, Failure, Track
+from gpusetup.drive.events import Event, EventReader, Failure, HostProgress, Track
 from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import TYPED, Handed
 from gpusetup.drive.inventory import SELECTED, examine, write_local_inventory
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
-from gpusetup.drive.rundir import state_home
-from gpusetup.drive.runner import Finished, Process, stream_all
+from gpusetup.drive.rundir import RunDirectory, state_home
+from gpusetup.drive.runner import Channel, Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import password_pipe, secrets_pipe
 from gpusetup.drive.shards import Shards
 from gpusetup.drive.ssh import KNOWN_HOSTS
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.drive.rundir import RunDirectory
-    from gpusetup.drive.runner import Channel
-    from gpusetup.model.variables import RoleVariables
+from gpusetup.model.variables import RoleVariables
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 ANSIBLE = (sys.executable, "-m", "ansible", "playbook")

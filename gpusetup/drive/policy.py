@@ -4,28 +4,22 @@ It is checked before gpusetup contacts a host or asks for a password. It binds u
 with the hosts' SSH key and sudo there they need no gpusetup.
 """
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import add, line_of, who
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError, wrong_field
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpusetup.drive.argv import Reach
 
 PLACE = Path("/etc/gpusetup/policy.toml")
 THIS_MACHINE = "localhost"

@@ -1,7 +1,5 @@
 """One private folder per run: plan, overlay inventory, events, full log, summary."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,26 +3,21 @@
 Running jobs are waited for, never ended; reservations and drains of other people are respected.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gpusetup.content import host_code
 from gpusetup.drive import runner
+from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpusetup.drive.runner import Finished
 
 MARK = "gpusetup"
 """Marks our own drains and jobs."""
@@ -61,7 +56,7 @@ class Scheduler(Protocol):
         """Its name."""
 
     @property
-    def call(self) -> Caller:
+    def call(self) -> "Caller":
         """Runs its commands."""
 
     def drain(self, node: str, seconds: float) -> Drained:

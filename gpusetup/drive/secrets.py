@@ -5,8 +5,6 @@ wipe strings from memory, so other processes must not be able to read this memor
 comes back to be removed from the log.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,19 +4,15 @@ The first process reads the inventory, keeps one shard of hosts and reports the 
 without events for a while waits for a host that hangs; it then no longer counts as working, and another one can start.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from gpusetup.drive.events import Event, Track
-    from gpusetup.drive.runner import Process
+from gpusetup.drive.events import Event, Track
+from gpusetup.drive.runner import Process
 
 SIZE = "GPUSETUP_SHARD_SIZE"
 """Holds the largest number of hosts of a shard."""

@@ -1,17 +1,10 @@
 """Signatures with `ssh-keygen -Y`: it signs with existing SSH keys and verifies the signer."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from gpusetup.drive.runner import run
+from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.drive.runner import Finished
 
 NAMESPACE = "gpusetup-matrix"
 """The default namespace: signatures that the same key made for other uses are not valid."""

@@ -6,8 +6,6 @@ The options come from Ansible's own connection plugin, which knows inventory, co
 ssh-keyscan returns whatever answers at the address: its keys must be compared with a list from another source.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import fcntl
@@ -16,19 +14,16 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from gpusetup.model.fleet import KeyState
+from gpusetup.model.fleet import KeyState
 
 BOOT = (
     "import sys,json,zlib,base64;"

@@ -1,20 +1,15 @@
 """Groups hosts that are equal in all that matters, so that each kind is printed once."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import Gpu
 
 _ROOM_STEPS = (1 << 30, 4 << 30, 16 << 30)
 """Free space counts in these steps: hosts differ if an installation fits on only one of them."""

@@ -1,8 +1,8 @@
 """Reads facts from this machine, a capture, a probe's answer or a file, and names GPUs by their PCI ids."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -11,23 +11,26 @@ from gpusetup.components.record import read_record
 from gpusetup.content import host_code
 from gpusetup.drive.inventory import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.matrix.load import Matrix
 from gpusetup.model import Reading, must_be
 from gpusetup.model.facts import LOCAL_NAME, SCHEMA, Facts, HostFacts, Unreadable
-from gpusetup.model.facts_machine import Boot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import TypeAlias
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts_machine import Gpu
-
-    Lookup: TypeAlias = "Callable[[str, str], Product | None]"
-    """Gets a PCI id and a subsystem id."""
-
+from gpusetup.model.facts_machine import Boot, Gpu
 
 STATE_FILE = "/var/lib/gpusetup/state.json"
+
+
+class Product(Struct, frozen=True, kw_only=True):
+    """The matrix's data of a GPU; a field is None if products with the same id differ in it."""
+
+    name: str
+    arch: str | None
+    compute_capability: str | None
+    vgpu: bool = False
+    """Whether only vGPUs in guests have this subsystem id."""
+
+
+Lookup: TypeAlias = Callable[[str, str], Product | None]
+"""Gets a PCI id and a subsystem id."""
 
 
 def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
@@ -134,16 +137,6 @@ def _with_records(document: Any) -> Facts:
     without = {name: {**host, "state": None} if isinstance(host, dict) else host for name, host in hosts.items()}
     facts = msgspec.convert({**document, "hosts": without}, Facts)
     return msgspec.structs.replace(facts, hosts={name: _with_record(host) for name, host in hosts.items()})
-
-
-class Product(Struct, frozen=True, kw_only=True):
-    """The matrix's data of a GPU; a field is None if products with the same id differ in it."""
-
-    name: str
-    arch: str | None
-    compute_capability: str | None
-    vgpu: bool = False
-    """Whether only vGPUs in guests have this subsystem id."""
 
 
 def name_gpus(host: HostFacts, lookup: Lookup | None) -> HostFacts:

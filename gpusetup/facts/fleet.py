@@ -1,25 +1,17 @@
 """Facts of a fleet: runs one playbook and reads each host's answer or failure."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.events import HostProgress
+from gpusetup.drive.playbook import Observer, PlaybookRun, Session, run_playbook
 from gpusetup.errors import BadInputError, Exit
-from gpusetup.facts.collect import from_probe
-from gpusetup.model.facts import Facts, Failure
+from gpusetup.facts.collect import Lookup, from_probe
+from gpusetup.model.facts import Facts, Failure, HostFacts
 from gpusetup.model.variables import RoleVariables
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.drive.playbook import Observer, PlaybookRun, Session
-    from gpusetup.facts.collect import Lookup
-    from gpusetup.model.facts import HostFacts
 
 ACTION = "gpu_facts"
 DEADLINE = 600.0

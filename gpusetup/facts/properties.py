@@ -1,15 +1,11 @@
 """Properties of hosts and GPUs as single values: columns of tables and of comparisons, and the rows of a fleet."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpusetup.model.facts import Facts, HostFacts
-    from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.facts import Facts, HostFacts
+from gpusetup.model.facts_machine import Gpu
 
 
 class HostProperty(NamedTuple):

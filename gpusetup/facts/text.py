@@ -1,20 +1,14 @@
 """Facts as text of 80 columns; equal hosts are printed once."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from gpusetup.components import judge
 from gpusetup.facts.classes import group
 from gpusetup.facts.properties import rdma_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gpusetup.model.facts import Facts, HostFacts, Nouveau, Packages
-    from gpusetup.model.facts_machine import Display, Gpu, Kernel, Virtualisation
+from gpusetup.model.facts import Facts, HostFacts, Nouveau, Packages
+from gpusetup.model.facts_machine import Display, Gpu, Kernel, Virtualisation
 
 _WIDTH = 80
 _LABEL = 12

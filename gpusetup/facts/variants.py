@@ -1,13 +1,10 @@
 """variantlib's plugin for the namespace `nvidia`: the wheel variants that fit this machine."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.resolve.variants import Values
+from gpusetup.model.facts import HostFacts
+from gpusetup.resolve.variants import Values
 
 FACTS = "GPUSETUP_FACTS"
 """Environment variable with a file of facts to use instead of this machine."""

@@ -5,8 +5,6 @@ takes a site's names as variables; secrets stay in AWX credentials, which the fi
 gpusetup's own variables, with the types and choices that gpusetup accepts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires
 from typing import Any, Literal, get_args, get_origin, get_type_hints

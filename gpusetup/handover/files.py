@@ -1,7 +1,5 @@
 """Render the files of a hand-over from templates, and values as YAML."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

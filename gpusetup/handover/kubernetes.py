@@ -8,20 +8,15 @@ the package's steps and reboots. The package is a container image with `config.j
 It changes only nodes labelled `gpusetup/lock` with the lock's digest, so that nobody changes a cluster by mistake.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup import __version__
 from gpusetup.components.record import record_of
 from gpusetup.handover.files import rendered, yaml_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from gpusetup.model.facts import Containers, Driver, HostFacts, Service
-    from gpusetup.model.lock import Lock
+from gpusetup.model.facts import Containers, Driver, HostFacts, Service
+from gpusetup.model.lock import Lock
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _RUNTIMES = ("containerd", "crio")

@@ -1,18 +1,12 @@
 """Slurm's files for GPU hosts: gres.conf, lines of slurm.conf, and a drop-in that makes slurmd wait for its GPUs."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from gpusetup.handover.files import rendered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_machine import Gpu
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import Gpu
 
 
 def slurm_files(hosts: Mapping[str, HostFacts]) -> dict[str, str]:

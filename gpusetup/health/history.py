@@ -7,28 +7,22 @@ SQLite's transactions survive an interrupted write. The file stays bounded: the 
 compared with them; of the others the oldest are deleted.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sqlite3
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Curve, Curves
+from gpusetup.report.model import HostReport, Report
 from gpusetup.verify.baseline import LESS_IS_BETTER, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gpusetup.report.model import HostReport, Report
 
 MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20

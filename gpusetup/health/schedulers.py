@@ -3,8 +3,6 @@
 A place reads the machine's state and changes it where needed. It does not undo what somebody else did.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

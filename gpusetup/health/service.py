@@ -4,22 +4,15 @@ A single verification decides nothing. A machine that leaves repeatedly within a
 time. Its history keeps these events.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpusetup.health.history import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from gpusetup.model.verdict import Level
-
+from gpusetup.model.verdict import Level
 
 LEVELS = ("quick", "smoke", "full", "stress")
 _DAY, _HOUR = 86400.0, 3600.0

@@ -1,10 +1,9 @@
 """Overlays of own data: merge additional records into a file, and check that every record which they name exists."""
 
-from __future__ import annotations
-
 import datetime as dt
+from collections.abc import Iterator
 from os.path import basename
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -12,9 +11,6 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.platforms import GpuFile, OsRelease
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.release import CudaFile, DriverFile, TorchFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 File = TypeVar("File", bound="MatrixFile")
 

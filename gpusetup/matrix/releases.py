@@ -3,16 +3,15 @@
 An imported release is in force as soon as the link `current` names it, until this gpusetup ships a newer one.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,9 +19,6 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import NAMES, Matrix, canonical, package_files, shipped_date
 from gpusetup.model import Reading
 from gpusetup.model.answers import Change, MatrixRelease
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _NAMED_BY = (
     "id", "name", "package", "version", "branch", "variant", "extra", "minor", "major", "cuda", "vgpu", "guest",

@@ -1,7 +1,5 @@
 """gpusetup's documents as frozen Structs, and what goes wrong while gpusetup reads those of others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

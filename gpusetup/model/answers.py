@@ -1,7 +1,5 @@
 """The answers of lookups with `--format json`; kept light, because every lookup imports this module."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType

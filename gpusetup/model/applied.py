@@ -3,8 +3,6 @@
 `gpusetup.components.record` reads it part by part: an unreadable part is reported and does not affect the others.
 """
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.settings import AppliedWanted, MigCut
@@ -60,7 +58,7 @@ class Apply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     started: str | None = None
     finished: str | None = None
-    last: Apply | None = None
+    last: "Apply | None" = None
     lock: Applied = NO_LOCK
 
 

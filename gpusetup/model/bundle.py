@@ -1,7 +1,5 @@
 """A bundle folder's manifest.json: the document gpusetup/bundle/1, with the digest of every file."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct, field

@@ -4,8 +4,6 @@ A cause's `kind` is its weight when several are found together: a `root` explain
 that something is wrong, a `notice` is harmless but often mistaken for the fault.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

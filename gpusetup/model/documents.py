@@ -1,7 +1,5 @@
 """The table of all documents that other programs may rely on, and the small documents about commands' output."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from pathlib import Path

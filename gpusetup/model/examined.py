@@ -1,7 +1,5 @@
 """The answers of `verify` and the doctor with `--format json`."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType

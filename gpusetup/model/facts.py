@@ -4,8 +4,6 @@ The probe on the host writes these fields; the controller adds a GPU's name, arc
 the matrix. None means unknown; `unreadable` then has the reason.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """Facts of the machine: system, kernels, PCI devices, adapters, firmware. Import from `gpusetup.model.facts`."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
@@ -77,7 +75,7 @@ class Hca(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     board: str | None = None
     firmware: str | None = None
     numa_node: int | None = None
-    link: PciLink | None = None
+    link: "PciLink | None" = None
     way: Way | None = None
     ports: tuple[Port, ...] = ()
 

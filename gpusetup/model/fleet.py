@@ -1,7 +1,5 @@
 """Documents about many hosts: the audit log, SSH host keys, verifications over time, comparisons of hosts."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct, field

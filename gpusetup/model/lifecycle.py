@@ -1,7 +1,5 @@
 """What apply, drift, remove and history tell of hosts: the documents gpusetup/apply/1, drift/1, remove/1, history/1."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field

@@ -1,7 +1,5 @@
 """A lock, the document gpusetup/lock/1: a resolved stack to keep. Machines with the same lock get the same stack."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from gpusetup.model import Document

@@ -1,7 +1,5 @@
 """Packages, repositories and keys as passed to the package managers."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -43,7 +41,7 @@ class Key(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     package: KeyPackage | UnsetType = UNSET
 
     @classmethod
-    def at(cls, place: str, fingerprints: Texts) -> Key:
+    def at(cls, place: str, fingerprints: Texts) -> "Key":
         """Return the key with these fingerprints at a URL or at a path on the host."""
         if "://" in place:
             return cls(fingerprints=fingerprints, url=place)

@@ -1,7 +1,5 @@
 """What apply would do per host: the document gpusetup/plan/1; and a host's preview of a transaction."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """Documents between hosts that pull and their collector: signed offers to hosts, reports to the collector."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

@@ -5,8 +5,6 @@ Texts may contain placeholders that a plan fills in: {directory}, {arch}, {deb_a
 number).
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """Requests to the resolver: components with specifiers, and the machine they are for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

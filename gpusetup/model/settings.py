@@ -1,7 +1,5 @@
 """The settings of one host: requests for each component, all options, and the part that the host records."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType

@@ -1,7 +1,5 @@
 """The resolver's answer: one stack, the reason for each part, warnings, and the lines that install it."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType

@@ -1,7 +1,5 @@
 """The progress of a bootstrap: the document gpusetup/status/1 in /var/lib/gpusetup/status.json; it has no secrets."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -3,8 +3,6 @@
 The role's default or the inventory decides what is not set.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType

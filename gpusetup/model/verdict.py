@@ -1,7 +1,5 @@
 """The result of a check on a host: a verdict, measured and expected values, and the figures behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The samples of a watched host, one line of JSON each; rates are in bytes per second, memory in bytes."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field

@@ -1,20 +1,25 @@
 """Everything that `gpusetup export monitoring` writes, by its file name."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from gpusetup.monitoring.rules import alert_rules, alerts, dashboards, expression, metrics, recording_rules, rule_tests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.monitoring.rules import Alert, Dashboard, Panel
+from gpusetup.monitoring.rules import (
+    Alert,
+    Dashboard,
+    Panel,
+    alert_rules,
+    alerts,
+    dashboards,
+    expression,
+    metrics,
+    recording_rules,
+    rule_tests,
+)
 
 _DATA = Path(__file__).parent / "data"
 

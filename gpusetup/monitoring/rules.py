@@ -1,7 +1,5 @@
 """Recording rules that give each figure one name and unit, the alerts on these names, and tests of both; their data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

@@ -1,31 +1,22 @@
 """Compares a host with its wanted state: ordered actions with their reasons, and the variables of the roles."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import action
+from gpusetup.components.base import Wanted, action
 from gpusetup.components.cuda import no_longer_wanted
-from gpusetup.components.judge import versions
+from gpusetup.components.judge import Judged, versions
 from gpusetup.components.record import lost, record_of, unfinished
 from gpusetup.components.registry import COMPONENTS, GROUPS
-from gpusetup.model.package import UNPROVEN, Package, PackageSet
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import UNPROVEN, Origins, Package, PackageSet
+from gpusetup.model.plan import Action, ActionKind
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.wanted import leftovers
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.components.base import Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Origins
-    from gpusetup.model.plan import Action, ActionKind
 
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:

@@ -1,18 +1,18 @@
 """Plans one host in three steps: from its facts, with repository offers, with the simulated transaction."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from gpusetup.components import judge
-from gpusetup.components.base import Offers, Wanted, working_driver
+from gpusetup.components.base import Context, Family, Offers, Wanted, working_driver
 from gpusetup.components.driver.modules import no_way, seen_through_streams
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
+from gpusetup.components.judge import Judged
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
 from gpusetup.components.python.size import environment_sizes, total, unmeasured
@@ -20,9 +20,15 @@ from gpusetup.components.record import begun, lost, record_of, unfinished, unrea
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
-from gpusetup.model.plan import Action, HostPlan, PreviewTransaction, Refusal
-from gpusetup.model.variables import NOTHING
+from gpusetup.model.facts import HostFacts, Packages, Process
+from gpusetup.model.facts_machine import Display, OperatingSystem
+from gpusetup.model.plan import Action, HostPlan, Preview, PreviewTransaction, Refusal
+from gpusetup.model.request import DriverCandidate, Request
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Resolution
+from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.actions import actions, missing, question_variables, removals, role_variables
 from gpusetup.plan.preflight import (
     NO_GPU,
@@ -40,20 +46,6 @@ from gpusetup.plan.preflight import (
 )
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of, without_leftovers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpusetup.components.base import Context, Family
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts, Packages, Process
-    from gpusetup.model.facts_machine import Display, OperatingSystem
-    from gpusetup.model.plan import Preview
-    from gpusetup.model.request import DriverCandidate, Request
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import Resolution
-    from gpusetup.model.variables import RoleVariables
 
 _MOVES = {"upgrade", "downgrade", "remove"}
 _TELLING = ("reboot", "module-load")  # whose reasons explain a reboot best

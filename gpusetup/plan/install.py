@@ -1,24 +1,17 @@
 """The commands that install a stack: `gpusetup apply` as root; pip, uv or conda without root; a Dockerfile."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from gpusetup.components.python.requirements import LIBRARIES, python_requirements
-from gpusetup.model.stack import Install, exact_requirements
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.platforms import OsRelease
+from gpusetup.model.request import Request
+from gpusetup.model.stack import Install, Resolution, Stack, Way, exact_requirements
+from gpusetup.model.tables import CudaImage
 from gpusetup.versions import cuda_minor, nv
 from gpusetup.versions import cuda_minor as _minor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.platforms import OsRelease
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Resolution, Stack, Way
-    from gpusetup.model.tables import CudaImage
 
 _AGAINST_TORCH = "--no-build-isolation"
 """The pip option for packages that are compiled against the installed torch."""

@@ -1,9 +1,7 @@
 """After an apply: drift from it, the choice of an apply to roll back to, the plan of a removal."""
 
-from __future__ import annotations
-
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -14,12 +12,9 @@ from gpusetup.components.record import record_of
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import NO_LOCK
-from gpusetup.model.lifecycle import Difference, Removal
-
-if TYPE_CHECKING:
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.lifecycle import Past
-    from gpusetup.model.package import PackageSet
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.lifecycle import Difference, Past, Removal
+from gpusetup.model.package import PackageSet
 
 
 def applied_id(facts: HostFacts) -> str:

@@ -1,21 +1,16 @@
 """Makes a lock of a resolution, and reads it back."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import Matrix
 from gpusetup.model import Reading, must_be
 from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
 from gpusetup.model.settings import HashedLines
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import Resolution, Stack
+from gpusetup.model.stack import Resolution, Stack
 
 
 def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:

@@ -1,37 +1,27 @@
 """Refusals before anything changes: of the host, of its driver, by the site's policy, from a preview."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 from gpusetup.components import judge
-from gpusetup.components.base import working_driver
+from gpusetup.components.base import Offers, Wanted, working_driver
+from gpusetup.components.judge import Judged
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
-from gpusetup.errors import Exit, NoStackError
+from gpusetup.errors import Exit, GpuSetupError, NoStackError
 from gpusetup.matrix.gpus import instances, plain_type
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import is_jetson
-from gpusetup.model.plan import Refusal
-from gpusetup.model.request import Request, Requirement
-from gpusetup.model.stack import Stack
+from gpusetup.model.facts import Failure, HostFacts, Packages
+from gpusetup.model.facts_machine import OperatingSystem, Virtualisation
+from gpusetup.model.plan import HostPlan, PackageSet, Preview, Refusal
+from gpusetup.model.request import Policy, Request, Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import DriverChoice, Resolution, Stack
+from gpusetup.model.tables import KernelPairsFile
 from gpusetup.resolve.policy import TITLES, breaches
 from gpusetup.versions import cuda_minor, nv, prefix_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpusetup.components.base import Offers, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.errors import GpuSetupError
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Failure, HostFacts, Packages
-    from gpusetup.model.facts_machine import OperatingSystem, Virtualisation
-    from gpusetup.model.plan import HostPlan, PackageSet, Preview
-    from gpusetup.model.request import Policy
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice, Resolution
-    from gpusetup.model.tables import KernelPairsFile
 
 
 def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:

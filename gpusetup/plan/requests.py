@@ -1,9 +1,7 @@
 """Hosts and requests: from facts and settings to a request for the resolver, and from a request to a stand-in host."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,15 +12,12 @@ from gpusetup.components.python.requirements import adopted_python, installed_ve
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
-from gpusetup.model.facts import HostFacts
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import HostFacts, Python
 from gpusetup.model.facts_machine import Gpu, Storage
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
+from gpusetup.model.settings import Settings
 from gpusetup.model.stack import exact_requirements
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Python
-    from gpusetup.model.settings import Settings
 
 _RUNTIME_WHEELS = (
     "nvidia-cuda-runtime",

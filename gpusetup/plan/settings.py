@@ -4,8 +4,6 @@ Only for `reboot` the more careful of command line and others wins. All levels u
 begin with `gpusetup_`.
 """
 
-from __future__ import annotations
-
 import difflib
 import shlex
 from collections.abc import Callable, Mapping, Sequence

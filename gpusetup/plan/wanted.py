@@ -1,13 +1,12 @@
 """Turns a stack into the wanted state of one host: packages, services, Python requirements, components."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
-from gpusetup.components.base import DriverPackages, Wanted, covering, working_driver
+from gpusetup.components.base import Context, DriverPackages, Family, Wanted, covering, working_driver
 from gpusetup.components.cuda import no_longer_wanted, not_of
 from gpusetup.components.desktops import graphics_of
 from gpusetup.components.driver.actions import DAEMON
@@ -29,21 +28,13 @@ from gpusetup.components.python.requirements import (
 from gpusetup.components.record import locks, record_of, requested
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Package, PackageSet, Pin
-from gpusetup.model.settings import AppliedSettings, AppliedWanted
-from gpusetup.model.stack import Reason, Stack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.components.base import Context, Family
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Libraries, Origins
-    from gpusetup.model.repos import Format
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.applied import Applied
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Libraries, Origins, Package, PackageSet, Pin
+from gpusetup.model.repos import Format
+from gpusetup.model.settings import AppliedSettings, AppliedWanted, Settings
+from gpusetup.model.stack import DriverChoice, Reason, Stack
 
 KERNEL_PACKAGES = {
     "apt": (

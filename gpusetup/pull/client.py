@@ -1,12 +1,11 @@
 """One pull of this host: fetch the offer, decide, take a lease, apply, verify, report. Each server may be down."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -21,15 +20,9 @@ from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED
-from gpusetup.model.pull import PullReport
-from gpusetup.pull.leases import Access, Refused, take
+from gpusetup.model.pull import Offer, PullReport, PullState
+from gpusetup.pull.leases import Access, Lease, Refused, take
 from gpusetup.pull.offers import expired, opened, parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.pull import Offer, PullState
-    from gpusetup.pull.leases import Lease
 
 HOME = Path("/var/lib/gpusetup/pull")
 _TIMEOUT = 30.0

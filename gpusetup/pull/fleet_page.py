@@ -1,21 +1,15 @@
 """A fleet's state as a page and as metrics: hosts by lock, progress of waves, failures and their causes."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.drive.causes import common, counted, in_short
+from gpusetup.model.pull import FleetState, Offer, PullReport
 from gpusetup.pull.offers import in_words
 from gpusetup.report.formats import metric
 from gpusetup.report.html import page
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.pull import FleetState, Offer, PullReport
-
 
 BAD = ("failed", "verify-failed", "refused", "no-lock")
 GOOD = ("done", "unchanged", "nothing-to-do")

@@ -5,21 +5,17 @@ fails if any key below the prefix was written after the keys were counted, so tw
 Each key begins with its host: each host's etcd user can write that host's keys only, and a host counts once.
 """
 
-from __future__ import annotations
-
 import base64
 import random
 import secrets
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpusetup.bootstrap.web import Unfetched, session
 from gpusetup.drive.causes import counted
-
-if TYPE_CHECKING:
-    from gpusetup.model.pull import Budget
+from gpusetup.model.pull import Budget
 
 _TOP = "gpusetup/"
 PREFIX = f"{_TOP}changing/"
@@ -56,7 +52,7 @@ class Refused(NamedTuple):
 class Lease:
     """A place in the budget: held until it is given back, or until `_LIFE` seconds after this process is gone."""
 
-    def __init__(self, store: _Etcd, number: str, host: str, domain: str) -> None:
+    def __init__(self, store: "_Etcd", number: str, host: str, domain: str) -> None:
         self.store, self.number, self.host, self.domain = store, number, host, domain
         self.ended = threading.Event()
         self.lost = ""
@@ -140,7 +136,7 @@ def _parts(key: str, prefix: str) -> tuple[str, str]:
     return host, text
 
 
-def _stopped(store: _Etcd, budget: Budget, host: str, lock: str) -> str:
+def _stopped(store: "_Etcd", budget: Budget, host: str, lock: str) -> str:
     """Return why no other host may start with this lock: too many failed. Those that failed may retry."""
     failed = {name for name, other in (_parts(key, FAILED) for key in store.keys(FAILED)[1]) if other == lock}
     if len(failed) < budget.failures or host in failed:
@@ -255,7 +251,7 @@ def remove_user(addresses: str, access: Access, host: str) -> None:
     _asked_unless(store, "not found", "auth/role/delete", role=f"{_USER}{host}")
 
 
-def _asked_unless(store: _Etcd, state: str, what: str, **fields: str) -> bool:
+def _asked_unless(store: "_Etcd", state: str, what: str, **fields: str) -> bool:
     """Ask for a change; return False if etcd answers that it is in this state already."""
     try:
         store.ask(what, **fields)

@@ -1,13 +1,10 @@
 """Offers: signed by an operator, put into the collector's folder, and verified by hosts."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,11 +12,9 @@ from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.model import Reading
+from gpusetup.model.lock import Lock
 from gpusetup.model.pull import Budget, Offer, SignedOffer
 from gpusetup.plan.lock import read_lock
-
-if TYPE_CHECKING:
-    from gpusetup.model.lock import Lock
 
 NAMESPACE = "gpusetup-offer"
 """The signature's namespace: a signature that the same key made on a matrix release is not valid for an offer."""

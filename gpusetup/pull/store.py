@@ -4,8 +4,6 @@ One thread writes. It commits all waiting reports in one transaction and acknowl
 at once cost a few commits, not a thousand.
 """
 
-from __future__ import annotations
-
 import hashlib
 import queue
 import secrets

@@ -1,7 +1,5 @@
 """The collector's HTTP server: takes reports; serves signed offers, the fleet's page and metrics; logs refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -10,8 +8,10 @@ import os
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -22,13 +22,8 @@ from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.pull import Offer, PullReport, SignedOffer
 from gpusetup.pull.fleet_page import metrics, to_html
 from gpusetup.pull.offers import NAME, path_of
+from gpusetup.pull.store import Role, Store
 from gpusetup.supply.server import Limits, Refusals, Tls, WebServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gpusetup.pull.store import Role, Store
 
 LIMIT = 64 << 10
 """Largest report, in bytes."""

@@ -1,7 +1,5 @@
 """What recovery actions, Xid numbers and causes of the doctor need; which lines of the kernel's log are settled."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping

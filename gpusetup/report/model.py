@@ -3,19 +3,13 @@
 `verify` fills in the results; `apply` adds each host's state and the changes made to it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
-from gpusetup.model.verdict import Curves, Result, Verdict, worst
+from gpusetup.model.verdict import Curves, Figure, Result, Verdict, worst
 from gpusetup.report.topology import Topology
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.verdict import Figure
 
 GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
 

@@ -1,22 +1,16 @@
 """SVG pictures: curves, grids, and the connections between a host's GPUs, adapters and processors."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from gpusetup.drive.causes import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from gpusetup.model.verdict import Curves, Grid
-
+from gpusetup.model.verdict import Curves, Grid
 
 _CELL = 58
 _LEFT = 64

@@ -1,31 +1,22 @@
 """Build one report from the hosts' observations: judge them, compare with the baseline, describe the hosts."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
+from collections.abc import Container, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
 from gpusetup import __version__
 from gpusetup.errors import GpuSetupError
+from gpusetup.model.verdict import Level
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
-from gpusetup.report.topology import topology_of
-from gpusetup.verify.baseline import compare, strict
+from gpusetup.report.topology import Topology, topology_of
+from gpusetup.verify.baseline import Baseline, compare, strict
 from gpusetup.verify.environments import results_of
-from gpusetup.verify.machine import Machine
+from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import judge, reblamed
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-    from typing import Any
-
-    from gpusetup.model.verdict import Level
-    from gpusetup.report.topology import Topology
-    from gpusetup.verify.baseline import Baseline
-    from gpusetup.verify.machine import Wanted
 
 
 def describe(machine: Machine) -> tuple[Row, ...]:

@@ -4,15 +4,16 @@ Warnings tell ended support, limits of a compatibility mode, code that a GPU lac
 warning; it is one of the reasons.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import msgspec
 
+from gpusetup.matrix.gpus import GpuKind
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.packages import major_of_extra
-from gpusetup.model.request import PACKAGES
+from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.stack import (
     CudaChoice,
     CupyChoice,
@@ -28,34 +29,25 @@ from gpusetup.model.stack import (
 )
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build, python_tags
-from gpusetup.resolve.domains import branch_of
+from gpusetup.resolve.domains import (
+    CudaValue,
+    CudnnValue,
+    CupyValue,
+    DriverValue,
+    JaxValue,
+    NcclValue,
+    PackageValue,
+    TensorflowValue,
+    TorchValue,
+    Value,
+    branch_of,
+)
 from gpusetup.resolve.hardware import code_of, limits_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.space import FRAMEWORKS, pythons
+from gpusetup.resolve.space import FRAMEWORKS, Space, pythons
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
-    from gpusetup.resolve.domains import (
-        CudaValue,
-        CudnnValue,
-        CupyValue,
-        DriverValue,
-        JaxValue,
-        NcclValue,
-        PackageValue,
-        TensorflowValue,
-        TorchValue,
-        Value,
-    )
-    from gpusetup.resolve.space import Space
-
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")

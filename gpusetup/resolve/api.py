@@ -1,14 +1,13 @@
 """The resolver's entry points: return one stack for a request, or raise the minimal conflict with suggestions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.errors import NoStackError, PolicyError
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Resolution
 from gpusetup.resolve.answer import WEAKEST_LAST, stack_of, warnings_about
@@ -19,14 +18,9 @@ from gpusetup.resolve.policy import KEYS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
+from gpusetup.resolve.space import Space
 from gpusetup.resolve.suggest import left_open, suggestions
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.resolve.space import Space
 
 
 def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> Resolution:

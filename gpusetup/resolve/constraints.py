@@ -1,15 +1,16 @@
 """Build the search space of a request: its components, the requirements on them, and the host's limits."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request
+from gpusetup.model.platforms import OsRelease
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import (
     CudnnValue,
@@ -31,13 +32,6 @@ from gpusetup.resolve.policy import add_policy
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.space import FRAMEWORKS, Space, pythons
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.platforms import OsRelease
-    from gpusetup.model.request import Requirement
 
 
 def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) -> None:

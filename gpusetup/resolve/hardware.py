@@ -1,12 +1,12 @@
 """Rules from the host's GPUs: driver branches, module flavour, first driver, GPU code in builds and libraries."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from msgspec import Struct
 
+from gpusetup.matrix.gpus import GpuKind
+from gpusetup.model.release import ArchCode, CudnnSupport
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import (
     CudnnValue,
@@ -18,13 +18,8 @@ from gpusetup.resolve.domains import (
     Value,
     domain,
 )
-from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.space import FRAMEWORKS, Space
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.model.release import ArchCode, CudnnSupport
-    from gpusetup.resolve.space import Space
 
 
 def add_hardware(space: Space) -> None:

@@ -1,12 +1,13 @@
 """`gpusetup matrix`: return every matrix row that fits a request, first the one that `resolve` chooses, then by age."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 
 from gpusetup.errors import NoStackError
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.release import Toolchain
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
@@ -28,14 +29,8 @@ from gpusetup.resolve.naming import cite
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict as conflict_of
 from gpusetup.resolve.search import bits, minimal_conflict
+from gpusetup.resolve.space import Space
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import Toolchain
-    from gpusetup.resolve.space import Space
 
 LEADS = ("torch", "tensorflow", "jax", "cupy")
 """The frameworks that have rows."""

@@ -1,27 +1,20 @@
 """Sentences for the rules about packages above the frameworks, and about a stack's Python."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from gpusetup.model.stack import Reason
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.domains import PackageValue, TorchValue, number, parsed
+from gpusetup.resolve.domains import PackageValue, TorchValue, Value, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
 from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, requires
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.space import FRAMEWORKS, OTHERS, own_python, pythons
+from gpusetup.resolve.search import Pair, Unary
+from gpusetup.resolve.space import FRAMEWORKS, OTHERS, Space, own_python, pythons
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from gpusetup.resolve.domains import Value
-    from gpusetup.resolve.search import Pair, Unary
-    from gpusetup.resolve.space import Space
 
 
 class Context(Protocol):

@@ -1,28 +1,21 @@
 """Rules for packages above the frameworks: what each release requires of torch, Python, CPU, GPU and driver."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.matrix.gpus import GpuKind
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.packages import major_of_extra
-from gpusetup.model.request import PACKAGES
+from gpusetup.model.request import PACKAGES, Request
+from gpusetup.model.stack import Relation
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, parsed
+from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, Value, parsed
+from gpusetup.resolve.space import Space
 from gpusetup.versions import NvVersion, nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Relation
-    from gpusetup.resolve.domains import Value
-    from gpusetup.resolve.space import Space
 
 _MONTHS = 3
 """A release that is older than the expected one by more than this is chosen only when requested by version."""

@@ -1,24 +1,18 @@
 """Site policies: which drivers and CUDA toolkits, chosen or installed, a policy forbids."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import vulnerable
-from gpusetup.resolve.domains import branch_of
+from gpusetup.model.release import DriverBranch
+from gpusetup.model.request import Policy
+from gpusetup.resolve.domains import Value, branch_of
+from gpusetup.resolve.space import Space
 from gpusetup.versions import cuda_minor, nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import DriverBranch
-    from gpusetup.model.request import Policy
-    from gpusetup.resolve.domains import Value
-    from gpusetup.resolve.space import Space
 
 _ALLOWS = {
     "newest_driver_branch": "no driver branch newer than R{value}",

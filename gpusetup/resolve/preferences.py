@@ -6,29 +6,21 @@ vendor-confirmed release of each requested component, a driver native to a reque
 native before minor-version compatibility, the usual build of that release, and the newest of everything else.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
 from gpusetup.matrix.security import floor, vulnerable
-from gpusetup.model.request import COMPONENTS, PACKAGES
+from gpusetup.model.release import DriverBranch
+from gpusetup.model.request import COMPONENTS, PACKAGES, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
-from gpusetup.resolve.space import FRAMEWORKS, python_rank
+from gpusetup.resolve.space import FRAMEWORKS, Space, python_rank
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gpusetup.model.release import DriverBranch
-    from gpusetup.model.request import Requirement
-    from gpusetup.resolve.space import Space
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
 _STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
@@ -77,7 +69,7 @@ class _Reversed:
     def __init__(self, key: Any) -> None:
         self.key = key
 
-    def __lt__(self, other: _Reversed) -> bool:
+    def __lt__(self, other: "_Reversed") -> bool:
         return bool(other.key < self.key)
 
     def __eq__(self, other: object) -> bool:

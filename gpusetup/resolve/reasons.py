@@ -1,32 +1,24 @@
 """Explain a stack: what decided each component, and what excluded the newer releases."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.record import Record
 from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.model.stack import Reason
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations, stays
-from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchValue, matches, parsed
+from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchValue, Value, matches, parsed
 from gpusetup.resolve.hardware import code_of, cudnn_limit
 from gpusetup.resolve.naming import cite, label, only_module, rule_source, title
 from gpusetup.resolve.package_sentences import python_reasons
 from gpusetup.resolve.policy import breaches, rule_of
 from gpusetup.resolve.preferences import build_rank, short_lived
-from gpusetup.resolve.search import Pair, Unary, bits
+from gpusetup.resolve.search import Constraint, Pair, Unary, bits
 from gpusetup.resolve.sentences import sentence
-from gpusetup.resolve.space import FRAMEWORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.record import Record
-    from gpusetup.resolve.domains import Value
-    from gpusetup.resolve.search import Constraint
-    from gpusetup.resolve.space import Space
+from gpusetup.resolve.space import FRAMEWORKS, Space
 
 
 class _Context:

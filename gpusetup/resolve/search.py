@@ -5,12 +5,8 @@ of one variable (`Unary`) or relates two variables (`Pair`). A pair compares gro
 a hundred drivers to seventy toolkits takes a handful of comparisons.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 Domains = dict[str, int]
 
@@ -142,7 +138,7 @@ class Problem:
         """Return whether any solution exists."""
         return self.solve(self.initial()) is not None
 
-    def with_constraint(self, extra: Constraint) -> Problem:
+    def with_constraint(self, extra: Constraint) -> "Problem":
         """Return a copy of the problem with one more constraint."""
         return Problem(self.sizes, (*self.constraints, extra))
 

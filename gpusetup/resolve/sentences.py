@@ -1,27 +1,21 @@
 """One sentence per rule: what it forbids, in terms of the values that the other rules leave."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from packaging.specifiers import SpecifierSet
 
+from gpusetup.matrix.gpus import GpuKind
 from gpusetup.model.request import BUILT_FOR, LibraryCandidates, Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
+from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import label, last_before, listed, nearest, only_module, published_versions, span, title
+from gpusetup.resolve.package_sentences import Context
 from gpusetup.resolve.policy import KEYS, allowed
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.resolve.domains import JaxValue
-    from gpusetup.resolve.package_sentences import Context
 
 
 def sentence(context: Context, member: Unary | Pair) -> str:

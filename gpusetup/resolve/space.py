@@ -1,11 +1,14 @@
 """The search space of a request: variables with their values, and the constraints that the rules add."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.platforms import OsRelease
+from gpusetup.model.request import Request
+from gpusetup.model.stack import Relation
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import (
     PYTHONS,
@@ -19,14 +22,6 @@ from gpusetup.resolve.domains import (
     minor_of,
 )
 from gpusetup.resolve.search import Pair, Problem, Unary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.platforms import OsRelease
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Relation
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"

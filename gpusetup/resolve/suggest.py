@@ -1,27 +1,19 @@
 """Suggest the nearest changes to a request that would make it solvable."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request, Requirement
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.domains import matches, parsed
+from gpusetup.resolve.domains import TorchValue, Value, matches, parsed
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions, typed
 from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.space import OTHERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.model.request import Request
-    from gpusetup.resolve.domains import TorchValue, Value
-    from gpusetup.resolve.space import Space
+from gpusetup.resolve.space import OTHERS, Space
 
 _MOST = 4
 

@@ -1,31 +1,24 @@
 """Lookups without the resolver: drivers, GPUs, distributions, vGPU releases, Pythons and more as plain rows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
 from gpusetup.errors import BadInputError, NoStackError
-from gpusetup.matrix.gpus import find_gpu, gpus_named, kind_of
+from gpusetup.matrix.gpus import GpuKind, find_gpu, gpus_named, kind_of
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import rows
 from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, systems_named
-from gpusetup.model.request import Requirement
+from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
+from gpusetup.model.record import Record
+from gpusetup.model.release import Architecture, DriverBranch, DriverVersion
+from gpusetup.model.request import Request, Requirement
+from gpusetup.model.tables import GpuFigures
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, flavours_of, matches, parsed
 from gpusetup.resolve.naming import cite
 from gpusetup.resolve.variants import machine_of
 from gpusetup.resolve.variants import rows as feature_rows
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gpusetup.matrix.gpus import GpuKind
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
-    from gpusetup.model.record import Record
-    from gpusetup.model.release import Architecture, DriverBranch, DriverVersion
-    from gpusetup.model.request import Request
-    from gpusetup.model.tables import GpuFigures
 
 Row = dict[str, Any]
 

@@ -4,19 +4,14 @@ Format and order follow PEP 825's draft (python/peps at 910d8ce5), features and 
 (wheelnext/nvidia-variant-provider at 2ab9659) and uv 0.13.9; read on 2026-11-27.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from gpusetup.matrix.gpus import find_gpu
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.release import DriverBranch
 from gpusetup.resolve import rules
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import DriverBranch
 
 NAMESPACE = "nvidia"
 NULL = "null"

@@ -1,26 +1,19 @@
 """Divide a fleet into batches (`1,10%,50%`: one host, a tenth, then halves), and resume a stopped rollout."""
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from gpusetup.drive.rundir import runs_in_order
+from gpusetup.drive.rundir import RunDirectory, runs_in_order
 from gpusetup.errors import BadInputError
 from gpusetup.model import UNDECODED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from gpusetup.drive.rundir import RunDirectory
-    from gpusetup.model.lifecycle import HostOutcome
-    from gpusetup.model.plan import HostPlan
+from gpusetup.model.lifecycle import HostOutcome
+from gpusetup.model.plan import HostPlan
 
 
 def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:

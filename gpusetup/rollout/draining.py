@@ -1,32 +1,26 @@
 """Drain hosts before they change and wait for their GPUs; return them to service afterwards. No job is killed."""
 
-from __future__ import annotations
-
 import shlex
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from gpusetup.drive.causes import counted
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.schedulers import Drained, Scheduler
 from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.model.lifecycle import HostOutcome
+from gpusetup.model.plan import HostPlan
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.host import jobs_of
 from gpusetup.plan.preflight import refusal_of
-from gpusetup.rollout.looks import phase
+from gpusetup.rollout.looks import Rollout, phase
+from gpusetup.rollout.options import Freeing
 from gpusetup.rollout.outcome import planned_only, postponed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpusetup.drive.schedulers import Drained, Scheduler
-    from gpusetup.model.lifecycle import HostOutcome
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.rollout.looks import Rollout
-    from gpusetup.rollout.options import Freeing
 
 _AT_ONCE = 16
 _POLL_SECONDS = 15
@@ -34,7 +28,7 @@ _POLL_SECONDS = 15
 Answer = TypeVar("Answer")
 
 
-def draining(how: Freeing, rollout: Rollout) -> Draining:
+def draining(how: Freeing, rollout: Rollout) -> "Draining":
     """Return the draining of a run; raise for invalid commands before any host is touched."""
     from gpusetup.drive.schedulers import Caller, Command, Kubernetes, Slurm
 

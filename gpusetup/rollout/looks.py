@@ -1,39 +1,33 @@
 """The stages that plan and apply share: gather facts, query the repositories, plan each host; who owns a run."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import platform
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
+from gpusetup.drive.events import Track
 from gpusetup.drive.inventory import check_host_name, write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.drive.rundir import live_runs, state_home
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import Failure, HostFacts
+from gpusetup.model.facts_machine import Boot
+from gpusetup.model.lock import Lock
 from gpusetup.model.plan import HostPlan, Plan, Preview, Refusal
+from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.model.variables import NOTHING, Owner, RoleVariables
+from gpusetup.plan.host import Draft, Planner
 from gpusetup.plan.preflight import refusal_not_seen, refusal_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpusetup.drive.events import Track
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Failure, HostFacts
-    from gpusetup.model.facts_machine import Boot
-    from gpusetup.model.lock import Lock
-    from gpusetup.model.settings import RebootPolicy, Settings
-    from gpusetup.plan.host import Draft, Planner
-    from gpusetup.rollout.options import Planning, Reporter
+from gpusetup.rollout.options import Planning, Reporter
 
 PREVIEW_DEADLINE = 1800.0
 

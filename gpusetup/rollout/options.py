@@ -1,34 +1,27 @@
 """The options of a rollout: from the command line, gpusetup.toml next to the inventory, inventory variables."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from gpusetup.drive.events import Track
+from gpusetup.drive.playbook import Observer
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model import Reading
-from gpusetup.model.request import SITE_FILE, Policy
+from gpusetup.model.applied import Applied
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.lock import Lock
+from gpusetup.model.plan import HostPlan, Plan
+from gpusetup.model.request import SITE_FILE, Policy, Requirement
+from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-
-    from gpusetup.drive.events import Track
-    from gpusetup.drive.playbook import Observer
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.lock import Lock
-    from gpusetup.model.plan import HostPlan, Plan
-    from gpusetup.model.request import Requirement
-    from gpusetup.model.settings import RebootPolicy, Settings
 
 Recorded = Callable[[str, "HostFacts"], "Applied"]
 

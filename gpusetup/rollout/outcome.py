@@ -1,28 +1,21 @@
 """The outcome of each host: from a playbook's events to a state and an exit code."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct, ValidationError, convert
 from msgspec.json import decode
 from msgspec.structs import replace
 
+from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
-from gpusetup.model.lifecycle import Applied, HostOutcome, PackageChanges, Trouble
+from gpusetup.model.lifecycle import Applied, HostOutcome, PackageChanges, State, Trouble
 from gpusetup.model.plan import Away, HostPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.model.lifecycle import State
 
 _EXITS = {
     "done": Exit.DONE, "unchanged": Exit.DONE, "nothing-to-do": Exit.DONE, "pending-reboot": Exit.PENDING,

@@ -1,34 +1,26 @@
 """Recover GPUs: drain hosts, reset GPUs or reboot as needed, diagnose again. No program is killed."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.doctor.diagnose import diagnose
+from gpusetup.doctor.look import Look
 from gpusetup.drive.audit import on_record
+from gpusetup.drive.events import HostProgress
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
-from gpusetup.model.diagnosis import Recovered
+from gpusetup.model.diagnosis import Diagnosis, Recovered, Recovery
+from gpusetup.model.settings import RebootPolicy
 from gpusetup.plan.actions import for_manager
-from gpusetup.rollout.looks import owner_of, phase, twins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from gpusetup.doctor.look import Look
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.model.diagnosis import Diagnosis, Recovery
-    from gpusetup.model.settings import RebootPolicy
-    from gpusetup.rollout.draining import Draining
-    from gpusetup.rollout.looks import Rollout
+from gpusetup.rollout.draining import Draining
+from gpusetup.rollout.looks import Rollout, owner_of, phase, twins
 
 DEADLINE = 3600.0
 EXITS = {

@@ -1,34 +1,26 @@
 """Verification, the last stage of apply: of hosts that changed or have no recorded pass."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gpusetup.components.record import record_of
 from gpusetup.drive.inventory import write_overlay
-from gpusetup.drive.playbook import run_playbook
-from gpusetup.model.applied import Verified
-from gpusetup.model.lifecycle import VERIFICATION
+from gpusetup.drive.playbook import PlaybookRun, run_playbook
+from gpusetup.model.applied import Applied, Verified
+from gpusetup.model.facts import Driver
+from gpusetup.model.lifecycle import VERIFICATION, HostOutcome
+from gpusetup.model.settings import Environment
 from gpusetup.model.variables import RoleVariables
+from gpusetup.model.verdict import Level
 from gpusetup.plan.actions import for_manager
+from gpusetup.report.model import HostReport
 from gpusetup.rollout.looks import Rollout, phase
 from gpusetup.verify.environments import in_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.drive.playbook import PlaybookRun
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import Driver
-    from gpusetup.model.lifecycle import HostOutcome
-    from gpusetup.model.settings import Environment
-    from gpusetup.model.verdict import Level
-    from gpusetup.report.model import HostReport
 
 
 def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:

@@ -1,9 +1,6 @@
 """Carry out plans wave by wave: drain, change, verify and return hosts to service; record each result."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,10 +11,13 @@ from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit
-from gpusetup.model.lifecycle import Applied
+from gpusetup.model.lifecycle import Applied, HostOutcome
+from gpusetup.model.plan import HostPlan
+from gpusetup.model.variables import RoleVariables
 from gpusetup.rollout.batches import batches_of, keep_rollout, sizes_after
 from gpusetup.rollout.draining import draining
-from gpusetup.rollout.looks import owner_of, phase
+from gpusetup.rollout.looks import Rollout, owner_of, phase
+from gpusetup.rollout.options import Applying
 from gpusetup.rollout.outcome import (
     closed_domains,
     exit_of,
@@ -29,13 +29,6 @@ from gpusetup.rollout.outcome import (
     summary,
 )
 from gpusetup.rollout.verification import verify_hosts
-
-if TYPE_CHECKING:
-    from gpusetup.model.lifecycle import HostOutcome
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.model.variables import RoleVariables
-    from gpusetup.rollout.looks import Rollout
-    from gpusetup.rollout.options import Applying
 
 APPLY_DEADLINE = 6 * 3600.0
 

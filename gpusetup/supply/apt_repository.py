@@ -1,36 +1,29 @@
 """A flat, signed apt repository; and what apt would install on an empty machine."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from gpusetup.content import host_code
-from gpusetup.drive.runner import run
+from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.model.package import Package, Source
+from gpusetup.model.record import Arch
+from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.requests import CODENAMES
-from gpusetup.supply.fetching import Wanted, replaced
+from gpusetup.supply.fetching import Pool, Wanted, replaced
 from gpusetup.supply.root import Entry, Extras, Need, Root
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.drive.runner import Finished
-    from gpusetup.model.package import Package, Source
-    from gpusetup.model.record import Arch
-    from gpusetup.model.variables import RoleVariables
-    from gpusetup.supply.fetching import Pool
-    from gpusetup.supply.signing import Signer
+from gpusetup.supply.signing import Signer
 
 _EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)

@@ -2,17 +2,16 @@
 packages as on an empty machine. This step fetches package lists only.
 """
 
-from __future__ import annotations
-
 import html
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -23,42 +22,30 @@ from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.components.base import Offers
+from gpusetup.components.base import Wanted as Wished
 from gpusetup.components.driver.modules import headers
 from gpusetup.components.driver.sources import context_of, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import by_id
-from gpusetup.model.facts import Containers
+from gpusetup.model.facts import Containers, HostFacts
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.lock import PipRequirements
-from gpusetup.model.package import Package
-from gpusetup.model.plan import Preview
+from gpusetup.model.lock import Lock, PipRequirements
+from gpusetup.model.package import Package, Source
+from gpusetup.model.plan import HostPlan, Preview
+from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.model.stack import Resolution
+from gpusetup.model.stack import Resolution, Stack
 from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
 from gpusetup.plan.requests import UNKNOWN_KERNEL, as_delivered, described_host, with_gpus_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply.fetching import Wanted, sized
-from gpusetup.supply.kinds import DEB, kind_for
-from gpusetup.supply.root import Extras
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from gpusetup.components.base import Wanted as Wished
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.lock import Lock
-    from gpusetup.model.package import Source
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.model.request import Request
-    from gpusetup.model.stack import Stack
-    from gpusetup.supply.fetching import Pool
-    from gpusetup.supply.kinds import Kind
-    from gpusetup.supply.root import Entry, Root
+from gpusetup.supply.fetching import Pool, Wanted, sized
+from gpusetup.supply.kinds import DEB, Kind, kind_for
+from gpusetup.supply.root import Entry, Extras, Root
 
 
 def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:

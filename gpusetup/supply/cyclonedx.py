@@ -1,22 +1,17 @@
 """A bill of materials in CycloneDX's JSON: of a bundle, and of gpusetup's own packages."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from packaging.utils import parse_wheel_filename
 
 from gpusetup import __version__
+from gpusetup.model.bundle import BundledSystem
 from gpusetup.supply.kinds import kind_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from gpusetup.model.bundle import BundledSystem
 
 VERSION = "1.5"
 

@@ -1,21 +1,16 @@
 """deb and rpm packages: how to find dependencies, and how to read and write a repository."""
 
-from __future__ import annotations
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
+from gpusetup.model.record import Arch
 from gpusetup.supply import apt_repository, rpm_repository
 from gpusetup.supply.apt_repository import AptRoot
+from gpusetup.supply.fetching import Pool, Wanted
+from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.rpm_root import RpmRoot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from gpusetup.model.record import Arch
-    from gpusetup.supply.fetching import Pool, Wanted
-    from gpusetup.supply.root import Entry, Extras, Root
-    from gpusetup.supply.signing import Signer
+from gpusetup.supply.signing import Signer
 
 
 class _Roots(Protocol):

@@ -4,36 +4,30 @@ apt, dnf or zypper verifies the index with NVIDIA's key, each file is compared w
 signs the selection. While NVIDIA publishes, index and files disagree: gpusetup retries and never mirrors a part.
 """
 
-from __future__ import annotations
-
 import fcntl
 import fnmatch
 import re
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.request import Request
+from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import described_host
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.kinds import kind_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
-    from gpusetup.model.settings import Settings
-    from gpusetup.supply.kinds import Kind
-    from gpusetup.supply.root import Entry, Extras
-    from gpusetup.supply.signing import Signer
+from gpusetup.supply.kinds import Kind, kind_for
+from gpusetup.supply.root import Entry, Extras
+from gpusetup.supply.signing import Signer
 
 _TRIES = 3
 _PAUSE = 30.0

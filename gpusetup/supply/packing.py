@@ -1,14 +1,14 @@
 """A bundle as one file, or as parts that fit a medium; written and read as a stream, without a second copy on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
 import io
 import os
 import tarfile
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -16,16 +16,10 @@ from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, dig
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, PreflightError, wrong_field
 from gpusetup.model import UNDECODED
-from gpusetup.model.bundle import Since
+from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply.fetching import laid, put_in_place, require_space
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.signing import Asked, before_in, examine_order, keep, prove
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from gpusetup.model.bundle import BundledFile, Manifest
 
 _BLOCK = 1 << 20
 _UNTIL_WHOLE = ".manifest.json.new"

@@ -3,24 +3,19 @@
 It uses nothing of this machine: an empty package database, the archives of the wanted release, the plan's sources.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gpusetup.content import host_code
 from gpusetup.errors import UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.package import Package, Source
-    from gpusetup.model.variables import RoleVariables
-    from gpusetup.supply.fetching import Wanted
+from gpusetup.model.package import Package, Source
+from gpusetup.model.variables import RoleVariables
+from gpusetup.supply.fetching import Wanted
 
 
 class Need(NamedTuple):
@@ -58,7 +53,7 @@ class Extras(NamedTuple):
     keys: tuple[bytes, ...] = ()
     """The keys that signed its packages."""
 
-    def joined(self, other: Extras) -> Extras:
+    def joined(self, other: "Extras") -> "Extras":
         """Return the union of both."""
         modules = dict.fromkeys(_DOCUMENT.findall(self.modules + other.modules))
         return Extras("".join(modules), tuple(dict.fromkeys((*self.keys, *other.keys))))

@@ -1,7 +1,5 @@
 """A signed repository of rpm packages for dnf and zypper; packages keep their vendors' signatures."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -10,26 +8,20 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
 
 from gpusetup.bootstrap.bundle import digest_of
 from gpusetup.content import host_code
-from gpusetup.drive.runner import filtering, run
+from gpusetup.drive.runner import Finished, filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
-from gpusetup.supply.fetching import Wanted, replaced
+from gpusetup.supply.fetching import Pool, Wanted, replaced
 from gpusetup.supply.parts import zstd
 from gpusetup.supply.root import Entry, Extras, Need
-from gpusetup.supply.signing import fingerprints_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from xml.etree.ElementTree import Element
-
-    from gpusetup.drive.runner import Finished
-    from gpusetup.supply.fetching import Pool
-    from gpusetup.supply.signing import Signer
+from gpusetup.supply.signing import Signer, fingerprints_of
 
 _COMMON = "{http://linux.duke.edu/metadata/common}"
 _RPM = "{http://linux.duke.edu/metadata/rpm}"

@@ -3,28 +3,21 @@
 NVIDIA's lists are signed and verified here; most distributions sign packages only, which are verified after download.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
-from gpusetup.model.package import Key, Source
-from gpusetup.supply.root import Extras, Root
+from gpusetup.model.package import Key, Package, Source
+from gpusetup.model.record import Arch
+from gpusetup.model.variables import RoleVariables
+from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.rpm_repository import entries_of, modules_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from gpusetup.model.package import Package
-    from gpusetup.model.record import Arch
-    from gpusetup.model.variables import RoleVariables
-    from gpusetup.supply.root import Entry
 
 
 class _Archive(NamedTuple):

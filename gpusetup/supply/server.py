@@ -5,8 +5,6 @@ most connections loses its oldest one. Handshakes and requests have deadlines. E
 address and reason; it contains no secrets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -4,16 +4,15 @@ The signing key is the site's own, or one that gpusetup makes once and keeps. Wh
 on this machine: an attacker who replaces the folder replaces its signature.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,11 +23,7 @@ from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import data_home
 from gpusetup.model import UNDECODED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.bundle import Manifest
+from gpusetup.model.bundle import Manifest
 
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"

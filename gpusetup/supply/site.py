@@ -4,14 +4,12 @@ A folder serves several releases; each run adds one. Files that exist by their d
 command resumes an interrupted run; manifest.json is written last and names every file.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,18 +27,12 @@ from gpusetup.bootstrap.bundle import (
 from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
-from gpusetup.supply.choosing import lay_links
+from gpusetup.supply.choosing import Supply, lay_links
 from gpusetup.supply.cyclonedx import bill_of
 from gpusetup.supply.fetching import Pool, laid, replaced
+from gpusetup.supply.root import Entry
 from gpusetup.supply.rpm_repository import known_by, sign_unsigned
-from gpusetup.supply.signing import fingerprints_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gpusetup.supply.choosing import Supply
-    from gpusetup.supply.root import Entry
-    from gpusetup.supply.signing import Signer
+from gpusetup.supply.signing import Signer, fingerprints_of
 
 _BILL = "sbom.json"
 _LINKS = "python"

@@ -1,23 +1,17 @@
 """Judge the answers of the measurements GPU by GPU (the better of two passes counts); what went wrong, in words."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gpusetup.model.verdict import Item
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpusetup.verify.expected import Bound
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
-
+from gpusetup.verify.expected import Bound
+from gpusetup.verify.machine import Machine
+from gpusetup.verify.smi import SmiGpu
 
 # NVLS reduces inside the switch and may exceed the links' rate a little; clocks may exceed the listed one.
 _CREDIBLE = 1.15

@@ -6,17 +6,15 @@ Over many runs, figures that fall steadily are found, too (slow decay).
 for that operator's machines, so they apply only on request: gpusetup's own are fractions of what the machine can do.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,13 +24,8 @@ from gpusetup.errors import BadInputError
 from gpusetup.model import Reading
 from gpusetup.model.verdict import Item, Result, worst
 from gpusetup.verify.expected import Source, setting
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import from_items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gpusetup.verify.machine import Machine
-
 
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")

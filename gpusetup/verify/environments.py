@@ -3,21 +3,16 @@
 The host's document keeps the observations of each environment below `environments`; results have the id `CHECK@NAME`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
+from gpusetup.model.settings import Environment
 from gpusetup.model.verdict import Result
 from gpusetup.verify.machine import Machine, Wanted
+from gpusetup.verify.probe import Ask, Observed
 from gpusetup.verify.registry import judge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpusetup.model.settings import Environment
-    from gpusetup.verify.probe import Ask, Observed
 
 _OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
 """Families of checks that do not depend on an environment's Python, or that the host's own run has judged."""

@@ -1,18 +1,15 @@
 """Expected figures: the theory follows from the machine's parts, usual values and floors are fractions of it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from gpusetup.matrix.gpus import GpuKind
+from gpusetup.matrix.gpus import GpuKind
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

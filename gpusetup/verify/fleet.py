@@ -1,23 +1,17 @@
 """Observe hosts through Ansible, all at once; then measure NCCL between the hosts that have GPUs."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import UNSET, structs
 
+from gpusetup.drive.events import HostProgress
 from gpusetup.drive.inventory import write_overlay
-from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.playbook import Observer, Session, run_playbook
 from gpusetup.model.variables import Part, RoleVariables
 from gpusetup.verify.environments import asks, kept
-from gpusetup.verify.probe import Observed, deadline
-
-if TYPE_CHECKING:
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.drive.playbook import Observer, Session
-    from gpusetup.verify.probe import Ask
+from gpusetup.verify.probe import Ask, Observed, deadline
 
 MIB = 1 << 20
 SIZES = (64 * MIB, 256 * MIB, 1024 * MIB)

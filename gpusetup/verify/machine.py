@@ -1,27 +1,21 @@
 """One observed machine: the probe's document, with a property or method for each thing that checks read."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from gpusetup.components.record import read_applied
 from gpusetup.errors import BadInputError
-from gpusetup.model.applied import NO_LOCK
+from gpusetup.model.applied import NO_LOCK, Applied
 from gpusetup.model.facts_machine import CloudEvent
+from gpusetup.model.settings import GpuDirect, MigLayout
 from gpusetup.model.stack import Stack
+from gpusetup.model.verdict import Level
 from gpusetup.verify import smi
 from gpusetup.verify.expected import expectations, gpus_of_type
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.settings import GpuDirect, MigLayout
-    from gpusetup.model.verdict import Level
-
 
 OLDER = "gpusetup/observations/1"
 OBSERVATIONS = "gpusetup/observations/2"

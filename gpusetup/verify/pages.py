@@ -1,20 +1,14 @@
 # ruff: noqa: E501 - rows of tables
 """Generate the pages about checks: one per level, the expected figures with their sources, the Xid catalogue."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from gpusetup.model.verdict import Level
 from gpusetup.recovery.table import catalogue, of_xid
 from gpusetup.verify.baseline import DECAY, decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.verdict import Level
 
 LEVEL_TEXTS = {
     "quick": "seconds, no CUDA context",

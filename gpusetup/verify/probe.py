@@ -1,12 +1,11 @@
 """The probe that observes a machine: the request, its deadline, and the process that runs it on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,9 +13,6 @@ from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import VerifyFailedError
 from gpusetup.model.verdict import Level
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Ask(Struct, frozen=True, kw_only=True):

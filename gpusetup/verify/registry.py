@@ -7,26 +7,19 @@ A failure fails the host if it concerns the machine, or software that the host's
 other software, or for lack of memory beside a running job, is a warning: it never takes a node out of service.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from gpusetup.model.verdict import Finding, Item, Level, Result, levels_up_to, worst
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.verdict import Blame, Curves, Grid, Verdict
-    from gpusetup.verify.machine import Machine
-
+from gpusetup.model.verdict import Blame, Curves, Finding, Grid, Item, Level, Result, Verdict, levels_up_to, worst
+from gpusetup.verify.machine import Machine
 
 Concluded = TypeVar("Concluded", Finding, Result)
 _TO_DO = "To do:"

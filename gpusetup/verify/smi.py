@@ -1,7 +1,5 @@
 """Parse nvidia-smi's XML and tables; never its banner, which changes between releases."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass

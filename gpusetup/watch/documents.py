@@ -1,29 +1,22 @@
 """The live view for programs: a document for each moment, and a CSV file that survives an interrupted write."""
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import io
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from msgspec import UNSET, structs
+from typing_extensions import Self
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.watch import Stuck, Watch, WatchedHost
+from gpusetup.model.watch import GpuNow, Stuck, Watch, WatchedHost
 from gpusetup.watch.figures import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from gpusetup.model.watch import GpuNow
-    from gpusetup.watch.fleet import Link
+from gpusetup.watch.fleet import Link
 
 _MIB = 1 << 20
 COLUMNS = (

@@ -1,19 +1,13 @@
 """The figures of GPUs and hosts: short texts with units, trouble, filters and sort orders."""
 
-from __future__ import annotations
-
 import operator
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gpusetup.model.watch import GpuNow
-    from gpusetup.watch.fleet import Link
+from gpusetup.model.watch import GpuNow
+from gpusetup.watch.fleet import Link
 
 _SLOWED = {
     "hw_slowdown": (4, "slowed by hardware"),

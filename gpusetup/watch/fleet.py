@@ -1,35 +1,26 @@
 """All watched hosts: one loop over their pipes, which no host can block."""
 
-from __future__ import annotations
-
 import base64
 import json
 import resource
 import selectors
 import time
 import zlib
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import msgspec
+from typing_extensions import Self
 
 from gpusetup.content import host_code
-from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.events import HostProgress
+from gpusetup.drive.playbook import Observer, Session, run_playbook
 from gpusetup.drive.runner import Running
 from gpusetup.drive.ssh import Route, route_of
 from gpusetup.errors import BadInputError
-from gpusetup.model.watch import Look
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from gpusetup.drive.events import HostProgress
-    from gpusetup.drive.playbook import Observer, Session
-    from gpusetup.model.watch import State
-
+from gpusetup.model.watch import Look, State
 
 _GIVE_UP = 30.0
 """Seconds without a line after which the connection is replaced."""

@@ -1,20 +1,14 @@
 """The lines of styled text on the terminal; another module draws them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.drive.causes import counted
+from gpusetup.model.watch import GpuNow, Program
 from gpusetup.watch import figures as f
-from gpusetup.watch.figures import SORTS, Filter, ordered, ordered_gpus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpusetup.model.watch import GpuNow, Program
-    from gpusetup.watch.figures import Figures
-    from gpusetup.watch.fleet import Link
+from gpusetup.watch.figures import SORTS, Figures, Filter, ordered, ordered_gpus
+from gpusetup.watch.fleet import Link
 
 HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter  ? keys"
 _TILE = 39

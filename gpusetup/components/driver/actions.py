@@ -1,27 +1,20 @@
 """The driver component: actions for nouveau, `.run` installations, kernel modules, signing keys and services."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from msgspec import UNSET
 
 from gpusetup.components import judge
-from gpusetup.components.base import Component, Group, action
+from gpusetup.components.base import Component, Context, Group, Wanted, action
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, path, wrong, yes
 from gpusetup.components.record import locks, record_of
-from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import Action
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.plan import Action
+from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy, Settings
+from gpusetup.model.stack import DriverChoice
 
 
 def _first(host: Judged, wanted: Wanted) -> Iterator[Action]:

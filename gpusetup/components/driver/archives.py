@@ -4,11 +4,10 @@ Ubuntu's names contain branch and `-server`; modules are prebuilt and signed for
 per suite, no branch in names, DKMS modules; older series are called `tesla-NNN`.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusetup.components.base import (
     PINNING,
@@ -34,15 +33,10 @@ from gpusetup.components.driver.modules import (
 )
 from gpusetup.components.fabric import fabric_globs, fabric_of, held
 from gpusetup.components.judge import versions
-from gpusetup.model.package import Libraries, Origins, Package, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpusetup.model.package import Built
-    from gpusetup.model.repos import DistroDriver, ReposFile
-    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
-    from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.model.package import Built, Libraries, Origins, Package, Source
+from gpusetup.model.repos import DistroDriver, ReposFile
+from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
+from gpusetup.model.stack import DriverChoice, Stack
 
 _GRAPHICS = (
     "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",

@@ -1,28 +1,20 @@
 """Kernel modules, prebuilt or built on the host by DKMS: which are offered and chosen, why; kernel headers."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import covering, glob, named
+from gpusetup.components.base import Context, Family, covering, glob, named
 from gpusetup.components.judge import versions
-from gpusetup.model.package import Package
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.package import Built, Origins, Package
 from gpusetup.model.plan import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.components.base import Context, Family
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Built, Origins
-    from gpusetup.model.repos import KernelPackages, PrebuiltModules
-    from gpusetup.model.request import DriverCandidate
-    from gpusetup.model.settings import Settings
+from gpusetup.model.repos import KernelPackages, PrebuiltModules
+from gpusetup.model.request import DriverCandidate
+from gpusetup.model.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,7 @@ without the branch. EL 8 and 9, Amazon Linux: a module stream selects the branch
 SUSE: the generation in a name (G06, G07) covers a range of branches.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -42,16 +40,11 @@ from gpusetup.components.driver.modules import (
 )
 from gpusetup.components.fabric import fabric_globs, fabric_of, held
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import Libraries, Origins, Package, Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.model.package import Built, Manager
-    from gpusetup.model.repos import DriverPackages as Row
-    from gpusetup.model.repos import Format, RepoDirectory
-    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
-    from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.model.package import Built, Libraries, Manager, Origins, Package, Stream
+from gpusetup.model.repos import DriverPackages as Row
+from gpusetup.model.repos import Format, RepoDirectory
+from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
+from gpusetup.model.stack import DriverChoice, Stack
 
 _STREAMS = "nvidia-driver"
 """The dnf module whose streams select a branch."""

@@ -1,34 +1,27 @@
 """The source of a host's driver: repository, signing key, package family, NVIDIA's `.run` installer; or a refusal."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpusetup.components.base import Context, DriverPackages, Family, Repository, covering, repository_at
+from gpusetup.components.base import Context, DriverPackages, Family, Offers, Repository, covering, repository_at
 from gpusetup.components.containers import toolkit_sources
 from gpusetup.components.driver.archives import DebianArchive, UbuntuArchive
 from gpusetup.components.driver.modules import header_patterns, headers, unknown_kernel_note
 from gpusetup.components.driver.nvidia import NvidiaRepository
-from gpusetup.components.parsing import file_source
+from gpusetup.components.parsing import FileSource, file_source
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_notes
 from gpusetup.errors import PreflightError
-from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Origins, Package, Runfile
+from gpusetup.model.facts import HostFacts
+from gpusetup.model.facts_machine import OperatingSystem
+from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Manager, Origins, Package, Runfile
 from gpusetup.model.plan import Refusal
+from gpusetup.model.record import Arch
+from gpusetup.model.repos import RepoDirectory, ReposFile
 from gpusetup.model.request import DriverCandidate
-
-if TYPE_CHECKING:
-    from gpusetup.components.base import Offers
-    from gpusetup.components.parsing import FileSource
-    from gpusetup.model.facts import HostFacts
-    from gpusetup.model.facts_machine import OperatingSystem
-    from gpusetup.model.package import Manager
-    from gpusetup.model.record import Arch
-    from gpusetup.model.repos import RepoDirectory, ReposFile
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import DriverChoice
 
 _BUILDER = "dkms"
 

@@ -1,16 +1,16 @@
 """The default and the named Python environments: the setting's parser, requirements, actions and role variables."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Group, action
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action
+from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import path, place
 from gpusetup.components.python.requirements import (
     adoption,
@@ -23,26 +23,16 @@ from gpusetup.components.python.requirements import (
 )
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, NoStackError
-from gpusetup.model.package import UNPROVEN
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.applied import RecordedPython
+from gpusetup.model.facts import HostFacts, Python
+from gpusetup.model.package import UNPROVEN, Manager, Package
 from gpusetup.model.plan import Action
-from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Requirement
-from gpusetup.model.settings import Environment, EnvironmentWish, RoleEnvironment
-from gpusetup.model.stack import exact_requirements
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request, Requirement
+from gpusetup.model.settings import Environment, EnvironmentWish, RoleEnvironment, Settings
+from gpusetup.model.stack import Reason, Resolution, Stack, exact_requirements
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from gpusetup.components.base import Context, Wanted
-    from gpusetup.components.judge import Judged
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.applied import RecordedPython
-    from gpusetup.model.facts import HostFacts, Python
-    from gpusetup.model.package import Manager, Package
-    from gpusetup.model.request import Request
-    from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import Reason, Resolution, Stack
 
 _FORM = "{serve: [vllm==0.19.*], train: [torch==2.11.*, deepspeed]}"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")

@@ -1,17 +1,12 @@
 """The size of a Python environment: its download, and its disk space."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from gpusetup.components import judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from gpusetup.components.base import Wanted
-    from gpusetup.model.plan import Action
-    from gpusetup.model.tables import Size, WheelsFile
+from gpusetup.components.base import Wanted
+from gpusetup.model.plan import Action
+from gpusetup.model.tables import Size, WheelsFile
 
 _BESIDE = 10
 """Per cent added to the size of the files, for folders and files that pip writes; measured with CuPy: 5."""

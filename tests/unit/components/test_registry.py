@@ -19,7 +19,7 @@ def test_every_setting_is_read_and_each_by_one():
 
 
 def test_every_group_of_packages_belongs_to_one():
-    of_packages = {name for name, kind in PackageSet.__annotations__.items() if kind == "tuple[Package, ...]"}
+    of_packages = {name for name, kind in PackageSet.__annotations__.items() if kind == tuple[Package, ...]}
     owners = [name for component in COMPONENTS for name in component.packages]
     assert sorted(owners) == sorted(of_packages)
 

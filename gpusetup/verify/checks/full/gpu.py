@@ -1,19 +1,14 @@
 """The speed of each GPU by itself: memory, matrix products, launches of kernels, and what a package computes."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.model.verdict import Blame, Curve, Curves, Finding, Item
 from gpusetup.verify import answers
 from gpusetup.verify.checks.smoke import python
 from gpusetup.verify.expected import matrix_rate, memory, setting
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import Row, check, from_items, table
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Blame
-    from gpusetup.verify.machine import Machine
 
 
 def _judged(machine: Machine, kind: str) -> Finding:

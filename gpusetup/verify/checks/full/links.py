@@ -1,8 +1,6 @@
 """The rates of links: from GPUs to the host, from GPU to GPU, and of RDMA adapters."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -11,15 +9,9 @@ from gpusetup.model.verdict import Finding, Grid, Item, Verdict
 from gpusetup.verify import answers
 from gpusetup.verify.answers import failed_item
 from gpusetup.verify.checks.quick.rdma import grave
-from gpusetup.verify.expected import adapter, link, pcie
-from gpusetup.verify.machine import active_ports, link_rate
+from gpusetup.verify.expected import Bound, adapter, link, pcie
+from gpusetup.verify.machine import Machine, active_ports, link_rate
 from gpusetup.verify.registry import Row, check, from_items, table, took_section
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Verdict
-    from gpusetup.verify.expected import Bound
-    from gpusetup.verify.machine import Machine
-
 
 LINK = "pci/pci_gpu_link_info"
 

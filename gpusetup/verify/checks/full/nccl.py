@@ -1,22 +1,14 @@
 """NCCL collectives, on one host and between hosts."""
 
-from __future__ import annotations
-
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.model.verdict import Curve, Curves, Finding, Item, Verdict
 from gpusetup.verify.answers import bounded, explain
 from gpusetup.verify.checks.full.links import bound_of
-from gpusetup.verify.expected import between_hosts, collective, expectations
-from gpusetup.verify.machine import network_rate
+from gpusetup.verify.expected import Bound, between_hosts, collective, expectations
+from gpusetup.verify.machine import Machine, network_rate
 from gpusetup.verify.registry import Row, check, from_items, table
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Verdict
-    from gpusetup.verify.expected import Bound
-    from gpusetup.verify.machine import Machine
-
 
 Group = dict[str, Any]
 

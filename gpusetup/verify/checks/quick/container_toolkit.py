@@ -8,17 +8,12 @@ To do: `systemctl restart nvidia-cdi-refresh.service`, or `nvidia-ctk cdi genera
 --output=/var/run/cdi/nvidia.yaml`.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, took
-
-if TYPE_CHECKING:
-    from gpusetup.verify.machine import Machine
 
 
 @check("container.toolkit", "Containers get these GPUs", needs=("gpu",), seconds=took("containers"))

@@ -1,24 +1,19 @@
 """The driver: it answers, has the right version and licence, started cleanly, starts at the next boot, has no rival."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.components import judge as verdicts
 from gpusetup.drive.causes import counted
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.security import floor, vulnerable
-from gpusetup.model.verdict import Finding, Item
+from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.recovery.table import Reset, meaning, of_xid, settled
 from gpusetup.verify.answers import meanings
 from gpusetup.verify.expected import product
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, took
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Verdict
-    from gpusetup.verify.machine import Machine
 
 
 @check("driver.responds", "nvidia-smi answers", needs=("gpu",), seconds=took("smi"))

@@ -1,22 +1,16 @@
 """The NVLink fabric: links are up, the GPUs joined it, fabric manager runs, the IMEX domain is complete."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.verify.expected import nvlink_of, product, setting
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, took
-from gpusetup.verify.smi import nvlink_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
+from gpusetup.verify.smi import SmiGpu, nvlink_errors
 
 
 @check("fabric.state", "The NVSwitch fabric is up", needs=("gpu", "smi"), seconds=took("smi", "facts"))

@@ -1,19 +1,15 @@
 """GPUs: number, memory, power, MIG slices, running programs."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpusetup.model.settings import MigLayout
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.recovery.table import of_driver
 from gpusetup.verify.expected import setting
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, took
-
-if TYPE_CHECKING:
-    from gpusetup.model.settings import MigLayout
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
+from gpusetup.verify.smi import SmiGpu
 
 
 @check("gpu.count", "Every GPU is present", needs=("expected",), seconds=took("smi", "facts"))

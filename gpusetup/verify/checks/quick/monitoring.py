@@ -9,21 +9,16 @@ To do: `systemctl status nvidia-dcgm nvidia-dcgm-exporter`, or `gpusetup-gpu-tex
 `prometheus-node-exporter`; `gpusetup doctor` finds causes; `gpusetup apply` sets them up again.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.answers import meanings
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, took
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
+from gpusetup.verify.smi import SmiGpu
 
 _OLDEST = 60.0
 """Seconds; the timer writes the file every 15 seconds."""

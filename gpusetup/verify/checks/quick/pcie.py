@@ -1,21 +1,15 @@
 """PCI Express: each GPU's link, and the paths between GPUs and adapters."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.expected import setting
-from gpusetup.verify.machine import active_ports, shared_bridges
+from gpusetup.verify.machine import Machine, active_ports, shared_bridges
 from gpusetup.verify.registry import check, from_items, took
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
+from gpusetup.verify.smi import SmiGpu
 
 
 @check("pcie.link", "PCI Express at full width", needs=("gpu", "smi"), seconds=took("smi"))

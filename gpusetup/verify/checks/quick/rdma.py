@@ -15,21 +15,15 @@ To do: `ibstat`, `ibdev2netdev`, `mlxlink`; opensm or the switch's subnet manage
 `gpusetup_gpudirect` and `gpusetup apply` (docs/guides/rdma.md).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.components.judge import gpudirect
 from gpusetup.components.rdma import Driver, short_of
 from gpusetup.matrix.load import matrix
-from gpusetup.model.verdict import Finding, Item
-from gpusetup.verify.machine import active_ports, adapters, link_rate
+from gpusetup.model.verdict import Finding, Item, Verdict
+from gpusetup.verify.machine import Machine, active_ports, adapters, link_rate
 from gpusetup.verify.registry import check, from_items, took
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Verdict
-    from gpusetup.verify.machine import Machine
 
 
 def _here(machine: Machine) -> bool:

@@ -8,16 +8,12 @@ To do: restart a runtime that was started before it was configured; write the CD
 restart nvidia-cdi-refresh.service`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items
-
-if TYPE_CHECKING:
-    from gpusetup.verify.machine import Machine
 
 _RUNTIMES = ("docker", "podman")
 _STEPS = {

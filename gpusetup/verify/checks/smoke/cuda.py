@@ -1,20 +1,14 @@
 """CUDA without a framework (context, libraries, PTX, cuDNN, a program that nvcc compiles), and by CuPy on every GPU."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from gpusetup.model.verdict import Finding, Item
+from gpusetup.model.verdict import Blame, Finding, Item
 from gpusetup.verify.answers import explain, failed_item
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, in_packages, took_section
 from gpusetup.versions import nv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpusetup.model.verdict import Blame
-    from gpusetup.verify.machine import Machine
 
 
 def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tuple[bool, str]]) -> list[Item]:

@@ -8,16 +8,12 @@ To do: the half of the driver that draws (libnvidia-gl, nvidia-driver-libs) must
 /opt/VirtualGL/bin/eglinfo -e` lists the devices; `gpusetup doctor` finds causes in what the program printed.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items
-
-if TYPE_CHECKING:
-    from gpusetup.verify.machine import Machine
 
 _SOFTWARE = re.compile(r"llvmpipe|softpipe|swrast|software rasterizer", re.IGNORECASE)
 _NVIDIA = "NVIDIA"

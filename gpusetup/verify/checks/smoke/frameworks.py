@@ -1,21 +1,15 @@
 """PyTorch, TensorFlow and JAX on every GPU."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.drive.causes import counted
-from gpusetup.model.verdict import Finding, Item
-from gpusetup.resolve.rules import way_of
+from gpusetup.model.verdict import Blame, Finding, Item
+from gpusetup.resolve.rules import Way, way_of
 from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.smoke.cuda import cudnn_version
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, in_stack, took_section
-
-if TYPE_CHECKING:
-    from gpusetup.model.verdict import Blame
-    from gpusetup.resolve.rules import Way
-    from gpusetup.verify.machine import Machine
 
 
 def _absent(machine: Machine, name: str, title: str) -> Finding | None:

@@ -1,21 +1,15 @@
 """GPUs under load for minutes."""
 
-from __future__ import annotations
-
 from statistics import median
-from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.recovery.table import meaning
 from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.quick.driver import XID
 from gpusetup.verify.expected import setting
+from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items
-from gpusetup.verify.smi import parse_gpus
-
-if TYPE_CHECKING:
-    from gpusetup.verify.machine import Machine
-    from gpusetup.verify.smi import SmiGpu
+from gpusetup.verify.smi import SmiGpu, parse_gpus
 
 
 def _seconds(machine: Machine) -> float:
