@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from unittest.mock import Mock
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, preview
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
@@ -39,6 +39,10 @@ def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_pa
     request = {"state_dir": str(tmp_path), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}}
     with refused("already changing this host"):
         lifecycle.Lifecycle(request).clean()
+    look = preview.Preview({"state_dir": str(tmp_path), "simulated_root": ""})
+    look._sanity(Mock())  # it does not ask for packages while the job is at work
+    (found,) = look.findings
+    assert found["text"].startswith(f"gpusetup is changing this host: job {next((tmp_path / 'jobs').iterdir()).name}")
     (tmp_path / "end").touch()
     assert [told(20), told(20)] == [(True, True), (True, False)]
     jobs.refuse_while_running(str(tmp_path))

@@ -217,18 +217,22 @@ def _prune(root: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_while_running(state_folder: str) -> None:
+def running(state_folder: str) -> str:
+    """Return which job is changing this host, since when and what it does; "" if none is."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         status = _read(os.path.join(root, name))
         if status and _runs(status):
             since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
-            raise HostFailure(
-                "GS-452",
-                "gpusetup is already changing this host",
-                "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
-                hint="wait for it, or run the command that started it again to follow it",
-            )
+            return "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"])
+    return ""
+
+
+def refuse_while_running(state_folder: str) -> None:
+    job = running(state_folder)
+    if job:
+        hint = "wait for it, or run the command that started it again to follow it"
+        raise HostFailure("GS-452", "gpusetup is already changing this host", job, hint=hint)
 
 
 def _runs(status: Optional[Status]) -> bool:

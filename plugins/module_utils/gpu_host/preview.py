@@ -14,6 +14,7 @@ from . import (
     desktops,
     fetched,
     files,
+    jobs,
     list_dates,
     local_repository,
     lost,
@@ -141,6 +142,10 @@ class Preview:
             self.refuse("runfile", failure)
 
     def _sanity(self, host: planning.Manager) -> None:
+        job = jobs.running(self.params["state_dir"])
+        if job:  # its packages are half-installed, and it holds the package manager
+            self.find("warn", "lock", "gpusetup is changing this host: " + job, "the command that began it follows it")
+            return
         damaged = host.damaged()
         if damaged:
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
