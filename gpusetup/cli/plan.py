@@ -368,7 +368,7 @@ class Progress:
         most = "not known" if unknown else f"at most {size_text(max(sizes))}"
         self.say(f"{counted(len(changes), 'host')} to change, {reboots} may reboot; download per host: {most}{gone}")
         slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
-        self.say(f"{'the slowest host' if len(changes) > 1 else 'it'} is away {downtime_text(slowest)}")
+        self.say(f"{'the slowest host' if len(changes) > 1 else 'the host'} is away for {downtime_text(slowest)}")
         for name, plan in changes.items():
             if plan.jobs:
                 self.say(f"{name}: {jobs_text(plan)}")
