@@ -30,51 +30,35 @@ from .machine import OUTSIDE, Booted, Remote, require
 
 STAND_IN = "stand-in"
 SOURCES = {
-    "": "NVIDIA's repository",
-    "nvidia": "NVIDIA's repository",
-    "distro": "the distribution's own archive",
+    **dict.fromkeys(("", "nvidia"), "NVIDIA's repository"), "distro": "the distribution's own archive",
     STAND_IN: "stand-ins for NVIDIA's packages, from a repository of the lab",
-}
+}  # fmt: skip
 BOOT, BOOT_EMULATED = 600.0, 1800.0
 
 
 def parser() -> argparse.ArgumentParser:
     """What `./dev test real` takes."""
-    made = argparse.ArgumentParser(
-        prog="./dev test real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = argparse.ArgumentParser("./dev test real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    several = {"action": "append", "default": []}
     what = made.add_argument_group("what is tried (repeatable)")
-    what.add_argument(
-        "--image", action="append", default=[], metavar="FILE|URL", help=f"a cloud image; {images.LAB}: one made here"
-    )
-    what.add_argument("--host", action="append", default=[], metavar="[USER@]HOST[:PORT]", help="a host that is there")
+    what.add_argument("--image", **several, metavar="FILE|URL", help=f"a cloud image; {images.LAB}: one made here")
+    what.add_argument("--host", **several, metavar="[USER@]HOST[:PORT]", help="a host that is there")
     what.add_argument("--yes", action="store_true", help="with --host: it may be changed and rebooted")
     what.add_argument("--collect", metavar="DIR", type=Path, help="write the rows found below DIR into the page")
     how = made.add_argument_group("how")
-    how.add_argument("--want", "-w", action="append", default=[], metavar="REQ", help="default: driver")
-    how.add_argument(
-        "--older", action="append", default=[], metavar="REQ", help="applied first, to come back to by rollback"
-    )
-    how.add_argument(
-        "--source", default="", metavar="WHERE", help=f"nvidia (default), distro, {STAND_IN}, or a mirror's address"
-    )
-    how.add_argument(
-        "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE", help="inventory variable"
-    )
-    how.add_argument(
-        "--gpu",
-        default="t4",
-        choices=sorted(MACHINES),
-        help="what an image's machine shows on PCI; default: %(default)s",
-    )
+    how.add_argument("--want", "-w", **several, metavar="REQ", help="default: driver")
+    how.add_argument("--older", **several, metavar="REQ", help="applied first, to come back to by rollback")
+    where = f"nvidia (default), distro, {STAND_IN}, or a mirror's address"
+    how.add_argument("--source", default="", metavar="WHERE", help=where)
+    how.add_argument("--set", dest="variables", **several, metavar="NAME=VALUE", help="inventory variable")
+    shown = "what an image's machine shows on PCI; default: %(default)s"
+    how.add_argument("--gpu", default="t4", choices=sorted(MACHINES), help=shown)
     machine = made.add_argument_group("images")
     machine.add_argument("--accelerator", default="", choices=("kvm", "tcg"), help="default: what boots a kernel here")
     machine.add_argument("--memory", type=int, default=3072, metavar="MIB", help="default: %(default)s")
     machine.add_argument("--disk", default="24G", metavar="SIZE", help="default: %(default)s")
     machine.add_argument("--firmware", default="", metavar="FILE", help="for images that need UEFI: OVMF.fd")
-    made.add_argument(
-        "--out", type=Path, default=CACHE / "real" / "runs", metavar="DIR", help="what is kept of each run"
-    )
+    made.add_argument("--out", type=Path, default=CACHE / "real/runs", metavar="DIR", help="what is kept of each run")
     return made
 
 
@@ -161,9 +145,8 @@ def tried(target: Remote | str, arguments: argparse.Namespace, variables: dict[s
         return travelled(target, target.name, folder, arguments, variables)
     image = images.ready(target)
     print(f"{image.name}: booting {image.path}; kept in {folder}", flush=True)
-    with Booted(
-        image, folder, arguments.gpu, arguments.memory, arguments.disk, arguments.firmware, arguments.accelerator
-    ) as machine:
+    own = (arguments.gpu, arguments.memory, arguments.disk, arguments.firmware, arguments.accelerator)
+    with Booted(image, folder, *own) as machine:
         seconds = machine.wait(BOOT if machine.fast_words() == VIRTUALISED else BOOT_EMULATED)
         print(f"boot: {seconds:.0f} s, as {machine.user}, {machine.about}", flush=True)
         return travelled(machine, image.name, folder, arguments, variables)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -89,8 +88,4 @@ def _fetch(url: str, place: Path) -> None:
 
 def kernels() -> list[Path]:
     """Kernels outside of images, by one of which hardware virtualisation can be tried."""
-    places: tuple[Callable[[], list[Path]], ...] = (
-        lambda: sorted((CACHE / "vm").glob("*.vmlinuz")),
-        lambda: sorted(Path("/boot").glob("vmlinuz-*"), reverse=True),
-    )
-    return [path for place in places for path in place()]
+    return [*sorted((CACHE / "vm").glob("*.vmlinuz")), *sorted(Path("/boot").glob("vmlinuz-*"), reverse=True)]

@@ -53,21 +53,17 @@ class Journey:
         applied = self._apply("apply", self.older or self.want, wanted="done")
         if applied.said == NO_GPU:
             return self._rest("there is no GPU to install for")
-        if applied.as_wanted:
+        if not applied.as_wanted:
+            self._leave_out("the first apply failed", "second run", "drift", "another driver", "rollback")
+        else:
             self._apply("second run", self.older or self.want, wanted="unchanged")
             self._step("drift", "drift", self.inventory)
-            if self.older:
-                moved = self._apply("another driver", self.want, wanted="done")
-                if moved.as_wanted:
-                    self._step("rollback", "rollback", self.inventory, "--reboot", "when-needed", wanted="done")
-                else:
-                    self._leave_out("rollback", "there is nothing to go back from")
+            if not self.older:
+                self._leave_out("no older driver was asked for", "another driver", "rollback")
+            elif self._apply("another driver", self.want, wanted="done").as_wanted:
+                self._step("rollback", "rollback", self.inventory, "--reboot", "when-needed", wanted="done")
             else:
-                for name in ("another driver", "rollback"):
-                    self._leave_out(name, "no older driver was asked for")
-        else:
-            for name in ("second run", "drift", "another driver", "rollback"):
-                self._leave_out(name, "the first apply failed")
+                self._leave_out("there is nothing to go back from", "rollback")
         self._step("remove", "remove", self.inventory, "--yes")
         return self.steps
 
@@ -95,13 +91,12 @@ class Journey:
         self.say(line(step))
         return step
 
-    def _leave_out(self, name: str, why: str) -> None:
-        self.steps.append(Step(name, None, 0.0, as_wanted=True, said=why))
+    def _leave_out(self, why: str, *names: str) -> None:
+        self.steps += [Step(name, None, 0.0, as_wanted=True, said=why) for name in names]
 
     def _rest(self, why: str) -> list[Step]:
-        for name in STEPS:
-            if name not in {step.name for step in self.steps}:
-                self._leave_out(name, why)
+        known = {step.name for step in self.steps}
+        self._leave_out(why, *(name for name in STEPS if name not in known))
         return self.steps
 
 
@@ -127,9 +122,8 @@ def judged(command: str, code: int, told: Mapping[str, Any], wanted: str) -> tup
 def checks(told: Mapping[str, Any]) -> str:
     """Return what became of the checks: "41 skip" is no pass."""
     counted = Counter(str(check["verdict"]) for check in told.get("checks") or ())
-    return (
-        "checks: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counted.items())) if counted else ""
-    )
+    shown = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counted.items()))
+    return shown and f"checks: {shown}"
 
 
 def reason(document: Mapping[str, Any], told: Mapping[str, Any], stderr: str) -> str:
@@ -139,9 +133,8 @@ def reason(document: Mapping[str, Any], told: Mapping[str, Any], stderr: str) ->
     for place in places:
         if isinstance(place, dict) and place.get("message"):
             return f"{' '.join(str(place['message']).split())} [{place.get('reference', '')}]"
-    failed = [
-        str(check.get("text") or check.get("id")) for check in told.get("checks") or () if check["verdict"] == "fail"
-    ]
+    checked = [check for check in told.get("checks") or () if check["verdict"] == "fail"]
+    failed = [str(check.get("text") or check.get("id")) for check in checked]
     if failed or document.get("conflict"):
         return "; ".join(failed or [str(item["text"]) for item in document["conflict"]])
     return "" if told else next((line for line in stderr.splitlines() if line.startswith("error")), "no answer")

@@ -63,12 +63,12 @@ class Remote:
 
     def variables(self) -> dict[str, Any]:
         """How an inventory names it."""
-        told: dict[str, Any] = {"ansible_host": self.host, "ansible_become": self.user != "root"}
-        if self.user:
-            told["ansible_user"] = self.user
-        if self.port:
-            told["ansible_port"] = self.port
-        return told
+        told = {"ansible_host": self.host, "ansible_become": self.user != "root"}
+        return (
+            told
+            | ({"ansible_user": self.user} if self.user else {})
+            | ({"ansible_port": self.port} if self.port else {})
+        )
 
 
 def parted(address: str) -> tuple[str, str, int]:
@@ -153,13 +153,7 @@ class Booted:
     def ssh_options(self) -> list[str]:
         """For ssh and for Ansible: this key, this host key, nothing of the person who calls."""
         known = f"UserKnownHostsFile={self.folder / 'known_hosts'}"
-        words = (
-            "IdentitiesOnly=yes",
-            "StrictHostKeyChecking=yes",
-            known,
-            "GlobalKnownHostsFile=/dev/null",
-            "ConnectTimeout=60",
-        )
+        words = ("IdentitiesOnly=yes", "StrictHostKeyChecking=yes", known, "GlobalKnownHostsFile=/dev/null", "ConnectTimeout=60")  # fmt: skip
         return [word for option in words for word in ("-o", option)]
 
     def ssh(self, *argv: str, user: str = "", timeout: float = 120) -> CompletedProcess[str]:

@@ -127,7 +127,6 @@ class Trial:
 
 
 def wrong_hash(trial: Trial) -> None:
-    """the bundle is not the one whose hash the user-data pins"""
     text = trial.machine.text
     (pinned,) = re.findall(r'"manifest_sha256": ?"([0-9a-f]{64})"', text)
     host = VirtualMachine.make(f"vm-wrong-hash-{os.getpid()}", text.replace(pinned, "0" * 64))
@@ -139,7 +138,6 @@ def wrong_hash(trial: Trial) -> None:
 
 
 def dpkg_lock(trial: Trial) -> None:
-    """another process holds dpkg's lock for a while"""
     host = trial.machine.at("installing")
     host.ssh("rm", "-rf", FAULTS_INSIDE)
     host.ssh("systemd-run", "--unit=lab-holder", "/usr/bin/python3", "-c", HOLD)
@@ -152,13 +150,7 @@ def dpkg_lock(trial: Trial) -> None:
     trial.finish(host)
 
 
-def power_cut_installing(trial: Trial) -> None:
-    """power cut while gpusetup itself is installed"""
-    _cut(trial, trial.machine.at("installing"))
-
-
 def mirror_503(trial: Trial) -> None:
-    """the package mirror answers 503 for a while"""
     host = trial.machine.at("applying")
     host.ssh("rm", "-rf", FAULTS_INSIDE)
     set_fault(TOKEN, "503")
@@ -169,44 +161,42 @@ def mirror_503(trial: Trial) -> None:
 
 
 def disk_full(trial: Trial) -> None:
-    """the disk is full when the packages come"""
     host = trial.machine.at("applying")
     host.ssh("sh", "-c", FILL, check=False)
     trial.look(host)
     trial.finish(host, "failed")
 
 
-def power_cut_package(trial: Trial) -> None:
-    """power cut while dpkg configures the driver's packages"""
-    _cut(trial, trial.machine.at("package"))
-
-
-def power_cut_build(trial: Trial) -> None:
-    """power cut while the module is compiled"""
-    _cut(trial, trial.machine.at("build"))
-
-
 def person_reboots(trial: Trial) -> None:
-    """a person reboots the machine while dpkg configures the driver's packages"""
     host = trial.machine.at("package")
     trial.look(host)
     host.reboot(timeout=900)
     trial.finish(host)
 
 
-def _cut(trial: Trial, host: VirtualMachine) -> None:
-    trial.look(host)
-    host.power_cut()
-    host.power_on(wait=False)
-    trial.finish(host)
+def power_cut(moment: str) -> Callable[[Trial], None]:
+    """Return what cuts the power at a moment."""
+
+    def cut(trial: Trial) -> None:
+        host = trial.machine.at(moment)
+        trial.look(host)
+        host.power_cut()
+        host.power_on(wait=False)
+        trial.finish(host)
+
+    return cut
 
 
 FAULTS: dict[str, Callable[[Trial], None]] = {
-    (function.__doc__ or "").strip(): function
-    for function in (
-        wrong_hash, dpkg_lock, power_cut_installing, mirror_503, disk_full, power_cut_package, person_reboots, power_cut_build,
-    )
-}  # fmt: skip
+    "the bundle is not the one whose hash the user-data pins": wrong_hash,
+    "another process holds dpkg's lock for a while": dpkg_lock,
+    "power cut while gpusetup itself is installed": power_cut("installing"),
+    "the package mirror answers 503 for a while": mirror_503,
+    "the disk is full when the packages come": disk_full,
+    "power cut while dpkg configures the driver's packages": power_cut("package"),
+    "a person reboots the machine while dpkg configures the driver's packages": person_reboots,
+    "power cut while the module is compiled": power_cut("build"),
+}
 
 
 def main(words: list[str]) -> int:
@@ -236,10 +226,8 @@ def one(name: str, machine: Machine) -> Row:
         row.problems.append(str(error).splitlines()[0])
         print(error, file=sys.stderr)
     row.seconds = time.monotonic() - began
-    print(
-        f"{row.seconds:5.0f} s  {'NOT ' if row.problems else ''}as wanted: {name}: {row.outcome} {row.problems}",
-        flush=True,
-    )
+    verdict = "NOT as wanted" if row.problems else "as wanted"
+    print(f"{row.seconds:5.0f} s  {verdict}: {name}: {row.outcome} {row.problems}", flush=True)
     PAGE.write_text(page(earlier() | {name: line(row)}))
     return row
 
@@ -261,6 +249,7 @@ def page(rows: dict[str, str]) -> str:
     """The page of the docs."""
     not_run = [name for name in FAULTS if name not in rows]
     as_wanted = sum(1 for text in rows.values() if text.endswith("| as wanted |"))
+    more = f" {len(not_run)} more were not run." if not_run else ""
     lines = [
         "# Faults during a first boot",
         "",
@@ -270,8 +259,7 @@ def page(rows: dict[str, str]) -> str:
         "the harm, where the machine's disk and memory are kept. The last column is one more boot after the end: packages, settings,",
         "kernels, modules and the record are compared. A row is the last run of its fault.",
         "",
-        f"**{len(rows)} faults: {as_wanted} as wanted, {len(rows) - as_wanted} not."
-        + (f" {len(not_run)} more were not run.**" if not_run else "**"),
+        f"**{len(rows)} faults: {as_wanted} as wanted, {len(rows) - as_wanted} not.{more}**",
         "",
         "| fault | how it ended | what a person who logs in saw | reboots | one more boot | verdict |",
         "|---|---|---|---|---|---|",

@@ -34,21 +34,15 @@ def write_seed(
 
 def cloud_documents(name: str, user: str, key: str, host_key: Path, *, simulates: bool) -> dict[str, str]:
     """What a cloud's own image is given: a user and root who may log in by key, and the host key that they will meet."""
+    own = {"name": user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "ssh_authorized_keys": [key]}
     config: dict[str, Any] = {
-        "users": [
-            "default",
-            {"name": user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "ssh_authorized_keys": [key]},
-        ],
-        "disable_root": False,
-        "ssh_authorized_keys": [key],
-        "ssh_deletekeys": True,
+        "users": ["default", own], "disable_root": False, "ssh_authorized_keys": [key], "ssh_deletekeys": True,
         "ssh_keys": _host_key(host_key),
-    }
+    }  # fmt: skip
     documents = {}
     if simulates:  # at every boot, before anything asks for a display's driver
-        config["bootcmd"] = [
-            ["sh", "-c", f"mkdir -p {MOUNTED} && mount -o ro LABEL=cidata {MOUNTED}; sh {MOUNTED}/start"]
-        ]
+        mounts = f"mkdir -p {MOUNTED} && mount -o ro LABEL=cidata {MOUNTED}; sh {MOUNTED}/start"
+        config["bootcmd"] = [["sh", "-c", mounts]]
         documents["start"] = (Path(__file__).parent / "image" / "machine").read_text()
     return {
         **documents, "user-data": cloud_config(config),

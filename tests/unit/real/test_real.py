@@ -11,12 +11,12 @@ import tempfile
 import threading
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.lab.applying import Answer
 from tests.lab.places import LabError
+from tests.modules.stand_ins import replace
 from tests.real import __main__ as command
 from tests.real import images, page
 from tests.real.journey import NO_GPU, STEPS, Journey, Step
@@ -55,11 +55,11 @@ def test_addresses(address, found):
     assert parted(address) == found
 
 
-def test_a_host_of_somebodys_is_reached_as_they_reach_it():
-    assert Remote("ubuntu@gpu07").variables() == {
-        "ansible_host": "gpu07", "ansible_become": True, "ansible_user": "ubuntu",
-    }  # fmt: skip
-    assert Remote("root@gpu07:22").variables()["ansible_become"] is False
+@pytest.mark.parametrize("user", ["ubuntu", "root"])
+def test_a_host_of_somebodys_is_reached_as_they_reach_it(user):
+    told = {"ansible_host": "gpu07", "ansible_become": user != "root", "ansible_user": user, "ansible_port": 22}
+    assert Remote(f"{user}@gpu07:22").variables() == told
+    assert Remote("gpu07").variables() == {"ansible_host": "gpu07", "ansible_become": True}
 
 
 def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_path):
@@ -68,8 +68,7 @@ def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_pa
     documents = cloud_documents("machine", "tester", "ssh-ed25519 KEY", tmp_path / "host_key", simulates=True)
     first, _, rest = documents["user-data"].partition("\n")
     told = json.loads(rest)
-    assert first == "#cloud-config"
-    assert told["users"][0] == "default", "the image's own user stays"
+    assert (first, told["users"][0]) == ("#cloud-config", "default"), "the image's own user stays"
     assert told["users"][1]["sudo"].endswith("NOPASSWD:ALL")
     assert told["users"][1]["ssh_authorized_keys"] == told["ssh_authorized_keys"] == ["ssh-ed25519 KEY"]
     assert told["disable_root"] is False, "minimal images have no sudo"
@@ -81,14 +80,11 @@ def test_the_seed_lets_a_user_and_root_in_and_shows_the_gpu_at_every_boot(tmp_pa
     without = cloud_documents("machine", "tester", "k", tmp_path / "host_key", simulates=False)
     assert "start" not in without
     assert "bootcmd" not in json.loads(without["user-data"].partition("\n")[2])
-    assert json.loads(fixed_address("02:4c:00:00:00:01", "10.0.2.15/24", gateway="10.0.2.2"))["config"][0][
-        "subnets"
-    ] == [{"type": "static", "address": "10.0.2.15/24", "gateway": "10.0.2.2"}]
+    (card,) = json.loads(fixed_address("02:4c:00:00:00:01", "10.0.2.15/24", gateway="10.0.2.2"))["config"]
+    assert card["subnets"] == [{"type": "static", "address": "10.0.2.15/24", "gateway": "10.0.2.2"}]
 
 
-@pytest.mark.skipif(
-    shutil.which("genisoimage") is None, reason="genisoimage is not installed (apt-get install genisoimage)"
-)
+@pytest.mark.skipif(shutil.which("genisoimage") is None, reason="apt-get install genisoimage")
 def test_the_seed_is_an_image_that_cloud_init_finds(tmp_path):
     write_image(tmp_path / "seed.iso", {"user-data": "#cloud-config\n{}\n", "meta-data": "{}\n"}, "t4")
     raw = (tmp_path / "seed.iso").read_bytes()
@@ -102,8 +98,7 @@ class Asked:
     def __init__(self, **answers):
         same = (0, {"state": "same"})
         usual = {"facts": (0, FACTS), "drift": same, "remove": (9, {"state": "pending-reboot", "left_over": {}})}
-        self.answers: dict[str, Any] = {**usual, **answers}
-        self.words: list[tuple[str, ...]] = []
+        self.answers, self.words = {**usual, **answers}, []
 
     def __call__(self, _folder, name, *words, **_more):
         self.words.append((name, *map(str, words)))
@@ -135,22 +130,22 @@ def test_the_whole_way(tmp_path):
 
 def test_without_an_older_driver_there_is_nothing_to_go_back_to(tmp_path):
     steps = travel(tmp_path, Asked(apply=[DONE, SAME]), older=())
-    assert steps["rollback"].code is None
-    assert steps["remove"].code == 9
+    assert (steps["rollback"].code, steps["remove"].code) == (None, 9)
 
 
-def test_a_host_without_a_gpu_is_said_to_be_one(tmp_path):
-    steps = travel(tmp_path, Asked(apply=(0, {"state": "nothing-to-do"})))
-    assert (steps["apply"].as_wanted, steps["apply"].said) == (True, NO_GPU)
-    assert steps["remove"].code is None
-
-
-def test_a_failed_apply_is_removed_and_its_reason_told(tmp_path):
-    failure = {"state": "failed", "failure": {"message": "no such\n package", "reference": "GS-452"}}
-    steps = travel(tmp_path, Asked(apply=(7, failure)))
-    assert (steps["apply"].as_wanted, steps["apply"].said) == (False, "no such package [GS-452]")
-    assert steps["drift"].code is None
-    assert steps["remove"].code == 9
+@pytest.mark.parametrize(
+    ("answer", "as_wanted", "said", "left_out", "removed"),
+    [
+        ((0, {"state": "nothing-to-do"}), True, NO_GPU, "remove", None),
+        ((7, {"state": "failed", "failure": {"message": "no such\n package", "reference": "GS-452"}}), False,
+         "no such package [GS-452]", "drift", 9),
+    ],
+    ids=["no GPU", "failed"],
+)  # fmt: skip
+def test_an_apply_that_ends_the_way_is_told_with_its_reason(tmp_path, answer, as_wanted, said, left_out, removed):
+    steps = travel(tmp_path, Asked(apply=answer))
+    assert (steps["apply"].as_wanted, steps["apply"].said) == (as_wanted, said)
+    assert (steps[left_out].code, steps["remove"].code) == (None, removed)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +167,8 @@ def test_an_exit_code_of_0_alone_proves_nothing(tmp_path, answers, name, said):
     assert steps[name].said == said
 
 
-def seen(image="Rocky-9.qcow2", **more):
-    return page.Seen(
-        image, "QEMU, virtualised", "NVIDIA's repository", more.get("facts", FACTS), date(2026, 11, 22), "abc"
-    )
+def seen(image="Rocky-9.qcow2"):
+    return page.Seen(image, "QEMU, virtualised", "NVIDIA's repository", FACTS, date(2026, 11, 22), "abc")
 
 
 def steps_of(code, *, good=True, said=""):
@@ -184,9 +177,8 @@ def steps_of(code, *, good=True, said=""):
 
 def test_a_row_says_what_happened():
     text = page.row(seen(), steps_of(0, said="a | b"))
-    assert text.startswith(
-        "| Rocky Linux 9.6 (Rocky-9.qcow2) | QEMU, virtualised | NVIDIA's repository | 5.14.0-570.el9.x86_64 | 0, 61 s; a / b |"
-    )
+    host = "| Rocky Linux 9.6 (Rocky-9.qcow2) | QEMU, virtualised | NVIDIA's repository | 5.14.0-570.el9.x86_64 |"
+    assert text.startswith(f"{host} 0, 61 s; a / b |")
     assert text.endswith("| 2026-11-22, abc |")
     assert text.count("|") == page.HEAD.count("|")
     assert "| **exit 0**, 61 s; left over: x |" in page.row(seen(), steps_of(0, good=False, said="left over: x"))
@@ -200,17 +192,11 @@ def test_a_row_takes_the_place_of_the_earlier_one():
     assert both.splitlines()[4:6] == [other, one] if other < one else [one, other]
     newer = page.row(seen(), steps_of(5))
     again = page.merged(both, [newer])
-    assert one not in again
-    assert newer in again
-    assert other in again
+    assert [text in again for text in (one, newer, other)] == [False, True, True]
     assert again.endswith("\n\nafter\n")
     with pytest.raises(ValueError, match="lost its table"):
         page.merged("nothing", [one])
-
-
-def test_the_page_has_the_table_and_is_left_as_it_is_by_no_rows():
-    text = page.PAGE.read_text()
-    assert page.merged(text, []) == text
+    assert page.merged(page.PAGE.read_text(), []) == page.PAGE.read_text(), "it has the table"
 
 
 class Breaking(http.server.BaseHTTPRequestHandler):
@@ -240,9 +226,8 @@ class Breaking(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def breaking(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "FOLDER", tmp_path)
+    replace(monkeypatch, images, FOLDER=tmp_path, locked=lambda _: contextlib.nullcontext())
     monkeypatch.setattr(images.time, "sleep", lambda _: None)
-    monkeypatch.setattr(images, "locked", lambda _: contextlib.nullcontext())
     handler = type("Handler", (Breaking,), {"asked": []})
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=web.serve_forever, daemon=True).start()
@@ -272,6 +257,8 @@ def test_an_image_that_is_not_there_does_not_stop_the_next(tmp_path, monkeypatch
     told = capsys.readouterr().err
     assert "one.qcow2" in told
     assert "two.qcow2" in told
+    with pytest.raises(LabError, match="takes a file, an address, or the word lab"):
+        images.ready(str(tmp_path / "none.qcow2"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
@@ -291,17 +278,9 @@ def test_it_needs_no_root():
         shutil.copytree(page.ROOT / "tests/lab", checkout / "tests/lab", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(page.ROOT / "tests/real", checkout / "tests/real")
         (checkout / "tests/__init__.py").touch()
-        home = Path(folder) / "home"
-        home.mkdir()
-        for path in (Path(folder), home):
+        for path in (Path(folder), Path(folder) / "home"):
+            path.mkdir(exist_ok=True)
             path.chmod(0o777)
-        env = {"PATH": os.environ["PATH"], "HOME": str(home)}
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=checkout, env=env, capture_output=True, text=True, check=False, timeout=60
-        )
+        argv, env = [sys.executable, "-c", code], {"PATH": os.environ["PATH"], "HOME": f"{folder}/home"}
+        done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True, check=False, timeout=60)
         assert done.stdout == "locked\n", done.stderr
-
-
-def test_what_is_no_image_is_refused_in_words(tmp_path):
-    with pytest.raises(LabError, match="takes a file, an address, or the word lab"):
-        images.ready(str(tmp_path / "none.qcow2"))

@@ -29,11 +29,8 @@ def included():
     """The play's tasks that load a role only where it has work, those of its groups among them."""
     groups = [task["ansible.builtin.include_tasks"] for task in APPLY if "ansible.builtin.include_tasks" in task]
     every = APPLY + [task for name in groups for task in parts(name)]
-    return [
-        task
-        for task in every
-        if "__gpu_common_work" in str(task.get("when")) and "ansible.builtin.include_role" in task
-    ]
+    loads = [task for task in every if "ansible.builtin.include_role" in task]
+    return [task for task in loads if "__gpu_common_work" in str(task.get("when"))]
 
 
 def role_of(task):
@@ -59,35 +56,26 @@ def expanded(text):
 
 
 @pytest.mark.parametrize("task", included(), ids=role_of)
-def test_a_role_acts_only_where_the_play_would_load_it(task):
-    asked = set(ASKED.findall(task["when"]))
+def test_a_role_acts_only_where_the_play_would_load_it_and_its_tags_reach_its_tasks(task):
+    asked, tasks = set(ASKED.findall(task["when"])), own(role_of(task))
     assert asked <= set(WORK)
     variables = set(re.findall(r"\bgpu_\w+", " ".join(expanded(WORK[name]) for name in asked)))
-    assert own(role_of(task))
-    for one in own(role_of(task)):
+    for one in tasks:
         when = str(one["when"])
         assert set(ASKED.findall(when)) <= asked
         assert set(re.findall(r"\bgpu_\w+", when)) <= variables, one["name"]
-
-
-@pytest.mark.parametrize("task", included(), ids=role_of)
-def test_a_tag_that_reaches_a_role_reaches_its_tasks(task):
-    assert all(one["tags"] for one in own(role_of(task)))
-    assert set(task["tags"]) in ({"always"}, {tag for one in own(role_of(task)) for tag in one["tags"]})
+    assert tasks
+    assert all(one["tags"] for one in tasks)
+    assert set(task["tags"]) in ({"always"}, {tag for one in tasks for tag in one["tags"]})
 
 
 @pytest.mark.parametrize("task", APPLY, ids=lambda task: task["name"])
-def test_what_several_parts_share_is_skipped_with_none_of_them(task):
+def test_what_several_parts_share_is_skipped_with_none_of_them_and_a_group_entered_for_each_alone(task):
     assert len(task["tags"]) == 1
-
-
-@pytest.mark.parametrize(
-    "task", [task for task in APPLY if "ansible.builtin.include_tasks" in task], ids=lambda task: task["name"]
-)
-def test_a_group_is_entered_for_each_of_its_parts_alone(task):
-    within = parts(task["ansible.builtin.include_tasks"])
-    assert set(ASKED.findall(task["when"])) == {name for one in within for name in ASKED.findall(one["when"])}
-    assert (task["tags"], all(len(one["tags"]) == 1 for one in within)) == (["always"], True)
+    if "ansible.builtin.include_tasks" in task:
+        within = parts(task["ansible.builtin.include_tasks"])
+        assert set(ASKED.findall(task["when"])) == {name for one in within for name in ASKED.findall(one["when"])}
+        assert (task["tags"], all(len(one["tags"]) == 1 for one in within)) == (["always"], True)
 
 
 def test_all_work_is_asked_for():

@@ -37,24 +37,19 @@ def test_every_figure_of_the_rules_that_the_light_exporters_have_is_written_and_
     assert {figure.metric for figure in FIGURES.FIGURES} == asked
 
 
-@pytest.mark.parametrize("source", ["nvml", "smi"])
-def test_a_busy_h100_tells_all_of_it_but_the_fabric_that_it_does_not_have(source):
-    found = samples((FIXTURES / f"{source}.prom").read_text())
-    known = {figure.metric for figure in FIGURES.FIGURES} - {"nvidia_smi_fabric_state"}
-    assert {name for name in found if name in known} == known
-    assert found["nvidia_smi_utilization_gpu_ratio"] == 1
-    assert 650 < found["nvidia_smi_power_draw_watts"] < 720
-    assert found["nvidia_smi_memory_total_bytes"] == 81559 * 2**20
-    assert found["nvidia_smi_clocks_current_sm_clock_hz"] > 1e9
-    assert found["gpusetup_textfile_duration_seconds"] < 0.2
-
-
-def test_the_library_and_nvidia_smi_told_the_same_of_the_same_gpu():
+def test_a_busy_h100_tells_the_same_by_both_ways_all_of_it_but_the_fabric_that_it_does_not_have():
     """The two looks were some tenths of a second apart, under load."""
-    by_library, by_smi = (samples((FIXTURES / f"{source}.prom").read_text()) for source in ("nvml", "smi"))
-    for figure in FIGURES.FIGURES:
-        if figure.metric in by_library:
-            assert by_smi[figure.metric] == pytest.approx(by_library[figure.metric], rel=0.05), figure.metric
+    both = {source: samples((FIXTURES / f"{source}.prom").read_text()) for source in ("nvml", "smi")}
+    known = {figure.metric for figure in FIGURES.FIGURES} - {"nvidia_smi_fabric_state"}
+    for found in both.values():
+        assert known & set(found) == known
+        assert found["nvidia_smi_utilization_gpu_ratio"] == 1
+        assert 650 < found["nvidia_smi_power_draw_watts"] < 720
+        assert found["nvidia_smi_memory_total_bytes"] == 81559 * 2**20
+        assert found["nvidia_smi_clocks_current_sm_clock_hz"] > 1e9
+        assert found["gpusetup_textfile_duration_seconds"] < 0.2
+    for metric in known:
+        assert both["smi"][metric] == pytest.approx(both["nvml"][metric], rel=0.05), metric
 
 
 def told(monkeypatch, *answers):
@@ -81,12 +76,11 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
     renamed = ["clocks_throttle_reasons.active" if name.startswith("clocks_event") else name for name in fields]
     last = [*head, *(name for name in renamed if name != "gpu_recovery_action"), "fabric.status"]
     values = {"clocks_throttle_reasons.active": "0x0000000000000004", "temperature.gpu": "41", "remapped_rows.pending": "Yes"}  # fmt: skip
-    asked = told(
-        monkeypatch,
-        (2, 'Field "clocks_event_reasons.active" is not a valid field to query.\n'),
-        (2, 'Field "gpu_recovery_action" is not a valid field to query.\n'),
-        (0, row(last, **values) + "\n"),
-    )
+    unknown = [
+        f'Field "{name}" is not a valid field to query.\n'
+        for name in ("clocks_event_reasons.active", "gpu_recovery_action")
+    ]
+    asked = told(monkeypatch, (2, unknown[0]), (2, unknown[1]), (0, row(last, **values) + "\n"))
     (gpu,) = SMI.by_smi()
     assert asked[-1] == last
     assert gpu.bus == "0000:17:00"
@@ -95,10 +89,10 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "status", "number"),
-    [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)],
-)
+_FABRIC = [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)]
+
+
+@pytest.mark.parametrize(("state", "status", "number"), _FABRIC)
 def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
     fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
     told(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
