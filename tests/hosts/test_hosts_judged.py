@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,9 +53,8 @@ def machine(request, tmp_path):
 
 def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine):
     told = [(item.what, item.was, item.now) for item in differences(captured(machine))]
-    seen = lifecycle.deviations(
-        "/var/lib/gpusetup", SimpleNamespace(host=FolderHost(str(machine)), simulated=None), {"remove": []}
-    )
+    host = SimpleNamespace(host=FolderHost(str(machine)), simulated=None)
+    seen = lifecycle.deviations("/var/lib/gpusetup", host, {"remove": []})
     assert [(item["what"], item["was"], item["is"]) for item in seen] == told
     whats = [what for what, _was, _now in told]
     assert {"package nvidia-gone", "package nvidia-smi-gone", "own.service", NOUVEAU} <= set(whats)
@@ -65,12 +65,8 @@ def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_
     whole = judge.probed(captured(machine))
     part = probe.driver_state(FolderHost(str(machine)))
     own = (whole["driver"] or {}).get("version") or "580.95.05"
-    for version in ("", "535.1", own):
-        for flavour in ("open", "proprietary", ""):
-            asked = judge.driver.Wish(version, flavour, kernels)
-            same = host_driver.Wish(version, flavour, kernels)
-            assert judge.driver.reboot_reasons(whole, asked) == host_driver.reboot_reasons(part, same)
-            assert judge.driver.module_problems(whole, asked) == host_driver.module_problems(part, same)
-            assert judge.driver.obstacle(whole, asked) == host_driver.obstacle(part, same)
-            assert judge.driver.loaded_problem(whole, asked) == host_driver.loaded_problem(part, same)
+    for version, flavour in product(("", "535.1", own), ("open", "proprietary", "")):
+        asked, same = (who.Wish(version, flavour, kernels) for who in (judge.driver, host_driver))
+        for name in ("reboot_reasons", "module_problems", "obstacle", "loaded_problem"):
+            assert getattr(judge.driver, name)(whole, asked) == getattr(host_driver, name)(part, same), name
     assert judge.driver.key_unknown(whole) == host_driver.key_unknown(part)
