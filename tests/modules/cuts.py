@@ -86,9 +86,8 @@ class Host:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.state = root, str(root / "var/lib/gpusetup")
         self.memory = Memory()
-        self.programs: dict[str, Callable[[list[str]], tuple[int, str, str]]] = {
-            "systemctl": self._systemctl, "grubby": self._grubby, "update-alternatives": self._alternatives,
-        }  # fmt: skip
+        own = {"systemctl": self._systemctl, "grubby": self._grubby, "update-alternatives": self._alternatives}
+        self.programs: dict[str, Callable[[list[str]], tuple[int, str, str]]] = own
         self.seen = self.point = 0
         self.way = ""
         self.armed = self.dead = False
@@ -208,10 +207,9 @@ class Host:
     def _alternatives(self, words: list[str]) -> tuple[int, str, str]:
         if words[0] != "--display":
             self.memory.chosen = words[2] if words[0] == "--set" else "auto"
-        mode, path = (
-            ("auto", "/usr/local/cuda-13.0") if self.memory.chosen == "auto" else ("manual", self.memory.chosen)
-        )
-        return 0, f"cuda - {mode} mode\n  link currently points to {path}\n{_CHOICES}", ""
+        auto = self.memory.chosen == "auto"
+        path = "/usr/local/cuda-13.0" if auto else self.memory.chosen
+        return 0, f"cuda - {'auto' if auto else 'manual'} mode\n  link currently points to {path}\n{_CHOICES}", ""
 
     def _lay(self, wishes: Any, env: Any, *, check: bool = False, record: Any = None) -> dict[str, Any]:
         found, wanted = copy.deepcopy(self.memory.gpu), copy.deepcopy(wishes[GPU])
@@ -330,14 +328,10 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         return Job(str(folder))
 
-    def wish(self, command: str) -> dict[str, Any]:
-        """Return what a command is asked for."""
-        first, second = self.wishes
-        return copy.deepcopy({"apply": first, "update": second, "rollback": first, "remove": {}}[command])
-
     def run(self, command: str, point: int = 0, way: str = "") -> BaseException | None:
         """Run a command, undisturbed or with something happening at one point; return what ended it."""
-        wish = self.wish(command)
+        first, second = self.wishes
+        wish = copy.deepcopy({"apply": first, "update": second, "rollback": first, "remove": {}}[command])
         self.seen, self.point, self.way, self.calls = 0, point, way, []
         self.armed, self.dead = True, False
         try:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, process
 
+from tests.modules.stand_ins import replace
+
 NOTHING = (0, "", "")
 _BESIDE = "-"  # no version: what cannot be beside a package
 
@@ -26,9 +28,8 @@ class Deb:
 
     def control(self, native: str) -> str:
         same = "" if self.arch == "all" else "Multi-Arch: same\n"
-        more = "".join(
-            f"{field}: {words}\n" for field, words in (("Depends", self.needs), ("Conflicts", self.conflicts)) if words
-        )
+        asked = {"Depends": self.needs, "Conflicts": self.conflicts}
+        more = "".join(f"{field}: {words}\n" for field, words in asked.items() if words)
         return (
             f"Package: {self.name}\nVersion: {self.version}\nArchitecture: {self.arch or native}\n"
             f"Maintainer: x <x@x.invalid>\n{same}{more}Description: x\n"
@@ -60,9 +61,8 @@ class DebHost:
     native: str = "amd64"
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(process, "output", self.output)
-        monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
+        which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
 
     def package(self, key: str, version: str) -> Deb:
         """Return a package as it is built."""
@@ -102,12 +102,10 @@ class DebHost:
         words = list(argv)
         self.said.append(words)
         if words[0] == "dpkg-query":
-            rows = [
-                f"{'h' if key in self.held else 'i'}{'U' if key in self.half else 'i'} \t"
-                + "\t".join([*self.whole(key).split(":"), version])
-                + "\n"
-                for key, version in self.installed.items()
-            ]
+            rows = []
+            for key, version in self.installed.items():
+                state = f"{'h' if key in self.held else 'i'}{'U' if key in self.half else 'i'} "
+                rows.append("\t".join([state, *self.whole(key).split(":"), version]) + "\n")
             return 0, "".join(rows), ""
         if words == ["dpkg", "--print-architecture"]:
             return 0, self.native + "\n", ""
@@ -128,14 +126,7 @@ class DebHost:
             word, state = line.split()
             fitting = [key for key in self.installed if word in (self.whole(key), key.partition(":")[0])]
             if len(fitting) > 1:
-                return (
-                    2,
-                    "",
-                    (
-                        f"dpkg: error: illegal package name at line {number}: ambiguous package name '{word}' with more than "
-                        "one installed instance\n"
-                    ),
-                )
+                return 2, "", f"dpkg: error: illegal package name at line {number}: ambiguous package name '{word}'\n"
             chosen.update(dict.fromkeys(fitting, state))
         for key, state in chosen.items():
             self.held = self.held | {key} if state == "hold" else self.held - {key}
@@ -201,12 +192,10 @@ class DebHost:
                 wanted[key] = version or self._candidate(key)
         plan = {key: version for key, version in self.installed.items() if key not in gone} | wanted
         while True:
-            lacking = next(
-                ((key, need) for key, version in plan.items() for need in self._lacking(key, version, plan)), None
-            )
-            if lacking is None:
+            lacking = ((key, need) for key, version in plan.items() for need in self._lacking(key, version, plan))
+            key, (other, version) = next(lacking, ("", ("", "")))
+            if not key:
                 break
-            key, (other, version) = lacking
             newest = self._candidate(other)
             if version == _BESIDE and not (key in wanted and other in wanted):
                 del plan[other if key in wanted else key]

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, process
 
 from tests.modules.deb_host import Deb, DebHost
+from tests.modules.stand_ins import write
 
 TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "dpkg-deb": "dpkg"}
 _LACKING = sorted({package for program, package in TOOLS.items() if shutil.which(program) is None})
@@ -35,11 +36,8 @@ class RealDeb:
         (self.root / "var/lib/dpkg/arch").write_text(f"{native()}\n{foreign()}\n")
         self.programs.mkdir()
         self.pool.mkdir()
-        real = shutil.which("dpkg")
-        words = (
-            f"--root={self.root} --log={self.root}/var/log/dpkg.log --force-not-root --force-bad-path --force-unsafe-io"
-        )
-        self._program("dpkg", f'exec {real} {words} "$@"')
+        words = f"--root={self.root} --log={self.root}/var/log/dpkg.log --force-not-root --force-bad-path"
+        self._program("dpkg", f'exec {shutil.which("dpkg")} {words} --force-unsafe-io "$@"')
         self._program("dpkg-query", f'exec {shutil.which("dpkg-query")} --admindir={self.root}/var/lib/dpkg "$@"')
         (folder / "apt.conf").write_text(
             f'Dir "{self.root}/";\nDir::State::status "{self.root}/var/lib/dpkg/status";\n'
@@ -49,10 +47,8 @@ class RealDeb:
         )
         self.env = {"APT_CONFIG": str(folder / "apt.conf"), "PATH": f"{self.programs}:{os.environ['PATH']}"}
         for how, keys in (("--install", set(like.installed) - like.half), ("--unpack", like.half)):
-            if keys:
-                self._run(
-                    "dpkg", how, *(str(self.build(like.package(key, like.installed[key]))) for key in sorted(keys))
-                )
+            if files := [str(self.build(like.package(key, like.installed[key]))) for key in sorted(keys)]:
+                self._run("dpkg", how, *files)
         self.offer([like.package(key, version) for key, several in like.offered.items() for version in several])
         for key, version in like.cached.items():
             (self.cache / like.file(key)).hardlink_to(self.build(like.package(key, version)))
@@ -78,11 +74,9 @@ class RealDeb:
         made = self.shelf / f"{hashlib.sha256(f'{package} {native()}'.encode()).hexdigest()[:16]}.deb"
         if not made.exists():
             tree = self.shelf / "tree"
-            (tree / "DEBIAN").mkdir(parents=True)
-            (tree / "DEBIAN/control").write_text(package.control(native()))
+            write(tree, {"DEBIAN/control": package.control(native())})
             if package.fails:  # below a root of its own there is nothing that could run it
-                (tree / "DEBIAN/preinst").write_text("#!/bin/sh\nexit 1\n")
-                (tree / "DEBIAN/preinst").chmod(0o755)
+                write(tree, {"DEBIAN/preinst": "#!/bin/sh\nexit 1\n"}, 0o755)
             self._run("dpkg-deb", "-Znone", "--build", str(tree), str(made))
             shutil.rmtree(tree)
         return made
@@ -101,14 +95,11 @@ class RealDeb:
         self._run("apt-get", "-qq", "update")
 
     def _program(self, name: str, line: str) -> None:
-        path = self.programs / name
-        path.write_text(f"#!/bin/sh\n{line}\n")
-        path.chmod(0o755)
+        write(self.programs, {name: f"#!/bin/sh\n{line}\n"}, 0o755)
 
     def _run(self, *argv: str, said: str | None = None) -> None:
-        done = subprocess.run(
-            argv, env={**process.environment(), **self.env}, input=said, capture_output=True, text=True, check=False
-        )
+        env = {**process.environment(), **self.env}
+        done = subprocess.run(argv, env=env, input=said, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
 
+from tests.modules.stand_ins import replace
 from tests.unit.supply.rpms import Rpm
 
 NOTHING = (0, "", "")
@@ -42,12 +43,11 @@ class RpmHost:
         return Rpm(name, version.removeprefix("0:"), "what-nobody-has" if name in self.uninstallable else "")
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(process, "output", self.output)
-        monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
-        monkeypatch.setattr(dnf.probe_packages, "versionlocks", lambda _host: sorted(self.locked))
-        monkeypatch.setattr(dnf.Dnf, "_enabled_stream", lambda _self, module: self.enabled.get(module))
-        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
+        which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
+        replace(monkeypatch, dnf.probe_packages, versionlocks=lambda _host: sorted(self.locked))
+        replace(monkeypatch, dnf.Dnf, _enabled_stream=lambda _self, module: self.enabled.get(module))
+        replace(monkeypatch, dnf.Dnf, architecture=lambda _self: "x86_64")
 
     @property
     def seen(self) -> tuple[dict[str, str], list[str]]:
@@ -154,9 +154,8 @@ class RpmHost:
         skipped = []
         lacking = False
         for word in install:
-            name = max(
-                (name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word)), key=len, default=""
-            )
+            names = (name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word))
+            name = max(names, key=len, default="")
             text = word[len(name) + 1 :]
             fitting = [one for one in self._to_be_had(name, words) if not text or one in (text, "0:" + text)]
             if not fitting:
@@ -166,10 +165,8 @@ class RpmHost:
                 lacking = True
             elif self.installed.get(name) != fitting[-1]:
                 plan[name] = fitting[-1]
-        if lacking:
-            return {}, skipped  # dnf 4's script then does nothing at all
-        if skipped and "shell" not in words:
-            return {}, skipped
+        if lacking or (skipped and "shell" not in words):
+            return {}, skipped  # where something is lacking dnf 4's script does nothing at all
         plan.update(dict.fromkeys((name for name in remove if name in self.installed), None))
         return plan, skipped
 

@@ -3,8 +3,9 @@
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+from tests.modules.stand_ins import refused
 
 OLD, NEW, BEST = "/usr/local/cuda-11.8", "/usr/local/cuda-12.8", "/usr/local/cuda-13.0"
 
@@ -29,34 +30,35 @@ class Alternatives:
 
 @pytest.fixture(params=[("auto mode", "manual mode"), ("status is auto.", "status is manual.")], ids=["dpkg", "EL"])
 def words(request):
-    found: tuple[str, str] = request.param
-    return found
+    return request.param
 
 
-@pytest.mark.parametrize("before", ["auto", OLD])
-def test_what_was_chosen_before_comes_back(tmp_path, monkeypatch, words, before):
-    host, ledger = Alternatives(before, words), Ledger(str(tmp_path))
-    monkeypatch.setattr(process, "output", host.output)
-    assert ledger.change(Alternative("cuda", {}), NEW)
-    assert not ledger.change(Alternative("cuda", {}), NEW)
+@pytest.fixture
+def change(tmp_path, monkeypatch, words):
+    """A host with this choice, and its record."""
+
+    def make(before):
+        host = Alternatives(before, words)
+        monkeypatch.setattr(process, "output", host.output)
+        return host, Ledger(str(tmp_path))
+
+    return make
+
+
+@pytest.mark.parametrize(("before", "gone"), [("auto", False), (OLD, False), (OLD, True)])
+def test_what_was_chosen_before_comes_back_and_what_is_gone_is_left_to_the_system(change, before, gone):
+    host, ledger = change(before)
+    assert [ledger.change(Alternative("cuda", {}), NEW) for _time in range(2)] == [True, False]
     assert host.chosen == NEW
+    if gone:
+        host.there.remove(before)
     assert ledger.undo(Alternative("cuda", {}))
-    assert (host.chosen, ledger.state["alternatives"], ledger.state["open"]) == (before, {}, {})
+    assert host.chosen == ("auto" if gone else before)
+    assert (ledger.state["alternatives"], ledger.state["open"]) == ({}, {})
 
 
-def test_a_choice_that_is_gone_is_left_to_the_system(tmp_path, monkeypatch, words):
-    host, ledger = Alternatives(OLD, words), Ledger(str(tmp_path))
-    monkeypatch.setattr(process, "output", host.output)
-    ledger.change(Alternative("cuda", {}), NEW)
-    host.there.remove(OLD)
-    assert ledger.undo(Alternative("cuda", {}))
-    assert host.chosen == "auto"
-
-
-def test_what_cannot_be_set_is_a_failure_and_nothing_on_record(tmp_path, monkeypatch, words):
-    host, ledger = Alternatives("auto", words), Ledger(str(tmp_path))
-    monkeypatch.setattr(process, "output", host.output)
-    with pytest.raises(HostFailure, match="could not be set") as caught:
+def test_what_cannot_be_set_is_a_failure_and_nothing_on_record(change):
+    _host, ledger = change("auto")
+    with refused("could not be set", "note: ", "not registered"):
         ledger.change(Alternative("cuda", {}), "/nowhere")
-    assert "not registered" in caught.value.fields["note"]
     assert (ledger.state["alternatives"], ledger.state["open"]) == ({}, {})

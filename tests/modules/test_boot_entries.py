@@ -111,24 +111,27 @@ def test_what_was_changed_by_hand_since_stays(host):
     assert str(host.cmdline) not in Ledger(str(host.root / "state")).state["files"]
 
 
-def test_somebody_elses_argument_stays(host):
+def test_somebody_elses_argument_stays_and_an_entry_that_nobody_can_change_is_told(host):
     host.cmdline.write_text(f"root=UUID=1 {OURS}\n")
     host.write_entry(f"root=UUID=1 {OURS}")
     assert host.ask(wanted=False) == (False, [])
     assert host.did == []
-
-
-def test_an_entry_that_nobody_can_change_is_told(host):
+    host.cmdline.unlink()
+    host.write_entry("root=UUID=1")
     (host.root / "stubborn").touch()
     _changed, warnings = host.ask()
     assert str(host.entry) in warnings[0]
 
 
-def test_the_initramfs_of_an_entry_is_made_by_kernel_install(host):
+def test_the_initramfs_of_an_entry_is_made_by_kernel_install_and_without_a_tool_nothing_is_done(host):
     path = boot_image.path_of(R)
     assert path == f"{host.root}/efi/{ID}/{R}/initrd"
     boot_image.rebuild(R, path, host.env)
     assert (host.image, len(host.did)) == ("made 1", 1)
+    (host.root / "bin/kernel-install").unlink()
+    with refused("no tool to rebuild"):
+        boot_image.rebuild(R, path, {**host.env, "PATH": f"{host.root}/bin"})
+    assert host.image == "made 1"
 
 
 @pytest.mark.parametrize("hook", [True, False])
@@ -142,13 +145,6 @@ def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host, hook):
     boot_image.rebuild(R, path, host.env)
     assert [line.split()[0] for line in host.did] == ["update-initramfs", *(["kernel-install"] * (not hook))]
     assert host.image != "old"
-
-
-def test_without_a_tool_that_could_make_it_nothing_is_done(host):
-    (host.root / "bin/kernel-install").unlink()
-    with refused("no tool to rebuild"):
-        boot_image.rebuild(R, f"{host.root}/efi/{ID}/{R}/initrd", {**host.env, "PATH": f"{host.root}/bin"})
-    assert host.image == "old"
 
 
 def test_an_initramfs_that_is_nowhere_is_told(host):

@@ -45,8 +45,12 @@ def second(left):
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def take(left, second):
+    return fetched.take(str(left), str(second))
+
+
 def test_the_same_repositories_and_fewer_need_no_second_fetch(left, second):
-    assert fetched.take(str(left), str(second)) == ["W: old"]
+    assert take(left, second) == ["W: old"]
     assert (left / "lists" / "a.example_Packages").exists()
     found = sorted(path.name for path in (left / "etc").rglob("*") if path.is_file())
     assert found == ["gpusetup-cuda.sources", "pins"]
@@ -56,13 +60,13 @@ def test_the_same_repositories_and_fewer_need_no_second_fetch(left, second):
 
 
 def test_another_address_or_one_more_is_fetched(left, second):
-    (second / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
-    assert fetched.take(str(left), str(second)) is None
-    (left / "etc/apt/sources.list").write_text("deb https://c.example x main\n")
-    assert fetched.take(str(left), str(second)) is None
+    write(second, {"etc/apt/sources.list": "deb https://b.example x main\n"})
+    assert take(left, second) is None
+    write(left, {"etc/apt/sources.list": "deb https://c.example x main\n"})
+    assert take(left, second) is None
     assert left.exists()
-    (left / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
-    assert fetched.take(str(left), str(second)) == ["W: old"]
+    write(left, {"etc/apt/sources.list": "deb https://b.example x main\n"})
+    assert take(left, second) == ["W: old"]
 
 
 def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_path):
@@ -71,13 +75,13 @@ def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_pa
     for path in ("", "/etc", str(left / "lists"), str(tmp_path / "gpusetup-preview-..") + "/lists", str(link)):
         assert fetched.take(path, str(second)) is None
     os.utime(left / "messages.json", (0, 0))
-    assert fetched.take(str(left), str(second)) is None
+    assert take(left, second) is None
     os.utime(left / "messages.json")
     if os.geteuid() == 0:
         os.chown(left, 1, -1)
-        assert fetched.take(str(left), str(second)) is None
+        assert take(left, second) is None
         os.chown(left, 0, -1)
-    assert fetched.take(str(left), str(second)) == ["W: old"]
+    assert take(left, second) == ["W: old"]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from typing import Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, services, zypper
 
@@ -29,9 +28,8 @@ def test_files_in_another_encoding_are_read(tmp_path, monkeypatch):
 
 
 def test_a_log_takes_every_letter_in_a_locale_without_them(tmp_path):
-    words = f"import {jobs.__name__} as jobs; jobs.Job({str(tmp_path)!r}, 'x', {{}})"
-    code = (
-        f"{words}.start_or_join(lambda job: (job.log({WORDS}), print({WORDS}), {{}})[2], 30)['state'] == 'done' or 1/0"
-    )
-    env: Any = dict(os.environ, LC_ALL="C", PYTHONUTF8="0", PYTHONPATH=os.pathsep.join(sys.path))
+    words = f"import {jobs.__name__} as jobs; job = jobs.Job({str(tmp_path)!r}, 'x', {{}})"
+    work = f"lambda job: (job.log({WORDS}), print({WORDS}), {{}})[2]"
+    code = f"{words}; job.start_or_join({work}, 30)['state'] == 'done' or 1/0"
+    env = dict(os.environ, LC_ALL="C", PYTHONUTF8="0", PYTHONPATH=os.pathsep.join(sys.path))
     subprocess.run([sys.executable, "-c", code], env=env, check=True)

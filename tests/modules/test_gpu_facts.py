@@ -13,6 +13,7 @@ import pytest
 
 from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.model.diagnosis import Symptoms
+from tests.modules.stand_ins import write
 
 MODULES = content_path() / "plugins/modules"
 PROBE = content_path() / "plugins/module_utils/gpu_probe"
@@ -25,69 +26,52 @@ def program(*arguments, python=sys.executable):
     return subprocess.run(argv, cwd=PROBE.parent, capture_output=True, text=True, timeout=60, check=False)
 
 
-def ansible(arguments, *extra, tmp_path):
-    """Run the module through Ansible itself, on this machine, and return its answer."""
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(collections_path()),
-        "ANSIBLE_LOCALHOST_WARNING": "0",
-        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-        "ANSIBLE_HOME": str(tmp_path / "ansible"),
-        "ANSIBLE_STDOUT_CALLBACK": "minimal",
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    words = "-m ansible adhoc localhost -c local -m gpusetup.stack.gpu_facts"
-    command = [sys.executable, *words.split(), *extra]
-    command += ["-e", f"ansible_python_interpreter={sys.executable}", "-a", json.dumps(arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path, check=False
-    )
-    _before, marker, text = done.stdout.partition("SUCCESS => ")
-    return done, json.loads(text) if marker else {}
+@pytest.fixture
+def ansible(tmp_path):
+    """Run the module through Ansible itself, on this machine; return its answer, and all that was said."""
+
+    def call(*extra, code=0, **arguments):
+        told = {
+            "LOCALHOST_WARNING": "0",
+            "INVENTORY_UNPARSED_WARNING": "0",
+            "STDOUT_CALLBACK": "minimal",
+            "NOCOLOR": "1",
+        }
+        told |= {"COLLECTIONS_PATH": str(collections_path()), "HOME": str(tmp_path / "ansible")}
+        words = "-m ansible adhoc localhost -c local -m gpusetup.stack.gpu_facts"
+        argv = [sys.executable, *words.split(), *extra, "-e", f"ansible_python_interpreter={sys.executable}"]
+        argv += ["-a", json.dumps({"candidates": False, **arguments})]
+        env = {**os.environ, **{f"ANSIBLE_{name}": value for name, value in told.items()}}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path, check=False)
+        said = done.stdout + done.stderr
+        assert bool(done.returncode) == bool(code), said
+        _before, marker, text = done.stdout.partition("SUCCESS => ")
+        return json.loads(text) if marker else {}, said
+
+    return call
 
 
-@pytest.mark.parametrize("check", [False, True], ids=["normal", "check"])
-def test_through_ansible(tmp_path, check):
-    done, answer = ansible({"candidates": False}, *(["--check"] if check else []), tmp_path=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert answer["changed"] is False
-    assert answer["facts"]["simulated"] is False
-    assert answer["facts"]["interpreter"]["path"] == sys.executable
-    assert "capture" not in answer
-
-
-def test_symptoms_through_ansible(tmp_path, monkeypatch):
+@pytest.mark.parametrize("check", [[], ["--check"]], ids=["normal", "check"])
+def test_through_ansible(ansible, check, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "https://user:planted@host/")
     monkeypatch.setenv("HF_TOKEN", "planted")
-    done, answer = ansible({"candidates": False, "symptoms": True}, tmp_path=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    symptoms = msgspec.convert(answer["symptoms"], Symptoms)
-    assert symptoms.live
-    assert symptoms.environment["LD_LIBRARY_PATH"] == "https://(masked)@host/"
-    assert "planted" not in done.stdout
+    answer, said = ansible(*check, symptoms=not check)
+    assert (answer["changed"], answer["facts"]["simulated"]) == (False, False)
+    assert answer["facts"]["interpreter"]["path"] == sys.executable
+    assert "capture" not in answer
+    if not check:
+        symptoms = msgspec.convert(answer["symptoms"], Symptoms)
+        assert (symptoms.live, symptoms.environment["LD_LIBRARY_PATH"]) == (True, "https://(masked)@host/")
+        assert "planted" not in said
 
 
-def test_a_simulated_host_through_ansible(tmp_path):
-    done, answer = ansible({"candidates": False, "simulated_root": str(CAPTURE)}, tmp_path=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    facts = answer["facts"]
-    assert facts["simulated"] is True
-    assert len(facts["gpus"]) == 8
-    assert facts["virtualisation"]["driver_refused"] is None
+def test_a_simulated_host_through_ansible(ansible, tmp_path):
+    facts = ansible(simulated_root=str(CAPTURE))[0]["facts"]
+    assert (facts["simulated"], len(facts["gpus"]), facts["virtualisation"]["driver_refused"]) == (True, 8, None)
     # The packages are this machine's own, not the captured one's.
     assert "nvidia-open-580" not in facts["packages"]["installed"]
-
-
-def test_a_missing_simulated_root_is_an_error_in_words(tmp_path):
-    done, _answer = ansible({"simulated_root": str(tmp_path / "nowhere")}, tmp_path=tmp_path)
-    assert done.returncode != 0
-    assert "holds no captured machine" in done.stdout + done.stderr
-
-
-def test_as_a_program_it_prints_json():
-    done = program("--root", str(CAPTURE))
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["gpus"]) == 8
+    _answer, said = ansible(simulated_root=str(tmp_path / "nowhere"), code=2)
+    assert "holds no captured machine" in said
 
 
 def test_as_a_program_it_refuses_a_missing_folder(tmp_path):
@@ -99,9 +83,9 @@ def test_as_a_program_it_refuses_a_missing_folder(tmp_path):
 
 def test_the_program_and_the_controller_say_the_same():
     host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
-    assert json.loads(program("--root", str(CAPTURE)).stdout) == json.loads(
-        json.dumps(facts.collect(host.open_host(str(CAPTURE))))
-    )
+    told = json.loads(program("--root", str(CAPTURE)).stdout)
+    assert len(told["gpus"]) == 8
+    assert told == json.loads(json.dumps(facts.collect(host.open_host(str(CAPTURE)))))
 
 
 def pythons():
@@ -127,11 +111,9 @@ def test_pythons_of_targets_give_the_same_answer(python):
 
 
 def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
-    hanging = tmp_path / "nvidia-smi"
-    hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 300\n")
-    hanging.chmod(0o755)
+    write(tmp_path, {"nvidia-smi": f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 300\n"}, 0o755)
     smi = host_code("gpu_probe.smi")
-    monkeypatch.setattr(smi, "_PLACES", (str(hanging),))
+    monkeypatch.setattr(smi, "_PLACES", (f"{tmp_path}/nvidia-smi",))
     host = host_code("gpu_probe.host").LiveHost()
     began = time.monotonic()
     told = smi.collect(host, True, seconds=1)
@@ -148,11 +130,10 @@ def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
 
 
 def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
-    broken = tmp_path / "nvidia-smi"
-    broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
-    broken.chmod(0o755)
+    text = "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n"
+    write(tmp_path, {"nvidia-smi": text}, 0o755)
     host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
-    monkeypatch.setattr(host_code("gpu_probe.smi"), "_PLACES", (str(broken),))
+    monkeypatch.setattr(host_code("gpu_probe.smi"), "_PLACES", (f"{tmp_path}/nvidia-smi",))
     monkeypatch.setattr(host_code("gpu_probe.modules"), "loaded", lambda _host: ["nvidia"])
     told = facts.collect(host.LiveHost(), with_candidates=False)
     assert told["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"

@@ -261,20 +261,12 @@ def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger, tmp_path):
     assert real.read_text() == "{}\n"
 
 
-def test_what_gets_a_secret_is_shut_before_it_gets_it(ledger, tmp_path, monkeypatch):
-    path = tmp_path / "site.repo"
-    path.write_text("[site]\n")
-    path.chmod(0o644)
-    real, modes = os.rename, []
-
-    def moved(source, target):
-        modes.append(os.stat(source).st_mode & 0o777)
-        real(source, target)
-
-    monkeypatch.setattr(os, "rename", moved)
+def test_what_gets_a_secret_is_shut_before_it_gets_it(ledger, path, monkeypatch):
+    write(path.parent, {path.name: "[site]\n"})
+    real, modes = os.rename, set()
+    monkeypatch.setattr(os, "rename", lambda *both: modes.add(mode_and_owner(Path(both[0]))[0]) or real(*both))
     ledger.write(str(path), "[site]\npassword=x\n", 0o600)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert set(modes) == {0o600}
+    assert (mode_and_owner(path)[0], modes) == (0o600, {0o600})
 
 
 def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger):

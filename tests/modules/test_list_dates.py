@@ -60,11 +60,9 @@ def test_of_the_index_that_dnf_and_zypper_keep(place, tmp_path):
 def test_who_goes_back_is_refused_unless_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(list_dates, "of", lambda _sources, _folder="": {"file:///srv/bundle": OLD})
     source = {"name": "cuda", "uris": ["file:///srv/bundle"]}
-    for before, older, levels in (({}, False, []), ({"file:///srv/bundle": OLD}, False, []),
-                                  ({"file:///srv/bundle": NEW}, False, ["refuse"]),
-                                  ({"file:///srv/bundle": NEW}, True, ["info"])):  # fmt: skip
+    for before, older, levels in ((None, False, []), (OLD, False, []), (NEW, False, ["refuse"]), (NEW, True, ["info"])):
         look = preview.Preview({"simulated_root": "", "older": older, "state_dir": str(tmp_path)})
-        look._order([source], before)
+        look._order([source], {"file:///srv/bundle": before} if before else {})
         assert [item["level"] for item in look.findings] == levels
     assert "--older-source" in look.findings[0]["hint"]
     address = "https://m.example/c"

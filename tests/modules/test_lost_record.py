@@ -1,5 +1,7 @@
 """A record that was lost: what it knew of is neither forgotten nor called removed."""
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -8,25 +10,15 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import re
 THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
 
 
-class Host:
-    """A package manager of a host on which an apply held the driver."""
-
-    def __init__(self):
-        self.there = dict(THERE)
-
-    def installed(self):
-        return dict(self.there)
-
-    def held(self):
-        return ["nvidia-smi"] if "nvidia-smi" in self.there else []
-
-
 @pytest.fixture
-def host(monkeypatch, tmp_path):
-    found = Host()
-    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: found)
+def there(monkeypatch, tmp_path):
+    """What is installed on a host on which an apply held the driver."""
+    there = dict(THERE)
+    held = lambda: ["nvidia-smi"] if "nvidia-smi" in there else []  # noqa: E731
+    manager = SimpleNamespace(installed=lambda: dict(there), held=held)
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
-    return found
+    return there
 
 
 def opened(folder, **more):
@@ -34,7 +26,7 @@ def opened(folder, **more):
     return lifecycle.Lifecycle(request)
 
 
-def test_removal_does_not_call_done_what_a_lost_record_knew_of(host, tmp_path, monkeypatch):
+def test_removal_does_not_call_done_what_a_lost_record_knew_of(there, tmp_path, monkeypatch):
     folder, mark = tmp_path / "state", tmp_path / "gpusetup-nouveau.conf"
     mark.write_text("# Written by gpusetup: no step of the next apply touches it.\n")
     monkeypatch.setattr(record, "MARKS", (str(mark), str(tmp_path / "absent")))
@@ -46,7 +38,7 @@ def test_removal_does_not_call_done_what_a_lost_record_knew_of(host, tmp_path, m
     assert not mark.exists()
     assert left["packages of the record that was lost"] == ["nvidia-smi"]
     assert (folder / "state.json").exists()
-    del host.there["nvidia-smi"]  # a person took it away
+    del there["nvidia-smi"]  # a person took it away
     assert opened(folder).clean()["ours"] == {}
     assert not folder.exists()
 

@@ -1,83 +1,60 @@
 """Exchanging the loaded module: what does not come out stops it, and what came out already goes back in."""
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import kernel_module
 
+from tests.modules.stand_ins import replace
 
-class Machine:
-    """A kernel with the whole driver in it."""
-
-    def loaded(self):
-        return ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
-
-    def module_users(self):
-        return {
-            "nvidia": {"references": 2, "holders": ["nvidia_uvm", "nvidia_modeset"]},
-            "nvidia_modeset": {"references": 1, "holders": ["nvidia_drm"]},
-            "nvidia_drm": {"references": 0, "holders": []},
-            "nvidia_uvm": {"references": 0, "holders": []},
-        }
+USERS = {
+    "nvidia": ["nvidia_uvm", "nvidia_modeset"],
+    "nvidia_modeset": ["nvidia_drm"],
+    "nvidia_drm": [],
+    "nvidia_uvm": [],
+}
 
 
-class Kernel(Machine):
-    """A kernel that lets the driver go and takes it again."""
-
-    def __init__(self, **counts):
-        self.counts = counts
-
-    def module_users(self):
-        return {**super().module_users(), **self.counts}
-
-
-def loaded(machine):
+def load(**counts):
+    """Exchange the module of a kernel with the whole driver in it."""
+    users = {name: {"references": len(holders), "holders": holders} for name, holders in USERS.items()}
+    machine = SimpleNamespace(loaded=lambda: sorted(users), module_users=lambda: {**users, **counts})
     return kernel_module.Loader(machine, None).load()
 
 
 @pytest.fixture
 def said(monkeypatch):
-    """Every command, while nvidia_uvm does not come out."""
-    commands: list[list[str]] = []
+    """Every command; each does as it is told but those of `stuck`, and all of the driver's services run."""
+    commands, stuck = [], {}
 
     def output(argv, *_more):
         commands.append(argv)
-        if argv[0] == "systemctl" and argv[1] == "is-active":
-            return (0 if argv[-1] == "nvidia-persistenced.service" else 3), "", ""
-        stuck = argv == ["rmmod", "nvidia_uvm"]
-        return (1, "", "rmmod: ERROR: Module nvidia_uvm is in use") if stuck else (0, "", "")
+        return stuck.get(" ".join(argv), (0, "", ""))
 
-    monkeypatch.setattr(kernel_module.process, "output", output)
-    monkeypatch.setattr(kernel_module.process, "environment", dict)
-    return commands
-
-
-def test_what_came_out_goes_back_when_the_next_one_stays(said):
-    told = loaded(Machine())
-    assert told == "rmmod: ERROR: Module nvidia_uvm is in use"
-    taken = [argv[1] for argv in said if argv[0] == "rmmod"]
-    assert taken == ["nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
-    back = [argv[1] for argv in said if argv[0] == "modprobe"]
-    assert {"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} == set(back)
-    assert back.index("nvidia-modeset") < back.index("nvidia-drm")
-    units = [argv[1:] for argv in said if argv[0] == "systemctl" and argv[1] != "is-active"]
-    assert units == [["stop", "nvidia-persistenced.service"], ["start", "nvidia-persistenced.service"]]
+    replace(monkeypatch, kernel_module.process, output=output, environment=dict)
+    return lambda **answers: stuck.update(answers) or commands
 
 
 @pytest.fixture
-def willing(monkeypatch):
-    """Every command, while everything does as it is told; all of the driver's services run."""
-    commands: list[list[str]] = []
+def willing(said):
+    return said()
 
-    def output(argv, *_more):
-        commands.append(argv)
-        return (0, "", "")
 
-    monkeypatch.setattr(kernel_module.process, "output", output)
-    monkeypatch.setattr(kernel_module.process, "environment", dict)
-    return commands
+def test_what_came_out_goes_back_when_the_next_one_stays(said):
+    commands = said(**{"rmmod nvidia_uvm": (1, "", "rmmod: ERROR: Module nvidia_uvm is in use")})
+    assert load() == "rmmod: ERROR: Module nvidia_uvm is in use"
+    done = {verb: [argv[1] for argv in commands if argv[0] == verb] for verb in ("rmmod", "modprobe")}
+    assert done["rmmod"] == ["nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
+    assert {"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} == set(done["modprobe"])
+    assert done["modprobe"].index("nvidia-modeset") < done["modprobe"].index("nvidia-drm")
+    units = [argv[1:] for argv in commands if argv[0] == "systemctl" and argv[1] != "is-active"]
+    stopped = [unit for verb, unit in units if verb == "stop"]
+    assert stopped
+    assert [unit for verb, unit in units if verb == "start"] == stopped[::-1]
 
 
 def test_the_order_in_which_all_goes_and_comes(willing):
-    assert loaded(Kernel()) is None
+    assert load() is None
     words = [" ".join(argv) for argv in willing if "is-active" not in argv]
     order = [
         "gpusetup-gpu-textfile.timer", "dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service",
@@ -100,20 +77,15 @@ def test_the_order_in_which_all_goes_and_comes(willing):
     ],
 )
 def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unloaded(willing, counts, told):
-    trouble = loaded(Kernel(**counts))
-    assert trouble is not None
-    assert told in trouble
+    assert told in load(**counts)
     assert not [argv for argv in willing if argv[0] in {"rmmod", "modprobe"}]
     started = [argv[-1] for argv in willing if argv[:2] == ["systemctl", "start"]]
     assert started[-1] == "gpusetup-gpu-textfile.timer", "what was stopped for it runs again"
 
 
-def test_a_service_that_does_not_start_again_is_told(monkeypatch):
-    def output(argv, *_more):
-        broken = argv[1:] == ["start", "nvidia-fabricmanager.service"]
-        return (1, "", "Job failed") if broken else (0, "", "")
-
-    monkeypatch.setattr(kernel_module.process, "output", output)
-    monkeypatch.setattr(kernel_module.process, "environment", dict)
-    trouble = loaded(Kernel())
-    assert trouble == "nvidia-fabricmanager.service does not start again: Job failed"
+def test_a_service_that_does_not_start_again_is_told_and_one_that_did_not_run_is_left(said):
+    idle = {f"systemctl is-active --quiet {name}": (3, "", "") for name in ("nvsm.service", "nvidia-dcgm.service")}
+    commands = said(**idle, **{"systemctl start nvidia-fabricmanager.service": (1, "", "Job failed")})
+    assert load() == "nvidia-fabricmanager.service does not start again: Job failed"
+    changed = {argv[-1] for argv in commands if argv[0] == "systemctl" and argv[1] in {"stop", "start"}}
+    assert not {"nvsm.service", "nvidia-dcgm.service"} & changed

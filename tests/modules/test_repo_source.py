@@ -55,6 +55,16 @@ class TestFingerprints:
         both = keys["good"]["binary"] + keys["other"]["binary"]
         assert openpgp.fingerprints(both) == [keys["good"]["fingerprint"], keys["other"]["fingerprint"]]
 
+    @pytest.mark.parametrize(
+        ("length", "head"), [(100, b"\x64"), (192, b"\xc0\x00"), (300, b"\xc0\x6c"), (9000, b"\xff\x00\x00\x23\x28")]
+    )
+    def test_lengths_of_the_new_form_are_read_like_those_of_the_old(self, length, head):
+        body = b"\x04" + bytes(length - 1)
+        old = b"\x99" + length.to_bytes(2, "big") + body
+        assert openpgp.fingerprints(b"\xc6" + head + body) == openpgp.fingerprints(old)
+        with pytest.raises(openpgp.BadKey):
+            openpgp.fingerprints(b"\xc6" + head[:-1])
+
     @pytest.mark.parametrize("raw", [b"", b"hello", b"<html>404</html>", _BROKEN, b"\x98\x00", None])
     def test_what_is_no_key_is_refused(self, keys, raw):
         with pytest.raises(openpgp.BadKey):

@@ -26,34 +26,51 @@ DRIVERS = {
 BOTH = {"driver": "1", "gl": "1", "gl:i386": "1", "doc": "1"}
 
 
-RIVALS: dict[str, Any] = {
-    "installed": {"driver-570": "1", "doc": "1"},
-    "host": {
-        "offered": {"driver-580": ["2"]}, "conflicts": {"driver-580": "driver-570"}, "cached": {"driver-570": "1"},
-    },
+TWO = {"driver": "2", "gl": "2"}
+ONE = {"driver": "1", "gl": "1"}
+RIVALS = {
+    "offered": {"driver-580": ["2"]}, "conflicts": {"driver-580": "driver-570"}, "cached": {"driver-570": "1"},
 }  # fmt: skip
-
-
-def of_file(host, wanted):
-    """Return the wish with the file that apt's cache has of it."""
-    return dict(wanted, file=host.archive(wanted))
+OLD_THERE, NEW_THERE = {"driver-570": "1", "doc": "1"}, {"driver-580": "2", "doc": "1"}
 
 
 def told(*lines):
     """Say lines to dpkg as they are."""
 
     def ask(host):
-        code, _text, error = process.output(
-            ["dpkg", "--set-selections"], host.env, text="".join(f"{one}\n" for one in lines)
-        )
+        text = "".join(f"{one}\n" for one in lines)
+        code, _text, error = process.output(["dpkg", "--set-selections"], host.env, text=text)
         if code:
             raise HostFailure("GS-464", error)
 
     return ask
 
 
-def may_not_go(names):
-    return sorted(names)
+def install(*words, remove=()):
+    """Ask for packages, NAME[:ARCH][=VERSION]; what begins with / is the file that apt's cache has of it."""
+
+    def ask(apt):
+        wishes = []
+        for word in words:
+            (name, _colon, arch), version = word.partition("=")[0].strip("/").partition(":"), word.partition("=")[2]
+            one = wish(name, version, arch)
+            wishes.append({**one, "file": apt.archive(one)} if word.startswith("/") else one)
+        return apt.transact(wishes, list(remove))
+
+    return ask
+
+
+def purge(*names):
+    return lambda apt: apt.purge(list(names))
+
+
+def hold(*names):
+    return lambda apt: apt.hold(list(names))
+
+
+def repair(apt):
+    """Finish what is half done; nothing may go for it."""
+    return apt.repair(sorted)
 
 
 @dataclass
@@ -80,97 +97,54 @@ CASES = [
     Case("of no architecture, by its own", told("doc:all hold"), held=("doc",)),
     Case("a name that nobody knows", told("nothing hold")),
     # holds, as gpusetup asks for them
-    Case("hold of both architectures", lambda apt: apt.hold(["gl", "gl:i386", "doc"]), held=("doc", "gl", "gl:i386")),
-    Case("hold of one of two", lambda apt: apt.hold(["gl"]), held=("gl",)),
-    Case("hold of the foreign one of two", lambda apt: apt.hold(["gl:i386"]), held=("gl:i386",)),
-    Case("hold of what is not there", lambda apt: apt.hold(["nothing", "gl:i386"]), held=(), installed={"gl": "1"}),
-    Case(
-        "release of one of two, and of one that is gone",
-        lambda apt: apt.unhold(["gl", "nothing"]), held=("gl:i386",), host={"held": {"gl", "gl:i386"}},
-    ),
+    Case("hold of both architectures", hold("gl", "gl:i386", "doc"), held=("doc", "gl", "gl:i386")),
+    Case("hold of one of two", hold("gl"), held=("gl",)),
+    Case("hold of the foreign one of two", hold("gl:i386"), held=("gl:i386",)),
+    Case("hold of what is not there", hold("nothing", "gl:i386"), held=(), installed={"gl": "1"}),
+    Case("release of one of two, and of one that is gone", lambda apt: apt.unhold(["gl", "nothing"]),
+         held=("gl:i386",), host={"held": {"gl", "gl:i386"}}),
     # transactions
-    Case("the newest", lambda apt: apt.transact([wish("driver", "2")], []), then={"driver": "2", "gl": "2"}, installed={"driver": "1", "gl": "1"}),
-    Case("what is not offered", lambda apt: apt.transact([wish("driver", "3")], []), done=False),
-    Case("what nobody knows", lambda apt: apt.transact([wish("nothing")], []), done=False),
-    Case("of two one is not offered", lambda apt: apt.transact([wish("tool", "5"), wish("driver", "3")], []), done=False),
-    Case("what is there and no longer offered", lambda apt: apt.transact([wish("doc", "1")], [])),
-    Case(
-        "back, with all that stands together",
-        lambda apt: apt.transact([wish("driver", "1"), wish("gl", "1")], []),
-        then={"driver": "1", "gl": "1"}, installed={"driver": "2", "gl": "2"},
-    ),
-    Case(
-        "back, without what it needs: apt takes the newest of that",
-        lambda apt: apt.transact([wish("driver", "1")], []), done=False, installed={"driver": "2", "gl": "2"},
-    ),
-    Case(
-        "install and remove in one", lambda apt: apt.transact([wish("tool")], ["driver", "gl", "nothing-"[:-1]]),
-        done=False,
-    ),
-    Case(
-        "install and remove in one, both known", lambda apt: apt.transact([wish("tool")], ["driver", "doc"]),
-        then={"tool": "5", "driver": None, "doc": None},
-    ),
-    Case("a removal takes along what needs it", lambda apt: apt.transact([], ["gl"]), then={"gl": None, "driver": None}),
-    Case("purge takes along what needs it", lambda apt: apt.purge(["gl"]), then={"gl": None, "driver": None}),
-    Case("purge of the foreign one", lambda apt: apt.purge(["gl:i386"]), then={"gl:i386": None}),
-    Case("purge of what nobody knows", lambda apt: apt.purge(["driver", "nothing"]), done=False),
-    Case("purge of what is not there", lambda apt: apt.purge(["tool", "driver"]), then={"driver": None}),
-    Case("purge of what is held", lambda apt: apt.purge(["driver"]), then={"driver": None}, host={"held": {"driver"}}),
-    Case(
-        "purge below what is held", lambda apt: apt.purge(["gl"]), then={"gl": None, "driver": None}, host={"held": {"driver"}},
-    ),
-    Case(
-        "a held one moves, and is held no more", lambda apt: apt.transact([wish("driver", "2"), wish("gl", "2")], []),
-        then={"driver": "2", "gl": "2"}, installed={"driver": "1", "gl": "1"}, host={"held": {"driver"}},
-    ),
-    Case(
-        "a download alone", lambda apt: apt.download([wish("tool", "5")]),
-    ),
+    Case("the newest", install("driver=2"), then=TWO, installed=ONE),
+    Case("what is not offered", install("driver=3"), done=False),
+    Case("what nobody knows", install("nothing"), done=False),
+    Case("of two one is not offered", install("tool=5", "driver=3"), done=False),
+    Case("what is there and no longer offered", install("doc=1")),
+    Case("back, with all that stands together", install("driver=1", "gl=1"), then=ONE, installed=TWO),
+    Case("back, without what it needs: apt takes the newest of that", install("driver=1"), done=False, installed=TWO),
+    Case("install and remove in one", install("tool", remove=["driver", "gl", "nothing"]), done=False),
+    Case("install and remove in one, both known", install("tool", remove=["driver", "doc"]),
+         then={"tool": "5", "driver": None, "doc": None}),
+    Case("a removal takes along what needs it", install(remove=["gl"]), then={"gl": None, "driver": None}),
+    Case("purge takes along what needs it", purge("gl"), then={"gl": None, "driver": None}),
+    Case("purge of the foreign one", purge("gl:i386"), then={"gl:i386": None}),
+    Case("purge of what nobody knows", purge("driver", "nothing"), done=False),
+    Case("purge of what is not there", purge("tool", "driver"), then={"driver": None}),
+    Case("purge of what is held", purge("driver"), then={"driver": None}, host={"held": {"driver"}}),
+    Case("purge below what is held", purge("gl"), then={"gl": None, "driver": None}, host={"held": {"driver"}}),
+    Case("a held one moves, and is held no more", install("driver=2", "gl=2"), then=TWO, installed=ONE, host={"held": {"driver"}}),
+    Case("a download alone", lambda apt: apt.download([wish("tool", "5")])),
     # what cannot be beside each other
-    Case(
-        "the new one takes the place of the old", lambda apt: apt.transact([wish("driver-580", "2")], []),
-        then={"driver-570": None, "driver-580": "2"}, **RIVALS,
-    ),
-    Case(
-        "the old one comes back by its version alone if somebody offers it",
-        lambda apt: apt.transact([wish("driver-570", "1")], []),
-        done=False, installed={"driver-580": "2", "doc": "1"}, host=RIVALS["host"],
-    ),
-    Case(
-        "which a cache has", lambda apt: apt.transact([of_file(apt, wish("driver-570", "1"))], []),
-        installed={"driver-580": "2", "doc": "1"}, then={"driver-570": "1", "driver-580": None}, host=RIVALS["host"],
-    ),
-    Case(
-        "both at once", lambda apt: apt.transact([of_file(apt, wish("driver-570", "1")), wish("driver-580", "2")], []),
-        done=False, installed={"doc": "1"}, host=RIVALS["host"],
-    ),
-    Case(
-        "a file of an older version, and of another architecture",
-        lambda apt: apt.transact([of_file(apt, wish("tool", "1:4")), of_file(apt, wish("gl", "1", "i386"))], []),
-        then={"tool": "1:4", "gl:i386": "1"}, installed={"tool": "1:5"}, host={"cached": {"tool": "1:4", "gl:i386": "1"}, "offered": {}},
-    ),
+    Case("the new one takes the place of the old", install("driver-580=2"),
+         then={"driver-570": None, "driver-580": "2"}, installed=OLD_THERE, host=RIVALS),
+    Case("the old one comes back by its version alone if somebody offers it", install("driver-570=1"),
+         done=False, installed=NEW_THERE, host=RIVALS),
+    Case("which a cache has", install("/driver-570=1"),
+         installed=NEW_THERE, then={"driver-570": "1", "driver-580": None}, host=RIVALS),
+    Case("both at once", install("/driver-570=1", "driver-580=2"), done=False, installed={"doc": "1"}, host=RIVALS),
+    Case("a file of an older version, and of another architecture", install("/tool=1:4", "/gl:i386=1"),
+         then={"tool": "1:4", "gl:i386": "1"}, installed={"tool": "1:5"}, host={"cached": {"tool": "1:4", "gl:i386": "1"}, "offered": {}}),
     # half done
-    Case("dpkg was cut", lambda apt: apt.transact([wish("tool")], []), done=False, host={"half": {"driver"}, "journal": True}),
-    Case("dpkg was cut, and finished", lambda apt: apt.repair(may_not_go), host={"half": {"driver"}, "journal": True}),
-    Case("apt finishes what it can", lambda apt: apt.transact([wish("tool")], []), then={"tool": "5"}, host={"half": {"driver"}}),
-    Case(
-        "and nothing else before the rest is finished", lambda apt: apt.transact([wish("tool")], []), done=False,
-        installed={"driver": "1"}, host={"half": {"driver"}},
-    ),
-    Case("finished by dpkg", lambda apt: apt.repair(may_not_go), host={"half": {"driver"}}),
-    Case(
-        "finished by what comes", lambda apt: apt.repair(may_not_go), then={"gl": "1"},
-        installed={"driver": "1"}, host={"half": {"driver"}, "offered": {"gl": ["1"]}},
-    ),
-    Case(
-        "finished by what would go, which may not", lambda apt: apt.repair(may_not_go), done=False,
-        installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}},
-    ),
-    Case(
-        "finished by what goes, which may", lambda apt: apt.repair(lambda _names: []), then={"driver": None},
-        installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}},
-    ),
+    Case("dpkg was cut", install("tool"), done=False, host={"half": {"driver"}, "journal": True}),
+    Case("dpkg was cut, and finished", repair, host={"half": {"driver"}, "journal": True}),
+    Case("apt finishes what it can", install("tool"), then={"tool": "5"}, host={"half": {"driver"}}),
+    Case("and nothing else before the rest is finished", install("tool"), done=False,
+         installed={"driver": "1"}, host={"half": {"driver"}}),
+    Case("finished by dpkg", repair, host={"half": {"driver"}}),
+    Case("finished by what comes", repair, then={"gl": "1"}, installed={"driver": "1"}, host={"half": {"driver"}, "offered": {"gl": ["1"]}}),
+    Case("finished by what would go, which may not", repair, done=False,
+         installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}}),
+    Case("finished by what goes, which may", lambda apt: apt.repair(lambda _names: []), then={"driver": None},
+         installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}}),
 ]  # fmt: skip
 
 
@@ -204,14 +178,7 @@ class TestCase:
 
 
 @real_deb.NEEDED
-@pytest.mark.parametrize(
-    ("half", "ask"),
-    [
-        ((), lambda apt: apt.transact([wish("tool")], [])),
-        ((), lambda apt: apt.purge(["tool"])),
-        (("driver",), lambda apt: apt.repair(may_not_go)),
-    ],
-)
+@pytest.mark.parametrize(("half", "ask"), [((), install("tool")), ((), purge("tool")), (("driver",), repair)])
 def test_whatever_changes_packages_waits_for_dpkgs_lock(half, ask, monkeypatch, tmp_path, shelf):
     installed = {"driver": "1"} if half else {"tool": "4"}
     like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})

@@ -31,9 +31,8 @@ class Case:
     locked: tuple[str, ...] = ()
 
     def stand_in(self, kind=RpmHost):
-        return kind(
-            dict(self.installed), {name: list(several) for name, several in OFFERED.items()}, uninstallable={"broken"}
-        )
+        offered = {name: list(several) for name, several in OFFERED.items()}
+        return kind(dict(self.installed), offered, uninstallable={"broken"})
 
     def expected(self):
         return {name: version for name, version in {**self.installed, **self.then}.items() if version is not None}
@@ -52,18 +51,11 @@ CASES = [
     Case("of two one lacks something", [wish("cuda"), wish("broken")], planned=False),
     Case("install and remove in one", [wish("cuda")], ["old"], then={"cuda": "0:12-1", "old": None}),
     Case("a removal alone", [], ["old"], then={"old": None}),
-    Case(
-        "install and remove in one script, of which one is not offered: the rest is done all the same",
-        [wish("cuda"), wish("driver", "0:3-1")], ["old"], planned=False, then={"cuda": "0:12-1", "old": None}, by=(RpmHost,),
-    ),
-    Case(
-        "install and remove in one script, and what would come lacks something: nothing is done",
-        [wish("broken")], ["old"], planned=False, by=(RpmHost,),
-    ),
-    Case(
-        "install and remove in one script, and of what would come one lacks something: nothing is done either",
-        [wish("cuda"), wish("broken")], ["old"], planned=False, by=(RpmHost,),
-    ),
+    # in one script of dnf 4: what is offered is done all the same; where one lacks something nothing is
+    Case("a script of which one is not offered", [wish("cuda"), wish("driver", "0:3-1")], ["old"], planned=False,
+         then={"cuda": "0:12-1", "old": None}, by=(RpmHost,)),
+    Case("a script whose one lacks something", [wish("broken")], ["old"], planned=False, by=(RpmHost,)),
+    Case("a script of which one lacks something", [wish("cuda"), wish("broken")], ["old"], planned=False, by=(RpmHost,)),
     Case("what is locked", [wish("driver", "0:2-1"), wish("cuda")], locked=("driver",), by=(ZypperHost,)),
     Case("what is locked goes", [wish("cuda")], ["driver"], locked=("driver",), by=(ZypperHost,)),
     Case("beside what is locked", [wish("cuda")], ["old"], then={"cuda": "0:12-1", "old": None}, locked=("driver",), by=(ZypperHost,)),

@@ -107,9 +107,8 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
         real = os.rename
 
         def rename(old, new):
-            if new == str(path) and cut == "before":
-                raise Cut
-            real(old, new)
+            if new != str(path) or cut == "after":
+                real(old, new)
             if new == str(path):
                 raise Cut
 

@@ -1,7 +1,10 @@
 """The way back is looked at before the way forward; what cannot be had again is said, and no host is left without a driver."""
 
 import shutil
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
@@ -17,7 +20,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.stand_ins import refused
+from tests.modules.stand_ins import refused, write
 
 OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
 THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
@@ -70,15 +73,12 @@ class TestBefore:
         assert installed() == THERE
         assert site.unfinished is None
 
-    def test_whoever_says_so_goes_on(self, begin, site):
-        installed = begin(ubuntu(OFFERED))
-        site.transaction("apt", *WANTED, may_remove=STACK, no_way_back=True)
-        assert installed() == AFTER | {"cuda": "13"}
-
-    @pytest.mark.parametrize("more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE}])
-    def test_what_is_offered_or_cached_can_be_had_again(self, begin, site, more):
+    @pytest.mark.parametrize(
+        ("more", "says_so"), [({"offered": BOTH}, False), ({"offered": OFFERED, "cached": GONE}, False), ({"offered": OFFERED}, True)]
+    )  # fmt: skip
+    def test_what_is_offered_or_cached_can_be_had_again_and_whoever_says_so_goes_on(self, begin, site, more, says_so):
         installed = begin(ubuntu(**more))
-        site.transaction("apt", *WANTED, may_remove=STACK)
+        site.transaction("apt", *WANTED, may_remove=STACK, no_way_back=says_so)
         assert installed() == AFTER | {"cuda": "13"}
         assert not (site.folder / "way-back").exists()
 
@@ -103,7 +103,7 @@ class TestAfterAFailure:
         host.stand_in(monkeypatch)
         host.lay_cache(tmp_path / "archives", monkeypatch)
         with monkeypatch.context() as patch:
-            patch.setattr(dkms, "build_error", lambda _since: (_ for _ in ()).throw(KeyboardInterrupt()))
+            patch.setattr(dkms, "build_error", Mock(side_effect=KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 site.transaction("apt", *WANTED, may_remove=STACK)
         assert host.installed == AFTER
@@ -157,15 +157,11 @@ class TestAfterAFailure:
         host.stand_in(monkeypatch)
         streams = [{"module": "nvidia-driver", "stream": "570-open"}]
         wanted = (("nvidia-driver", new), ("cuda", "0:12-1"))
-        if not fails:
+        with refused("GS-455") if fails else nullcontext() as caught:
             site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
-            assert (host.installed["nvidia-driver"], host.enabled) == (new, {"nvidia-driver": "570-open"})
-            return
-        with refused("GS-455") as caught:
-            site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
-        assert caught.value.result["rolled_back"] is True
-        assert host.installed == {"nvidia-driver": old, "cuda": "0:13-1"}
-        assert host.enabled == {"nvidia-driver": "580-open"}
+        assert not fails or caught.value.result["rolled_back"] is True
+        assert host.installed == ({"nvidia-driver": old, "cuda": "0:13-1"} if fails else dict(wanted))
+        assert host.enabled == {"nvidia-driver": "580-open" if fails else "570-open"}
 
 
 class TestTheSourcesOfBefore:
@@ -245,9 +241,7 @@ class TestTheSourcesOfBefore:
         """Both are in one folder, one after the other, so that no source changes."""
         monkeypatch.setattr(way_back, "changeable", lambda path: path if others_write else "")
         bundle = tmp_path / "srv/bundle"
-        (bundle / "pool").mkdir(parents=True)
-        for name, version in GONE.items():
-            (bundle / "pool" / f"{name}_{version}_amd64.deb").write_bytes(b"x")
+        write(bundle / "pool", {f"{name}_{version}_amd64.deb": "x" for name, version in GONE.items()})
         (etc / "sources.list.d/cuda.sources").write_text(f"URIs: file://{bundle}\nSuites: /\n")
         host = ubuntu(BOTH)
         host.installed = {"helper": "1", "bash": "5"}
@@ -276,41 +270,38 @@ def files_below(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_keeping_takes_room_only_on_another_file_system(tmp_path, monkeypatch):
-    file = tmp_path / "a_1_amd64.deb"
-    file.write_bytes(b"x" * 1000)
-    way = way_back.WayBack({"a": str(file)}, [], [], [])
+@pytest.fixture
+def way(tmp_path):
+    """A way back by one file."""
+    write(tmp_path, {"a_1_amd64.deb": b"x" * 1000})
+    return way_back.WayBack({"a": f"{tmp_path}/a_1_amd64.deb"}, [], [], [])
+
+
+def test_keeping_takes_room_only_on_another_file_system(way, tmp_path, monkeypatch):
     assert way_back.kept_bytes(way, str(tmp_path / "state/way-back")) == 0
     monkeypatch.setattr(way_back.space, "existing", lambda _path: "/proc")
     assert way_back.kept_bytes(way, "/var/lib/gpusetup/way-back") == 1000
 
 
 def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path, monkeypatch):
-    bundle, host = tmp_path / "bundle", apt.Apt()
-    bundle.mkdir()
-    (bundle / "a_1_all.deb").write_bytes(b"x")
-    monkeypatch.setattr(way_back.sources, "folders", lambda: [str(bundle)])
+    write(tmp_path, {"bundle/a_1_all.deb": "x"})
+    monkeypatch.setattr(way_back.sources, "folders", lambda: [f"{tmp_path}/bundle"])
     monkeypatch.setattr(way_back, "changeable", lambda _path: "")
-    way_back.shelve(host, {"a": "1"}, str(tmp_path))
-    shutil.rmtree(bundle)
+    shelve = partial(way_back.shelve, apt.Apt(), {"a": "1"}, str(tmp_path))
+    shelve()
+    shutil.rmtree(tmp_path / "bundle")
     with monkeypatch.context() as patch:
         patch.setattr(way_back.os, "rename", lambda *_paths: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            way_back.shelve(host, {"a": "1"}, str(tmp_path))
-    way_back.shelve(host, {"a": "1"}, str(tmp_path))
+            shelve()
+    shelve()
     assert (tmp_path / "packages/a_1_all.deb").exists()
 
 
-def test_what_cannot_be_linked_is_copied(tmp_path, monkeypatch):
-    file = tmp_path / "a_1_amd64.deb"
-    file.write_bytes(b"x")
-
-    def refuse(*_paths):
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(way_back.os, "link", refuse)
-    way_back.keep(way_back.WayBack({"a": str(file)}, [], [], []), str(tmp_path / "kept"))
-    file.unlink()
-    assert (tmp_path / "kept" / file.name).read_bytes() == b"x"
+def test_what_cannot_be_linked_is_copied(way, tmp_path, monkeypatch):
+    monkeypatch.setattr(way_back.os, "link", Mock(side_effect=OSError(18, "Invalid cross-device link")))
+    way_back.keep(way, str(tmp_path / "kept"))
+    (tmp_path / "a_1_amd64.deb").unlink()
+    assert (tmp_path / "kept/a_1_amd64.deb").read_bytes() == b"x" * 1000
     way_back.forget(str(tmp_path / "kept"))
     assert list(tmp_path.iterdir()) == []

@@ -76,6 +76,8 @@ def test_a_summary_is_read_as_a_plan():
     }
     nothing = zypper.plan('<install-summary download-size="0" packages-to-change="0">\n</install-summary>', "x86_64")
     assert not any(nothing.values())
+    closed = '<message type="x"/><to-install><solvable name="a"></solvable></to-install>'
+    assert list(zypper.solvables(closed)) == [("to-install", {"name": "a"})]
     assert zypper.plan(PROBLEM, "x86_64") is None
 
 

@@ -5,22 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, zypper
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import zypper
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.versions import bare
 
 from tests.modules.rpm_host import NOTHING, RpmHost
+from tests.modules.stand_ins import replace
 
 
 class ZypperHost(RpmHost):
     """A host with rpm and zypper: one that offers less than it is asked for changes nothing, nor does one with a lock."""
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(process, "output", self.output)
-        monkeypatch.setattr(process, "stream", self.stream)
-        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
-        monkeypatch.setattr(zypper.probe_packages, "zypper_locks", lambda *_words: sorted(self.locked))
-        monkeypatch.setattr(zypper, "LOCKS", "/nonexistent/locks")
-        monkeypatch.setattr(zypper.Zypper, "architecture", lambda _self: "x86_64")
+        super().stand_in(monkeypatch)
+        replace(monkeypatch, zypper.probe_packages, zypper_locks=lambda *_words: sorted(self.locked))
+        replace(monkeypatch, zypper, LOCKS="/nonexistent/locks")
+        replace(monkeypatch, zypper.Zypper, architecture=lambda _self: "x86_64")
 
     def output(self, argv: Sequence[str], env: Any, *more: Any, **named: Any) -> tuple[int, str, str]:
         words = list(argv)
