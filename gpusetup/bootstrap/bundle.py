@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from gpusetup import __version__
 from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
@@ -107,8 +108,6 @@ def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:
 
 def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
     """Return the wheels of a set that its Python cannot install on a system with this glibc ("unknown": any)."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
     python, _, arch = kind.partition("-")
     usable = {*wheel_tags(python, arch, int(glibc.split(".")[1]) if glibc != "unknown" else _ANY_GLIBC)}
     found = []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
-from packaging.tags import Tag
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from gpusetup import content
@@ -130,8 +130,6 @@ def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:
 
 def wheel_tags(python: str, arch: str, newest: int) -> list[Tag]:
     """Return the wheel tags that a Python accepts with glibc 2.`newest`, the best first."""
-    from packaging.tags import compatible_tags, cpython_tags
-
     version = [int(part) for part in python.split(".")]
     abi = "cp" + python.replace(".", "")
     platforms = []

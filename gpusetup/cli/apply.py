@@ -14,17 +14,20 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
+from gpusetup import __version__
 from gpusetup.cli import options, output
 from gpusetup.cli.grammar import tables
-from gpusetup.cli.plan import refusal_lines, refusals_without_name, stack_line
+from gpusetup.cli.plan import Progress, load_plan, refusal_lines, refusals_without_name, stack_line
 from gpusetup.cli.requests import add_wishes, wishes_of
+from gpusetup.components.record import record_of
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
+from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
 
@@ -160,10 +163,7 @@ def applying(
 
 
 def _asked(arguments: argparse.Namespace) -> Asked:
-    from dataclasses import replace
-
     from gpusetup.cli.lock import load_lock
-    from gpusetup.cli.plan import load_plan
     from gpusetup.rollout.batches import batches
     from gpusetup.rollout.options import Planning
 
@@ -192,9 +192,6 @@ def _asked(arguments: argparse.Namespace) -> Asked:
 
 
 def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
-    from dataclasses import replace
-
-    from gpusetup.cli.plan import Progress
     from gpusetup.drive.rundir import state_home
     from gpusetup.rollout.batches import stopped_rollout
     from gpusetup.rollout.looks import plan_hosts
@@ -209,9 +206,6 @@ def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
 
 
 def _last_lock(name: str, facts: HostFacts) -> HostLock:
-    from gpusetup.components.record import record_of
-    from gpusetup.model.applied import NO_LOCK
-
     lock = record_of(facts).lock
     if lock == NO_LOCK:
         raise PreflightError("GS-804", f"no apply on record on {name}", hint="gpusetup apply")
@@ -337,7 +331,6 @@ _SHORT = {
 
 def applied_html(applied: Applied, made: datetime) -> str:
     """Return the page of an apply: each host with its state, changes and checks."""
-    from gpusetup import __version__
     from gpusetup.report.html import stamp, to_html
     from gpusetup.report.model import Report
 

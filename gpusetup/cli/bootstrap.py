@@ -16,8 +16,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
+from gpusetup.model import Reading
 from gpusetup.model.status import FINAL, STATUS_FILE, Status
 
 
@@ -115,11 +119,7 @@ def status_text(status: Status) -> str:
 
 
 def _read(path: str) -> Status:
-    import msgspec
-    from msgspec.structs import replace
-
     from gpusetup.bootstrap.effects import boot_id
-    from gpusetup.model import Reading
 
     with Reading(path, ("GS-762", "cannot read the status"), ("GS-761", "cannot read the status")):
         try:

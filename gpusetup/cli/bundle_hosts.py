@@ -4,22 +4,36 @@ import argparse
 import json
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gpusetup.cli import output
+from gpusetup.cli.lock import load_lock
+from gpusetup.cli.requests import request_of
+from gpusetup.cli.session import open_session
+from gpusetup.components.parsing import file_source
 from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, HostFailedError
+from gpusetup.facts import fleet
+from gpusetup.facts.classes import fingerprint
+from gpusetup.facts.collect import matrix_lookup, read_facts
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import Facts, HostFacts
 from gpusetup.model.lock import Lock
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.model.stack import exact_requirements
+from gpusetup.plan.host import Planner
+from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import PREFIX, read_level, settings_for
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.rollout.looks import locked
+from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.supply.choosing import Asked
 
 
 def systems_of(arguments: argparse.Namespace, matrix: Matrix) -> list[list[Asked]]:
     """Return, for each distribution release and CPU, the kinds of hosts that the bundle must serve."""
-    from gpusetup.cli.lock import load_lock
-
     said = _set_variables(arguments)
     lock = load_lock(arguments.lock) if arguments.lock else None
     if not (arguments.facts or arguments.inventory):
@@ -44,12 +58,6 @@ def _requested(
     arguments: argparse.Namespace, arch: str, said: dict[str, str], lock: Lock | None, matrix: Matrix
 ) -> Asked:
     """Return the request of the command line or of a lock, for hosts without facts."""
-    from msgspec.structs import replace
-
-    from gpusetup.cli.requests import request_of
-    from gpusetup.model.stack import exact_requirements
-    from gpusetup.supply.choosing import Asked
-
     plain = {
         "on": None,
         "driver": None,
@@ -80,9 +88,6 @@ def _examined_hosts(
     arguments: argparse.Namespace, said: dict[str, str], lock: Lock | None, matrix: Matrix
 ) -> tuple[dict[str, HostFacts], dict[str, Settings]]:
     """Return the hosts with facts, and the settings of each."""
-    from gpusetup.facts.collect import read_facts
-    from gpusetup.rollout.looks import locked
-
     asked = _requirements(arguments)
     if arguments.facts:
         facts = read_facts(Path(arguments.facts))
@@ -96,8 +101,6 @@ def _examined_hosts(
 
 
 def _requirements(arguments: argparse.Namespace) -> tuple[Requirement, ...]:
-    from gpusetup.resolve.requests import parse_requirements
-
     python = [f"python=={one}" for one in (arguments.python or [])[-1:]]
     return parse_requirements([*arguments.requirements, *python])
 
@@ -106,11 +109,6 @@ def _of_inventory(
     arguments: argparse.Namespace, said: dict[str, str], asked: tuple[Requirement, ...], matrix: Matrix
 ) -> tuple[Facts, dict[str, Settings]]:
     """Collect the hosts' facts, and read their settings as apply does."""
-    from gpusetup.cli.session import open_session
-    from gpusetup.facts import fleet
-    from gpusetup.facts.collect import matrix_lookup
-    from gpusetup.rollout.options import Wishes, settings_of_hosts
-
     # As in Ansible, the command line overrides the inventory.
     more = [*arguments.extra_vars, *([json.dumps(said)] if said else [])]
     session = open_session(type(arguments)(**{**vars(arguments), "extra_vars": more}))
@@ -131,10 +129,6 @@ def _of_inventory(
 
 def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
     """Return the settings with sources to make the bundle from: the hosts' own source may be the bundle itself."""
-    from msgspec.structs import replace
-
-    from gpusetup.components.parsing import file_source
-
     if f"{PREFIX}extra_sources" not in said:
         others = [
             one for one in settings.extra_sources if not all(uri.startswith("file:") for uri in one.uris or ("",))
@@ -154,11 +148,6 @@ def _from_the_network(settings: Settings, said: dict[str, str]) -> Settings:
 def _by_system(
     arguments: argparse.Namespace, hosts: dict[str, HostFacts], settings: dict[str, Settings], matrix: Matrix
 ) -> list[list[Asked]]:
-    from gpusetup.facts.classes import fingerprint
-    from gpusetup.plan.host import Planner
-    from gpusetup.plan.requests import as_delivered
-    from gpusetup.resolve.api import resolve
-
     planner = Planner(matrix, resolve)
     kinds: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for name, host in hosts.items():
@@ -179,11 +168,6 @@ def _by_system(
 
 
 def _of_kind(arguments: argparse.Namespace, names: list[str], host: HostFacts, settings: Settings) -> Asked:
-    from msgspec.structs import replace
-
-    from gpusetup.model.request import Request
-    from gpusetup.supply.choosing import Asked
-
     gpus = tuple(arguments.gpu) or tuple(sorted({gpu.pci_id for gpu in host.gpus}))
     if arguments.gpu:
         host = replace(host, gpus=())  # for other GPUs than the installed ones

@@ -16,6 +16,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model import Reading
@@ -110,8 +112,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _data(arguments: argparse.Namespace) -> UserData:
-    import msgspec
-
     from gpusetup.bootstrap.bundle import read_manifest
     from gpusetup.bootstrap.userdata import Config, UserData, checked_hosts, checked_text, checked_url
 
@@ -269,8 +269,6 @@ def variables_of(given: list[str]) -> dict[str, object]:
 
 def _value(text: str) -> object:
     """Parse lists and mappings as JSON; keep everything else as text, since versions are not numbers."""
-    import msgspec
-
     if not text.startswith(("[", "{")):
         return text
     with Reading("--set", ("GS-727", f"{text!r} is not valid JSON")):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import options, output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError, Exit, UnreachableError
 
 if TYPE_CHECKING:
     import argparse
@@ -206,7 +206,6 @@ def _check_store(arguments: argparse.Namespace) -> None:
 def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None:
     """Make or remove a host's user of the lease store."""
     from gpusetup.bootstrap.web import Unfetched
-    from gpusetup.errors import UnreachableError
     from gpusetup.pull.client import login
     from gpusetup.pull.leases import Access, make_user, remove_user
 

@@ -10,10 +10,14 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpusetup.cli import options, output
 from gpusetup.content import host_code
+from gpusetup.doctor.text import recoveries
 from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.matrix.systems import is_jetson
+from gpusetup.model.diagnosis import Symptoms
 
 if TYPE_CHECKING:
     import argparse
@@ -39,11 +43,8 @@ def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
 
 
 def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
-    import msgspec
-
     from gpusetup.doctor.look import Look
     from gpusetup.facts.collect import from_probe
-    from gpusetup.model.diagnosis import Symptoms
 
     try:
         return Look(from_probe(facts, name, lookup), msgspec.convert(symptoms, Symptoms))
@@ -124,7 +125,6 @@ def refuse_without_apply(arguments: argparse.Namespace) -> None:
 def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
     """Diagnose, ask, recover, diagnose again, report."""
     from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
-    from gpusetup.doctor.text import recoveries
     from gpusetup.rollout.recovery import EXITS, prepare, recover
 
     if arguments.dry_run and arguments.yes:

@@ -15,8 +15,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpusetup.cli import options, output, timers
-from gpusetup.cli.plan import refusal_lines
+from gpusetup.cli.output import table
+from gpusetup.cli.plan import recorded_stack, refusal_lines
 from gpusetup.drive.causes import counted
 from gpusetup.errors import Exit, gravest
 
@@ -38,8 +41,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Compare the hosts with their records, or install a timer that does."""
     if arguments.timer is not None:
         return _timer(arguments)
-    from msgspec.structs import replace
-
     from gpusetup.cli.session import facts_of_hosts
     from gpusetup.matrix.load import matrix
     from gpusetup.model.lifecycle import Drift
@@ -73,7 +74,6 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
-    from gpusetup.cli.plan import recorded_stack
     from gpusetup.components.record import hidden
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.lifecycle import HostDrift
@@ -141,8 +141,6 @@ _STATES = {
 
 def drift_text(drift: Drift) -> str:
     """Return the answer as text."""
-    from gpusetup.cli.output import table
-
     lines = []
     if len(drift.hosts) > 1:
         rows = [(name, _STATES[host.state], _count(host), host.applied[:16]) for name, host in drift.hosts.items()]

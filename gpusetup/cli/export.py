@@ -113,8 +113,6 @@ def run_monitoring(arguments: argparse.Namespace) -> Exit:
       promtool test rules monitoring/rules/gpusetup-tests.yml
       gpusetup doctor GpuXidFatal              what an alert means and what to do
     """
-    from pathlib import Path
-
     from gpusetup.model.documents import MonitoringFiles
     from gpusetup.monitoring.files import files
 

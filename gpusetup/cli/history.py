@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup import __version__
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model.facts import LOCAL_NAME
@@ -173,7 +174,6 @@ def _json(
 def _html(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
-    from gpusetup import __version__
     from gpusetup.health.history import iso, pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row

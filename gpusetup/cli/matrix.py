@@ -18,15 +18,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
-from gpusetup.errors import Exit
+from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import NAMES, Matrix, package_files
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.record import MatrixFile
-from gpusetup.model.request import Request
+from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.domains import parsed
+from gpusetup.resolve.requests import joined_words, parse_requirements
 
 _TABLES = {
     "gpu": ("gpus", "gpu"),
@@ -134,8 +138,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _table(arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the table that the words name, and its filter; both are empty if the resolver finds the rows."""
-    from gpusetup.resolve.requests import joined_words, parse_requirements
-
     words = joined_words(arguments.requirements)
     first = words[0].lower() if words else ""
     for name, spellings in _TABLES.items():
@@ -153,8 +155,6 @@ def _table(arguments: argparse.Namespace) -> tuple[str, str]:
 
 def _of_host(request: Request, arguments: argparse.Namespace) -> Request:
     """Return the request with the GPUs and driver of a host in a file, or of this machine, if it names none."""
-    from msgspec.structs import replace
-
     from gpusetup.facts.variants import host_in, seen
 
     gpus, driver = seen(host_in(arguments.facts))
@@ -175,10 +175,6 @@ def _asked(request: Request) -> bool:
 
 def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]]:
     """Return, for each framework, the newest builds that fit a driver."""
-    import msgspec
-
-    from gpusetup.errors import NoStackError
-    from gpusetup.model.request import Requirement
     from gpusetup.resolve.lookup import LEADS, lookup
 
     found = {}

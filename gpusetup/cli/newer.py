@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from gpusetup.cli.output import say
 from gpusetup.components.parsing import without_logins
@@ -16,6 +16,7 @@ from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.stack import Resolution
+from gpusetup.resolve import api
 from gpusetup.resolve.domains import parsed
 
 _DRIVERS = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
@@ -97,7 +98,6 @@ def _drivers() -> list[Release]:
 def _on_index(name: str) -> list[Release]:
     """Return a distribution's final releases that are not yanked, each with the day of its first file."""
     from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-    from packaging.version import InvalidVersion
 
     unread = (AttributeError, KeyError, TypeError, InvalidSdistFilename, InvalidVersion, InvalidWheelFilename)
     url = f"{os.environ.get('PIP_INDEX_URL', 'https://pypi.org/simple').rstrip('/')}/{name}/"
@@ -120,8 +120,6 @@ def resolve(request: Request, matrix: Matrix, *, newer: bool) -> Resolution:
 
     Without it, the conflict suggests `--newer` if the matrix ends before the requested release.
     """
-    from gpusetup.resolve import api
-
     try:
         return api.resolve(request, matrix)
     except NoStackError as error:

@@ -4,7 +4,9 @@ import argparse
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Literal
 
@@ -126,8 +128,6 @@ def _narrowed(text: str) -> str:
     width = _columns()
     if width >= _NARROW or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    import textwrap
-
     lines: list[str] = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
@@ -141,8 +141,6 @@ def _narrowed(text: str) -> str:
 
 
 def _columns() -> int:
-    import shutil
-
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
@@ -197,8 +195,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, title: str) -> str:
-    import textwrap
-
     lines = [title] if title else []
     for row in rows:
         lines.append(f"{columns[0]} {row[0]}".strip())

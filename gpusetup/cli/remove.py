@@ -16,10 +16,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import convert
+from msgspec.structs import replace
 
 from gpusetup.cli import options, output
 from gpusetup.cli.plan import refusal_lines
 from gpusetup.drive.causes import counted
+from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Show what would go, ask, remove, report."""
     from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
-    from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
 
     session = open_session(arguments)
@@ -109,12 +111,9 @@ def _document(session: Session, hosts: dict[str, HostRemoval], *, done: bool) ->
 
 
 def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names: list[str]) -> dict[str, HostRemoval]:
-    from msgspec.structs import replace
-
     from gpusetup.drive.audit import on_record
     from gpusetup.drive.inventory import write_overlay
     from gpusetup.drive.playbook import run_playbook
-    from gpusetup.drive.progress import watch
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.plan.actions import for_manager
     from gpusetup.rollout.looks import owner_of
@@ -144,9 +143,6 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
 def _outcome(
     before: HostRemoval, facts: HostFacts, host: HostProgress, seconds: float, *, interrupted: bool
 ) -> HostRemoval:
-    from msgspec import convert
-    from msgspec.structs import replace
-
     from gpusetup.model.lifecycle import PackageChanges
     from gpusetup.plan.lifecycle import pending_reboot
 

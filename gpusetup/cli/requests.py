@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
 from gpusetup.cli.options import ARCHES, add_vulnerable, not_together
 from gpusetup.model.request import SITE_FILE
-from gpusetup.resolve.requests import question
+from gpusetup.resolve.requests import parse_requirements, question
 
 if TYPE_CHECKING:
     import argparse
@@ -42,8 +46,6 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         forward=arguments.forward,
         allow_vulnerable=arguments.allow_vulnerable,
     )
-    from msgspec.structs import replace
-
     policy = getattr(arguments, "policy", None)
     if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
@@ -101,8 +103,6 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
 
 def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     """Return the request for a host; what the command line says of the machine takes precedence."""
-    import msgspec
-
     from gpusetup.components.base import Offers
     from gpusetup.components.python.requirements import pythons_of, system_of
     from gpusetup.model.settings import Settings
@@ -142,8 +142,6 @@ def gpus_taken_for(request: Request, matrix: Matrix) -> tuple[TakenFor, ...]:
 
 def gpus_text(request: Request, matrix: Matrix) -> str:
     """Return a line for each GPU name that is not exactly one product's."""
-    import textwrap
-
     from gpusetup.matrix.gpus import find_gpu, taken_for
 
     lines = []
@@ -204,7 +202,6 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
     """Return the arguments of `add_wishes`."""
-    from gpusetup.resolve.requests import parse_requirements
     from gpusetup.rollout.options import Wishes
 
     return Wishes(

@@ -11,13 +11,18 @@ examples:
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError, Exit, NoStackError, PreflightError, gravest
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.matrix.systems import by_id
 
 if TYPE_CHECKING:
     import argparse
@@ -71,8 +76,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _document(resolution: Resolution, matrix: Matrix) -> dict[str, Any]:
-    from msgspec.structs import replace
-
     from gpusetup.plan.install import install_of
 
     told = replace(resolution, install=install_of(resolution, matrix))
@@ -185,8 +188,6 @@ def stack_text(resolution: Resolution, matrix: Matrix, output_format: str) -> st
 
 
 def _reasons_text(resolution: Resolution) -> str:
-    import textwrap
-
     from gpusetup.resolve.reasons import PROVENANCE
 
     lines: list[str] = []
@@ -200,10 +201,7 @@ def _reasons_text(resolution: Resolution) -> str:
 
 def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     """Resolve once per class of identical hosts; a class without a stack does not stop the others."""
-    from pathlib import Path
-
     from gpusetup.cli.newer import resolve
-    from gpusetup.errors import NoStackError, PreflightError, gravest
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
     from gpusetup.plan.preflight import NO_GPU, foreign_driver
@@ -275,8 +273,6 @@ def _ways(install: Install) -> Iterator[tuple[str, str]]:
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
     """Return the stack's Python if it differs from the distribution's python3, else an empty string."""
-    from gpusetup.matrix.systems import by_id
-
     python = resolution.stack.python.version if resolution.stack.python else None
     system = by_id(matrix, resolution.request.os)
     return python if python and system is not None and system.python != python else ""

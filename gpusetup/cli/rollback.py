@@ -13,8 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpusetup.cli import options, output
-from gpusetup.errors import Exit, gravest
+from gpusetup.cli.apply import add_batches
+from gpusetup.cli.plan import Progress, recorded_stack, refusal_lines
+from gpusetup.cli.requests import add_reboot, add_way_back
+from gpusetup.components.record import read_applied
+from gpusetup.drive.progress import watch
+from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.matrix.load import matrix
+from gpusetup.model.lifecycle import History, HostHistory, Listed, Past
+from gpusetup.model.plan import Refusal
 
 if TYPE_CHECKING:
     import argparse
@@ -22,16 +32,12 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import PlaybookRun, Session
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.lifecycle import History, HostHistory, Past
 
 DEADLINE = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    from gpusetup.cli.apply import add_batches
-    from gpusetup.cli.requests import add_reboot, add_way_back
-
     options.add_inventory(parser)
     group = parser.add_argument_group("rollback")
     group.add_argument("--list", action="store_true", help="show what is on record; change nothing")
@@ -48,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read the hosts' histories; list them, or go back."""
     from gpusetup.cli.apply import Answer, answer, applying
-    from gpusetup.cli.plan import Progress
     from gpusetup.cli.session import open_session, terminated_is_interrupted
-    from gpusetup.matrix.load import matrix
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes
     from gpusetup.rollout.waves import carry_out
@@ -79,7 +83,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _read(session: Session) -> PlaybookRun:
     from gpusetup.drive.playbook import run_playbook
-    from gpusetup.drive.progress import watch
 
     with watch(output.aside(), phase="history") as observer:
         read = run_playbook(session, "history", deadline=DEADLINE, observer=observer)
@@ -90,12 +93,6 @@ def _read(session: Session) -> PlaybookRun:
 
 def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
     """Return the ID of a host's current apply, and all recorded applies."""
-    import msgspec
-
-    from gpusetup.components.record import read_applied
-    from gpusetup.errors import BadInputError
-    from gpusetup.model.lifecycle import Past
-
     try:
         told = msgspec.convert(answer.get("history") or [], list[dict[str, Any]])
         history = msgspec.convert([{**past, "lock": {}} for past in told], tuple[Past, ...])
@@ -107,8 +104,6 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
 
 
 def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
-    from gpusetup.model.lifecycle import History
-
     hosts = {name: _listed(read, name) for name in read.track.hosts}
     codes = [Exit(refusal.exit) for host in hosts.values() for refusal in host.refusals]
     history = History(ok=not codes, hosts=hosts)
@@ -118,11 +113,6 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
 
 
 def _listed(read: PlaybookRun, name: str) -> HostHistory:
-    from gpusetup.cli.plan import recorded_stack
-    from gpusetup.errors import BadInputError
-    from gpusetup.model.lifecycle import HostHistory, Listed
-    from gpusetup.model.plan import Refusal
-
     failure = read.track.host(name).failure
     if failure is not None:
         code = Exit.UNREACHABLE if failure.unreachable else Exit.REFUSED
@@ -147,8 +137,6 @@ def _listed(read: PlaybookRun, name: str) -> HostHistory:
 
 
 def _text(history: History) -> str:
-    from gpusetup.cli.plan import refusal_lines
-
     lines = []
     for name, host in history.hosts.items():
         lines.append(f"{name}: " + (f"{len(host.applies)} on record" if host.applies else "nothing on record"))

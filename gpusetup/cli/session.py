@@ -1,6 +1,7 @@
 """Open a drive session from the command line: inventory, reach, passwords, run directory."""
 
 import argparse
+import getpass
 import os
 import signal
 import sys
@@ -8,23 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpusetup.cli.output import aside
+from gpusetup.content import collections_path
+from gpusetup.drive.argv import Reach
 from gpusetup.drive.playbook import Session
+from gpusetup.drive.policy import permitted
 from gpusetup.drive.progress import watch
+from gpusetup.drive.rundir import new_run, state_home
+from gpusetup.drive.secrets import keep_to_myself
 from gpusetup.errors import BadInputError
-from gpusetup.facts.collect import Lookup
+from gpusetup.facts import fleet
+from gpusetup.facts.collect import Lookup, matrix_lookup
+from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
+from gpusetup.rollout.batches import unfinished
 
 
 def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session for the arguments of `options.add_inventory`; ask for passwords before any work."""
-    from gpusetup.content import collections_path
-    from gpusetup.drive.argv import Reach
-    from gpusetup.drive.playbook import Session
-    from gpusetup.drive.policy import permitted
-    from gpusetup.drive.rundir import new_run, state_home
-    from gpusetup.drive.secrets import keep_to_myself
-    from gpusetup.rollout.batches import unfinished
-
     reach = Reach(
         inventory=arguments.inventory,
         limit=arguments.limit,
@@ -56,16 +57,11 @@ def open_session(arguments: argparse.Namespace) -> Session:
 
 def names_of_gpus() -> Lookup:
     """Return the matrix's lookup of GPU names."""
-    from gpusetup.facts.collect import matrix_lookup
-    from gpusetup.matrix.load import matrix
-
     return matrix_lookup(matrix())
 
 
 def facts_of_hosts(arguments: argparse.Namespace) -> Facts:
     """Collect facts of the hosts on the command line, without querying package repositories."""
-    from gpusetup.facts import fleet
-
     with watch(aside(), phase="facts") as observer:
         return fleet.look(open_session(arguments), names_of_gpus(), candidates=False, observer=observer).facts
 
@@ -87,8 +83,6 @@ def _ask(prompt: str) -> str:
         except UnicodeDecodeError as error:
             told = f"the {prompt.rstrip(': ')} on standard input is not text in UTF-8"
             raise BadInputError("GS-104", told, path="standard input") from error
-    import getpass
-
     return getpass.getpass(prompt)
 
 

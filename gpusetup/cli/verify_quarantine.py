@@ -12,9 +12,11 @@ import shlex
 import shutil
 import sqlite3
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
+from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 
 if TYPE_CHECKING:
@@ -221,8 +223,6 @@ def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: 
 
 
 def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: Report) -> None:
-    from dataclasses import replace
-
     from gpusetup.health import service
     from gpusetup.health.history import iso
     from gpusetup.health.schedulers import agreed
@@ -285,9 +285,6 @@ def _change_text(node: str, before: Standing, after: Standing, look: Look, rule:
 
 def _run_command(arguments: argparse.Namespace, standing: Standing, node: str) -> Standing:
     """Run the command that is due; one that fails is a warning, and runs again after the next verification."""
-    from dataclasses import replace
-
-    from gpusetup.drive.runner import run
     from gpusetup.health.schedulers import plain
 
     due = "on-bad" if standing.out else "on-good"

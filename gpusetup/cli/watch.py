@@ -13,6 +13,7 @@ examples:
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
+from gpusetup.cli.streams import end_with_reader
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -61,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Watch until interrupted, or once."""
-    from gpusetup.cli.streams import end_with_reader
     from gpusetup.watch.figures import Filter
     from gpusetup.watch.fleet import Fleet
     from gpusetup.watch.view import View
@@ -265,8 +266,6 @@ def _write(text: str) -> None:
 
 
 def _width() -> int:
-    import shutil
-
     return shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
 
 

@@ -17,7 +17,7 @@ from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.answers import Asked, Clash, Why, WhyNot
 from gpusetup.model.request import Requirement
-from gpusetup.model.stack import Resolution
+from gpusetup.model.stack import Resolution, build_of
 from gpusetup.resolve.requests import joined_words, parse_requirement
 
 
@@ -43,7 +43,6 @@ def split_subject(arguments: argparse.Namespace) -> Requirement:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the reasons for a choice."""
-    from gpusetup.model.stack import build_of
     from gpusetup.resolve.api import resolve
     from gpusetup.resolve.domains import matches
     from gpusetup.resolve.naming import typed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.domains import DriverValue
 from gpusetup.resolve.domains import branch_of as branch_of_driver
 from gpusetup.resolve.naming import listed
@@ -98,7 +99,6 @@ def on_branch(branch: int) -> list[str]:
 
 def _fitting_build(component: str, driver: str) -> str:
     """Return the build of a framework that `resolve` chooses for an installed driver; empty if none fits."""
-    from gpusetup.model.request import Request, Requirement
     from gpusetup.resolve.constraints import build
     from gpusetup.resolve.preferences import best
 

@@ -12,6 +12,7 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
 from gpusetup.model.packages import PackageFile, PackageRelease, major_of_extra
 from gpusetup.model.request import PACKAGES
+from gpusetup.resolve.naming import nearest
 from gpusetup.versions import nv
 
 _NAMES = {
@@ -221,8 +222,6 @@ def _pythons(name: str) -> dict[str, tuple[str, ...]]:
 
 
 def _near(known: Iterable[str], wanted: str) -> str:
-    from gpusetup.resolve.naming import nearest
-
     try:
         return ", ".join(nearest(sorted(known, key=Version), wanted))
     except InvalidVersion:

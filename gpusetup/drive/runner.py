@@ -13,6 +13,7 @@ import re
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -350,8 +351,6 @@ def serving(argv: Sequence[str], *, env: Mapping[str, str], descriptors: Collect
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
     """Write standard input from a thread: a child that does not read it must not block us."""
-    import threading
-
     pipe = cast("IO[bytes]", process.stdin)
 
     def write() -> None:

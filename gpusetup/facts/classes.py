@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpusetup.errors import BadInputError
+from gpusetup.facts.collect import read_facts
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import Gpu
 
@@ -31,8 +32,6 @@ def fingerprint(host: HostFacts) -> str:
 
 def host_of_one_kind(path: Path) -> HostFacts:
     """Return a host of a file; raise unless all its hosts are of one kind."""
-    from gpusetup.facts.collect import read_facts
-
     hosts = read_facts(path).hosts
     classes = group(hosts)
     if len(classes) != 1:

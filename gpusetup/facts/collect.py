@@ -11,6 +11,7 @@ from gpusetup.components.record import read_record
 from gpusetup.content import host_code
 from gpusetup.drive.inventory import check_host_name
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.matrix.gpus import gpu_by_id
 from gpusetup.matrix.load import Matrix
 from gpusetup.model import Reading, must_be
 from gpusetup.model.facts import LOCAL_NAME, SCHEMA, Facts, HostFacts, Unreadable
@@ -161,7 +162,6 @@ def _named(gpu: Gpu, product: Product | None) -> Gpu:
 
 def matrix_lookup(matrix: Matrix) -> Lookup:
     """Return a lookup in a matrix."""
-    from gpusetup.matrix.gpus import gpu_by_id
 
     def lookup(pci_id: str, subsystem: str) -> Product | None:
         found = gpu_by_id(matrix, pci_id, subsystem)

@@ -1,10 +1,14 @@
 """variantlib's plugin for the namespace `nvidia`: the wheel variants that fit this machine."""
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
+from gpusetup.facts.classes import host_of_one_kind
+from gpusetup.facts.collect import matrix_lookup, this_machine
+from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import HostFacts
-from gpusetup.resolve.variants import Values
+from gpusetup.resolve.variants import Values, machine_of, supported
 
 FACTS = "GPUSETUP_FACTS"
 """Environment variable with a file of facts to use instead of this machine."""
@@ -34,9 +38,6 @@ class Provider:
     @classmethod
     def get_supported_configs(cls) -> list[Feature]:
         """Return the values that fit this machine; none without a GPU or a loaded driver."""
-        from gpusetup.matrix.load import matrix
-        from gpusetup.resolve.variants import machine_of, supported
-
         return _features(supported(machine_of(matrix(), *seen(host_in(None)))))
 
 
@@ -46,12 +47,6 @@ def _features(values: Values) -> list[Feature]:
 
 def host_in(path: str | None) -> HostFacts:
     """Return the host of a file (`path`, else the one in the environment), or this machine."""
-    from pathlib import Path
-
-    from gpusetup.facts.classes import host_of_one_kind
-    from gpusetup.facts.collect import matrix_lookup, this_machine
-    from gpusetup.matrix.load import matrix
-
     if path := path or os.environ.get(FACTS):
         return host_of_one_kind(Path(path))
     return this_machine(matrix_lookup(matrix()), candidates=False)

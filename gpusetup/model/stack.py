@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.request import BUILT_FOR, COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
@@ -232,8 +233,6 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def to_document(self) -> dict[str, Any]:
         """Return the answer as plain JSON types."""
-        import msgspec
-
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 

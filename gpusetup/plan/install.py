@@ -4,6 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from packaging.specifiers import SpecifierSet
+
 from gpusetup.components.python.requirements import LIBRARIES, python_requirements
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.platforms import OsRelease
@@ -188,8 +190,6 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
 
 def _candidates(stack: Stack, request: Request, matrix: Matrix) -> Iterator[tuple[CudaImage, OsRelease]]:
     """Yield images of the host's distribution and of Ubuntu whose Python fits and whose CUDA the driver runs."""
-    from packaging.specifiers import SpecifierSet
-
     pythons = SpecifierSet(stack.python.requires) if stack.python is not None else SpecifierSet()
     limit = _newest_cuda(stack, matrix)
     systems = {

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from datetime import datetime
+from io import StringIO
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import SubElement
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from gpusetup.drive.causes import common, in_short
 from gpusetup.model.examined import VerifyReport, VerifySummary
 from gpusetup.report.model import BLAME, POSTPONED, WORDS, counted, counts, duration, figures
 
 if TYPE_CHECKING:
-    import xml.etree.ElementTree as ET
     from collections.abc import Iterable
 
     from rich.console import Console
@@ -73,8 +76,6 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 def to_junit(report: Report) -> str:
     """Return the report as JUnit XML: a suite per host, a case per check. A warning passes; its output mentions it."""
-    import xml.etree.ElementTree as ET
-
     suites = ET.Element("testsuites", name=_clean(report.title), time=f"{report.seconds:.3f}")
     total = failed = skipped = 0
     for host in report.hosts:
@@ -90,8 +91,6 @@ def to_junit(report: Report) -> str:
 
 
 def _suite(parent: ET.Element, host: HostReport, report: Report) -> ET.Element:
-    from xml.etree.ElementTree import SubElement
-
     verdicts = [result.verdict for result in host.results]
     suite = SubElement(
         parent,
@@ -118,8 +117,6 @@ def _suite(parent: ET.Element, host: HostReport, report: Report) -> ET.Element:
 
 
 def _case(suite: ET.Element, result: Result) -> None:
-    from xml.etree.ElementTree import SubElement
-
     case = SubElement(
         suite, "testcase", classname=f"gpusetup.{result.level}", name=result.id, time=f"{result.seconds:.3f}"
     )
@@ -235,8 +232,6 @@ _COLOURS: dict[Verdict, str] = {
 
 def to_text(report: Report, *, watched: bool = False, width: int | None = None) -> str:
     """Return everything about one host, or only the problems of several."""
-    from io import StringIO
-
     from rich.console import Console
 
     target = StringIO()
@@ -353,8 +348,6 @@ def _together(hosts: tuple[HostReport, ...]) -> tuple[HostReport, ...]:
 
 
 def _named(hosts: list[HostReport]) -> HostReport:
-    from msgspec.structs import replace
-
     if len(hosts) == 1:
         return hosts[0]
     name = f"{in_short([host.name for host in hosts])} ({len(hosts)} hosts)"

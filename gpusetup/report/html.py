@@ -9,9 +9,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from gpusetup import __version__
+from gpusetup.model.verdict import Grid
 from gpusetup.report.model import BLAME, GRAVITY, WORDS, counted, duration, figure
 from gpusetup.report.topology import curves_svg, grid_svg, picture
+from gpusetup.verify.pages import page as page_of
+from gpusetup.verify.registry import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from gpusetup.model.verdict import Curves, Grid, Result
+    from gpusetup.model.verdict import Curves, Result
     from gpusetup.report.model import Report
 
 
@@ -69,10 +74,6 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def _drawn(found: Grid | Curves) -> str:
-    from markupsafe import Markup
-
-    from gpusetup.model.verdict import Grid
-
     drawing = grid_svg(found) if isinstance(found, Grid) else curves_svg(found)
     return Markup(drawing)  # noqa: S704 - every text in it went through html.escape
 
@@ -83,11 +84,6 @@ def _ordered(results: tuple[Result, ...]) -> list[Result]:
 
 def _pages(report: Report) -> dict[str, str]:
     """Return the page of each failed or warning check, by the check's name."""
-    from markupsafe import Markup
-
-    from gpusetup.verify.pages import page as page_of
-    from gpusetup.verify.registry import checks
-
     grave = {result.id for host in report.hosts for result in host.results if result.verdict in ("fail", "warn")}
     return {check.id: Markup(_markup(page_of(check))) for check in checks() if check.id in grave}  # noqa: S704 - escaped
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from gpusetup.drive.causes import counted
@@ -280,8 +281,6 @@ def sentences(found: Topology) -> list[str]:
 
 def picture(found: Topology | None) -> str:
     """Return a figure with its caption, or an empty string without a topology."""
-    from markupsafe import Markup
-
     if found is None:
         return ""
     caption = element("figcaption", escape("; ".join(sentences(found))))

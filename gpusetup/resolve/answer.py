@@ -45,6 +45,7 @@ from gpusetup.resolve.domains import (
 from gpusetup.resolve.hardware import code_of, limits_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
 from gpusetup.resolve.package_sentences import python_warnings
+from gpusetup.resolve.packages import package_relation
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.space import FRAMEWORKS, Space, pythons
 from gpusetup.versions import nv
@@ -155,8 +156,6 @@ def _cupy(value: CupyValue) -> CupyChoice:
 
 
 def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -> PackageChoice:
-    from gpusetup.resolve.packages import package_relation
-
     release, driver = value.release, cast("DriverValue", solution["driver"])
     return PackageChoice(
         version=value.version,

@@ -8,9 +8,20 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.model.request import BUILT_FOR, LibraryCandidates, Requirement
 from gpusetup.resolve import rules
+from gpusetup.resolve.constraints import python_tags
 from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
-from gpusetup.resolve.naming import label, last_before, listed, nearest, only_module, published_versions, span, title
+from gpusetup.resolve.naming import (
+    label,
+    last_before,
+    listed,
+    nearest,
+    only_module,
+    published_versions,
+    rule_text,
+    span,
+    title,
+)
 from gpusetup.resolve.package_sentences import Context
 from gpusetup.resolve.policy import KEYS, allowed
 from gpusetup.resolve.search import Pair, Unary, bits
@@ -36,8 +47,6 @@ def _allowed(context: Context, member: Unary) -> list[Value]:
 
 
 def _general(context: Context, member: Unary | Pair) -> str:
-    from gpusetup.resolve.naming import rule_text
-
     names = " and ".join(title(name) for name in member.scope)
     return rule_text(context.space.matrix, member.rule) or f"{names}: {member.rule.replace('-', ' ')}"
 
@@ -298,8 +307,6 @@ def _pins(context: Context, member: Pair) -> str:
 
 
 def _python_tag(context: Context, member: Pair) -> str:
-    from gpusetup.resolve.constraints import python_tags
-
     tags, name = python_tags(context.space.arch), member.scope[0]
     values, pythons = context.values(name), [value.version for value in context.values("python")]
     here = f"; Python here is {pythons[0]}" if len(pythons) == 1 else ""

@@ -11,7 +11,7 @@ import msgspec
 from gpusetup.drive.causes import counted
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.drive.schedulers import Drained, Scheduler
+from gpusetup.drive.schedulers import Caller, Command, Drained, Kubernetes, Scheduler, Slurm
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
@@ -30,8 +30,6 @@ Answer = TypeVar("Answer")
 
 def draining(how: Freeing, rollout: Rollout) -> "Draining":
     """Return the draining of a run; raise for invalid commands before any host is touched."""
-    from gpusetup.drive.schedulers import Caller, Command, Kubernetes, Slurm
-
     scheduler: Scheduler | None = None
     if how.drain:
         call = Caller(prefix=tuple(_words(how.via, "--drain-via")))
@@ -183,8 +181,6 @@ class Draining:
             return {}
         names = [name for name, outcome in outcomes.items() if outcome.state == "unchanged" and name not in self.taken]
         found = self._each(names, self._left)
-        from gpusetup.drive.schedulers import Drained
-
         self.taken |= {name: Drained(ok=True, ours=True) for name, ours in found.items() if ours is True}
         return self.give_back({name: outcomes[name] for name in names if name in self.taken})
 

@@ -13,21 +13,29 @@ from pathlib import Path
 from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
+from gpusetup.components.base import working_driver
 from gpusetup.drive.events import Track
 from gpusetup.drive.inventory import check_host_name, write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.drive.rundir import live_runs, state_home
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
+from gpusetup.facts import fleet
+from gpusetup.facts.collect import matrix_lookup, this_boot
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import Failure, HostFacts
 from gpusetup.model.facts_machine import Boot
 from gpusetup.model.lock import Lock
 from gpusetup.model.plan import HostPlan, Plan, Preview, Refusal
 from gpusetup.model.settings import RebootPolicy, Settings
+from gpusetup.model.stack import exact_requirements
 from gpusetup.model.variables import NOTHING, Owner, RoleVariables
-from gpusetup.plan.host import Draft, Planner
+from gpusetup.plan.host import Draft, Planner, describe
+from gpusetup.plan.lock import hashed_lines
 from gpusetup.plan.preflight import refusal_not_seen, refusal_of
-from gpusetup.rollout.options import Planning, Reporter
+from gpusetup.plan.requests import request_for, with_gpus_of
+from gpusetup.resolve.api import resolve
+from gpusetup.rollout.options import Planning, Reporter, settings_of_hosts
+from gpusetup.rollout.outcome import with_downtime
 
 PREVIEW_DEADLINE = 1800.0
 
@@ -76,8 +84,6 @@ class Rollout:
 
     @cached_property
     def _here(self) -> Boot:
-        from gpusetup.facts.collect import this_boot
-
         return this_boot()
 
 
@@ -93,15 +99,6 @@ def phase(rollout: Rollout, name: str) -> Iterator[None]:
 
 def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Reporter) -> Rollout:
     """Gather facts of every host and plan it: freely, to a lock, from an existing plan, or from a record."""
-    from gpusetup.drive.rundir import state_home
-    from gpusetup.facts import fleet
-    from gpusetup.facts.collect import matrix_lookup
-    from gpusetup.plan.host import Planner
-    from gpusetup.plan.requests import with_gpus_of
-    from gpusetup.resolve.api import resolve
-    from gpusetup.rollout.options import settings_of_hosts
-    from gpusetup.rollout.outcome import with_downtime
-
     rollout = Rollout(session, matrix, reporter)
     with phase(rollout, "facts"), reporter.watch("facts") as observer:
         only = None
@@ -166,8 +163,6 @@ def _one_of_two(refusal: Refusal, facts: HostFacts) -> HostPlan:
 
 def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:
     """Plan a host from its facts; raise if an existing plan no longer matches the host."""
-    from gpusetup.plan.host import Draft
-
     facts, settings = rollout.facts[name], rollout.settings[name]
     if how.recorded is not None:
         return planner.recorded(facts, settings, how.recorded(name, facts))
@@ -188,9 +183,6 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 
 def locked(settings: Settings, lock: Lock) -> Settings:
     """Return the settings of a host that gets exactly this lock."""
-    from gpusetup.model.stack import exact_requirements
-    from gpusetup.plan.lock import hashed_lines
-
     requirements = exact_requirements(lock.stack)
     # A Python that was not requested is the one of the distribution that the lock was made for.
     if lock.hashes is None and not any(item.component == "python" for item in lock.request.requirements):
@@ -200,9 +192,6 @@ def locked(settings: Settings, lock: Lock) -> Settings:
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:
     """Return settings that keep a working driver, if the rest of the stack is compatible with it."""
-    from gpusetup.components.base import working_driver
-    from gpusetup.plan.requests import request_for
-
     own = working_driver(facts)
     if own is None:
         return settings
@@ -240,8 +229,6 @@ def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draf
 
 
 def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: PlaybookRun) -> Draft:
-    from gpusetup.plan.host import Draft
-
     rollout.fetched[name] = ""
     told = run.data(name, "gpu_preview")
     if run.track.host(name).failure is not None or told is None:
@@ -273,8 +260,6 @@ def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> P
 
 def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:
     """Plan one host; turn an error into a refusal, so that the others go on."""
-    from gpusetup.plan.host import Draft, describe
-
     if problem := check_host_name(name):
         refusal = Refusal(reference="GS-404", message=f"unsupported host name {name!r}", note=problem, exit=3)
         return Draft(plan=HostPlan(state="refused", refusals=(refusal,)))

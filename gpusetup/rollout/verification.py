@@ -19,8 +19,10 @@ from gpusetup.model.variables import RoleVariables
 from gpusetup.model.verdict import Level
 from gpusetup.plan.actions import for_manager
 from gpusetup.report.model import HostReport
+from gpusetup.report.verification import verification_report
 from gpusetup.rollout.looks import Rollout, phase
 from gpusetup.verify.environments import in_environment
+from gpusetup.verify.machine import Wanted
 
 
 def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:
@@ -99,10 +101,6 @@ def _loaded(driver: Driver | None) -> str | None:
 
 def _observe(rollout: Rollout, names: list[str], environment: str = "") -> dict[str, HostReport]:
     """Run the probe on hosts; with `environment`, in that environment's Python and for its stack."""
-    from gpusetup.report.model import HostReport
-    from gpusetup.report.verification import verification_report
-    from gpusetup.verify.machine import Wanted
-
     started, clock = datetime.now(timezone.utc), time.monotonic()
     folder = f"overlay-verify-{environment}" if environment else "overlay-verify"
     asked = {name: _asked(rollout, name, environment) for name in names}

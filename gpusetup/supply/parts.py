@@ -7,6 +7,7 @@ import glob
 import io
 import os
 import shutil
+from threading import Thread
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from gpusetup.drive.runner import filtering
@@ -82,8 +83,6 @@ def compressed(parts: Parts, out: Path) -> Iterator[BinaryIO]:
     if out.suffix != ".zst":
         yield cast("BinaryIO", parts)
         return
-    from threading import Thread
-
     problems: list[BaseException] = []
 
     def copied() -> None:
@@ -155,8 +154,6 @@ def plain(parts: list[Path]) -> Iterator[BinaryIO]:
         with _Joined(parts) as joined:
             yield cast("BinaryIO", joined)
         return
-    from threading import Thread
-
     process = filtering([zstd(), "-q", "-d", "-c"])
     feed = Thread(target=_fed, args=(parts, process), daemon=True)
     feed.start()

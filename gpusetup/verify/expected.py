@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gpusetup.matrix.gpus import GpuKind
+from gpusetup.errors import GpuSetupError
+from gpusetup.matrix.gpus import GpuKind, find_gpu, instances, plain_type
+from gpusetup.matrix.load import matrix
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,9 +191,6 @@ def _by_size(table: dict[str, float], size: int) -> float:
 @cache
 def gpus_of_type(name: str) -> int | None:
     """Return how many GPUs a cloud's machine type has; None if the matrix does not list it."""
-    from gpusetup.matrix.gpus import instances, plain_type
-    from gpusetup.matrix.load import matrix
-
     found = instances(matrix()).get(plain_type(name))
     return found.count if found else None
 
@@ -199,10 +198,6 @@ def gpus_of_type(name: str) -> int | None:
 @cache
 def product(device_id: str) -> GpuKind | None:
     """Return the product with this PCI device id; None if the matrix does not list it."""
-    from gpusetup.errors import GpuSetupError
-    from gpusetup.matrix.gpus import find_gpu
-    from gpusetup.matrix.load import matrix
-
     number = device_id.lower().removeprefix("0x")
     if len(number) != 4:
         return None

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from gpusetup.model.verdict import Blame, Curves, Finding, Grid, Item, Level, Result, Verdict, levels_up_to, worst
+from gpusetup.verify.answers import interpreter_problem
 from gpusetup.verify.machine import Machine
 
 Concluded = TypeVar("Concluded", Finding, Result)
@@ -234,8 +235,6 @@ def _smi(machine: Machine) -> Finding | None:
 
 
 def _python(machine: Machine) -> Finding | None:
-    from gpusetup.verify.answers import interpreter_problem
-
     if machine.workers:
         return None
     return Finding("skip", f"not run: {interpreter_problem(machine) or 'no GPU was found (see gpu.count)'}")

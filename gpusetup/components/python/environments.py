@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action
@@ -133,9 +135,6 @@ def _packages(python: Python | None) -> dict[str, str]:
 
 def _beyond(line: str, there: dict[str, str]) -> bool:
     """Return whether an installed package is beyond the limit of this line."""
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion
-
     name, limit = limit_of(line) or ("", "")
     if name not in there:
         return False

@@ -19,7 +19,7 @@ HERE = Boot(id="b1", time=1, machine="m1")
 @pytest.fixture
 def rollout(monkeypatch):
     def make(boot, connection="ssh", reboot=None):
-        monkeypatch.setattr("gpusetup.facts.collect.this_boot", lambda: HERE)
+        monkeypatch.setattr("gpusetup.rollout.looks.this_boot", lambda: HERE)
         session = SimpleNamespace(run=SimpleNamespace(id="1"))
         facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()), state=None, unreadable=())
         return Rollout(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpusetup.matrix.load import matrix
 from gpusetup.model.verdict import Blame, Finding, Item
 from gpusetup.verify.answers import explain, failed_item
 from gpusetup.verify.machine import Machine
@@ -185,8 +186,6 @@ def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
 
 def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
     """Return a driver's CUDA release and its PTX version; None if the matrix does not list it."""
-    from gpusetup.matrix.load import matrix
-
     if not driver_cuda:
         return None
     minor = f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}"

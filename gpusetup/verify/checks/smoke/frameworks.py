@@ -4,7 +4,11 @@ import re
 from typing import Any
 
 from gpusetup.drive.causes import counted
+from gpusetup.errors import GpuSetupError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Request, Requirement
 from gpusetup.model.verdict import Blame, Finding, Item
+from gpusetup.resolve.api import resolve
 from gpusetup.resolve.rules import Way, way_of
 from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.smoke.cuda import cudnn_version
@@ -100,11 +104,6 @@ def torch_cuda(machine: Machine) -> Finding:
 
 def _nearest_build(capability: str, machine: Machine) -> str:
     """Return `; use …` with the newest stable PyTorch build that has code for this GPU and runs on this driver."""
-    from gpusetup.errors import GpuSetupError
-    from gpusetup.matrix.load import matrix
-    from gpusetup.model.request import Request, Requirement
-    from gpusetup.resolve.api import resolve
-
     request = Request(
         requirements=(Requirement(component="torch"),),
         gpus=(f"sm_{capability.replace('.', '')}",),
