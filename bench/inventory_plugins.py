@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpusetup.drive.handed import Handed
+from gpusetup.drive.inventory_memory import InventoryMemory
 from tests.inventories.recorded import clouds
 
 _FILES = Path(__file__).resolve().parents[1] / "docs/examples/inventories"
@@ -22,7 +22,7 @@ import json, os, resource, sys, time
 from ansible.parsing.dataloader import DataLoader
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.loader import init_plugin_loader
-from gpusetup.drive.handed import hand_over
+from gpusetup.drive.inventory_memory import hand_over
 init_plugin_loader([])
 began = time.process_time()
 inventory = InventoryManager(DataLoader(), sources=sys.argv[1:])
@@ -40,7 +40,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as scratch, clouds(Path(scratch), _HOSTS, page=1000) as cloud:
             source = Path(scratch) / file.name
             source.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-            handed = Handed()
+            handed = InventoryMemory()
             first, asked = _look(source, handed, cloud.environment), len(cloud.asked)
             if not first["hosts"]:
                 print(f"{file.name}: its plugin is not installed here (./dev test inventories installs it)")
@@ -58,7 +58,7 @@ def main() -> int:
     return missed
 
 
-def _look(source: Path, handed: Handed, environment: dict[str, str]) -> dict[str, float]:
+def _look(source: Path, handed: InventoryMemory, environment: dict[str, str]) -> dict[str, float]:
     told, descriptors = handed.to_processes(str(source), ())
     own = {"HOME": str(source.parent), "GPUSETUP_EVENTS": str(source.parent / "run/events.jsonl")}
     done = subprocess.run(

@@ -16,9 +16,9 @@ from typing import Any
 from ansible import constants, context, release
 
 from gpusetup.components.parsing import secrets_in, without_login, without_logins, without_secrets
-from gpusetup.drive.handed import hand_over
 from gpusetup.drive.inventory import check_address, check_host_name
-from gpusetup.drive.packed import keep, place_of, take
+from gpusetup.drive.inventory_memory import hand_over
+from gpusetup.drive.module_cache import keep, place_of, take
 from gpusetup.drive.parent import die_with_parent
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from gpusetup.drive.fork_child import Child
-from gpusetup.drive.handed import takes
+from gpusetup.drive.inventory_memory import takes
 from gpusetup.drive.runner import serving
 
 _INSIDE = "gpusetup.drive.forked"

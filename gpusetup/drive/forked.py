@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.drive.handed import TYPED, take_from_plugin
-from gpusetup.drive.packed import reading_once
+from gpusetup.drive.inventory_memory import TYPED, take_from_plugin
+from gpusetup.drive.module_cache import reading_once
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.parent import die_with_parent
 

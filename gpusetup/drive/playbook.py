@@ -13,8 +13,8 @@ from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
 from gpusetup.drive.events import Event, EventReader, Failure, HostProgress, Track
 from gpusetup.drive.fork_server import ForkServer
-from gpusetup.drive.handed import TYPED, Handed
 from gpusetup.drive.inventory import SELECTED, examine, write_local_inventory
+from gpusetup.drive.inventory_memory import TYPED, InventoryMemory
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.rundir import RunDirectory, state_home
 from gpusetup.drive.runner import Channel, Finished, Process, stream_all
@@ -55,7 +55,7 @@ class Session:
     vault_password: str | None = field(default=None, repr=False)
     command: str = ""
     """The command line, for the audit log."""
-    handed: Handed = field(default_factory=Handed, repr=False, compare=False)
+    memory: InventoryMemory = field(default_factory=InventoryMemory, repr=False, compare=False)
     server: ForkServer = field(default_factory=ForkServer, repr=False, compare=False)
 
     def inventories(self) -> list[Path | str]:
@@ -77,7 +77,7 @@ class Session:
 
     def expect_playbooks(self) -> None:
         """Start the fork server early: it imports Ansible while gpusetup does other work."""
-        handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
+        handed, descriptors = self.memory.to_processes(self.reach.inventory, self.reach.passthrough)
         self.server.begin({**self.for_ansible(), **handed}, descriptors)
 
 
@@ -159,12 +159,12 @@ def run_playbook(
                 limit=SELECTED if overlay is not None else None, check=check, diff=diff,
             )  # fmt: skip
             run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
-            handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
+            handed, descriptors = session.memory.to_processes(session.reach.inventory, session.reach.passthrough)
             argv = (*ANSIBLE, *options, f"{COLLECTION}.{name}")
             environment = {
                 PARENT: str(os.getpid()),
                 SECRETS: str(pipe),
-                TYPED: str(int(session.handed.typed)),
+                TYPED: str(int(session.memory.typed)),
                 **session.for_ansible(),
                 **own,
                 **handed,
@@ -179,7 +179,7 @@ def run_playbook(
         shards = Shards(run.path, track, begin, forks=session.reach.forks, together=at_once)
         stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
     follow()
-    session.handed.typed |= name == "facts" and not any(host.roles for host in track.hosts.values())
+    session.memory.typed |= name == "facts" and not any(host.roles for host in track.hosts.values())
     finished = _in_all(ended)
     if not track.hosts and not finished.interrupted:
         raise _nothing_happened(session, finished, errors[0])

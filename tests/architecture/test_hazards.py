@@ -18,7 +18,7 @@ OWN = (
 """Words in calls that read what gpusetup has written or delivers."""
 PROVEN = {
     "text": ("rollout/options.py", "handover/files.py", "drive/rundir.py", "monitoring/files.py"),
-    "flush": ("drive/packed.py",),
+    "flush": ("drive/module_cache.py",),
 }
 """Modules that read their own files, or a file that was read as UTF-8 before; a cache, whose damage is no loss."""
 

@@ -29,7 +29,7 @@ from . import (
     services,
     sources,
     systemd,
-    things,
+    undo,
     venv,
 )
 from .alternatives import Alternative
@@ -38,8 +38,8 @@ from .journal import now
 from .ledger import Ledger
 from .machine import Machine
 
-KINDS: Dict[str, things.Maker] = {
-    **things.KINDS,
+KINDS: Dict[str, undo.Maker] = {
+    **undo.KINDS,
     mig_kept.Layouts.kind: lambda _name, site: mig_kept.on_record(site.ledger, site.env),
     venv.Link.kind: lambda name, _site: venv.Link(name),
     runfile.Present.kind: lambda _name, site: (
@@ -70,8 +70,8 @@ class Lifecycle:
     def _manager(self) -> planning.Manager:
         return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
 
-    def _site(self) -> things.Site:
-        return things.Site(self.ledger, self._manager(), self.machine, process.environment())
+    def _site(self) -> undo.Site:
+        return undo.Site(self.ledger, self._manager(), self.machine, process.environment())
 
     def _take(self) -> None:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
@@ -137,7 +137,7 @@ class Lifecycle:
         wanted, earlier = request["wanted"], state["expect"]
         ran = set(wanted if request.get("ran") is None else request["ran"])
         if ran >= set(wanted):
-            things.give_up(self._site(), KINDS)
+            undo.give_up(self._site(), KINDS)
         driven = request if "driver" in ran else earlier
         kernels = list(driven.get("kernels") or ())
         wish = driver.Wish(driven.get("driver_version") or "", driven.get("driver_module") or "", tuple(kernels))
@@ -318,7 +318,7 @@ class Lifecycle:
         """Before packages go: restore MIG layouts, units and module streams, and remove the driver of a .run file."""
         state = self.ledger.state
         changed = mig_kept.undo(self.ledger, process.environment())
-        things.give_up(self._site(), {services.Paused.kind: things.KINDS[services.Paused.kind]})
+        undo.give_up(self._site(), {services.Paused.kind: undo.KINDS[services.Paused.kind]})
         changed += services.put_back(self.ledger, process.environment())[0]  # `clean` tries again what still runs
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))

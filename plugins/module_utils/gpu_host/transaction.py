@@ -22,7 +22,7 @@ from . import (
     runfile,
     services,
     sources,
-    things,
+    undo,
     way_back,
 )
 from .failure import HostFailure, of_system
@@ -72,7 +72,7 @@ class Transaction:
             except OSError as error:
                 raise of_system(error) from error
         except HostFailure as failure:
-            back = things.revert(things.Site(self.ledger, self.host, self.machine, self.host.env))
+            back = undo.revert(undo.Site(self.ledger, self.host, self.machine, self.host.env))
             trouble = back.trouble + ([] if self.before is None else self._give_up(self.before))
             failure.result = dict(failure.result, reverted=back.things)
             failure.fields["note"] = "; ".join(filter(None, [failure.fields["note"], *trouble]))

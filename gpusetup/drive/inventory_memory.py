@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from gpusetup.drive.inventory import SELECTED
 
-_PLUGIN = "gpusetup_handed"
+_PLUGIN = "gpusetup_memory"
 _PLACE = "GPUSETUP_INVENTORY"
 """The descriptor of the memory, and the inventory that it holds."""
 TYPED = "GPUSETUP_TYPED"
@@ -33,7 +33,7 @@ _MODULES = (
 """Whose types may be in what is handed on, beside the plain ones: what Ansible itself makes of what it reads."""
 
 
-class Handed:
+class InventoryMemory:
     """The memory of one run."""
 
     def __init__(self) -> None:

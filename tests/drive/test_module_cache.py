@@ -11,7 +11,7 @@ from ansible import release
 from ansible.utils.collection_loader._collection_meta import _meta_yml_to_dict
 
 from gpusetup.content import collections_path
-from gpusetup.drive import packed
+from gpusetup.drive import module_cache
 from gpusetup.drive.argv import ansible_environment
 from tests.simulated_fleet import SimulatedFleet
 
@@ -54,7 +54,7 @@ def place(tmp_path, collection):
     environment = {"HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": f"{tmp_path}/collections:/elsewhere"}
 
     def of(version="2.19.1", overriding=(), **other):
-        return packed.place_of(environment | other, Path(release.__file__), version, overriding)
+        return module_cache.place_of(environment | other, Path(release.__file__), version, overriding)
 
     return of
 
@@ -83,14 +83,14 @@ def filled(place, tmp_path, name="a"):
     (temporary / "ansiballz_cache" / MODULE).write_bytes(b"packed")
     for other in (f"{MODULE}.lock", f"{MODULE}-part", "ansible.legacy.setup-ZIP_DEFLATED"):
         (temporary / "ansiballz_cache" / other).write_bytes(b"")
-    packed.keep(place, temporary)
+    module_cache.keep(place, temporary)
     return temporary
 
 
 def taken(place, tmp_path):
     temporary = tmp_path / "next"
     temporary.mkdir()
-    packed.take(place, temporary)
+    module_cache.take(place, temporary)
     return sorted(path.name for path in temporary.rglob("ansible*") if path.is_file())
 
 
@@ -125,7 +125,7 @@ def test_a_large_table_is_parsed_once(tmp_path):
         return _meta_yml_to_dict(text, _id)
 
     table = b"plugin_routing: {modules: {" + b", ".join(b"m%d: {redirect: '%d'}" % (n, n) for n in range(9999)) + b"}}"
-    read = packed.reading_once(parse, {"GPUSETUP_CACHE": str(tmp_path)})
+    read = module_cache.reading_once(parse, {"GPUSETUP_CACHE": str(tmp_path)})
     first = read(table, "a")
     assert [read(table, "a"), read(table.decode(), "b")] == [first, first] == [_meta_yml_to_dict(table, "a")] * 2
     assert len(seen) == 1
@@ -135,7 +135,7 @@ def test_a_large_table_is_parsed_once(tmp_path):
         kept.write_text("{")  # a damaged file
     assert read(table, "a") == first
     (tmp_path / "tables").chmod(0o777)  # others can write there
-    assert [read(table, "a"), read(b"a: b", "a"), packed.reading_once(parse, {})(table, "a")] == [
+    assert [read(table, "a"), read(b"a: b", "a"), module_cache.reading_once(parse, {})(table, "a")] == [
         first,
         {"a": "b"},
         first,

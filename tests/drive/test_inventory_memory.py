@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from gpusetup.drive.handed import Handed, _Reader, _Writer
+from gpusetup.drive.inventory_memory import InventoryMemory, _Reader, _Writer
 from tests.simulated_fleet import SimulatedFleet
 from tests.stored import stored
 
@@ -79,7 +79,7 @@ def memory(handed):
 
 
 def test_what_is_handed_on_is_what_ansible_would_read(inventory):
-    handed = Handed()
+    handed = InventoryMemory()
     first, said = look(inventory, handed)
     assert "why: \n" in said
     second, _ = look(inventory, handed)
@@ -103,10 +103,10 @@ def test_the_overlay_of_a_run_is_its_own_each_time(inventory, tmp_path):
         return folder
 
     one, other = overlay("overlay-only", "gpu01", "alone", "vanished"), overlay("overlay", "gpu03", "dyn1")
-    handed = Handed()
+    handed = InventoryMemory()
     look(inventory, handed, one)
     second, _ = look(inventory, handed, other)
-    alone, _ = look(inventory, Handed(), other)
+    alone, _ = look(inventory, InventoryMemory(), other)
     assert second["groups"]["gpusetup_selected"]["hosts"] == ["gpu03", "dyn1"]
     assert "vanished" not in second["hosts"]
     # Below `all` the overlay's group comes last here, first there: the order is all that differs.
@@ -155,7 +155,7 @@ def test_what_cannot_be_handed_on_is_read_again(inventory, tmp_path, monkeypatch
     (inventory / "05-odd.yml").write_text("")
     monkeypatch.setenv("ANSIBLE_INVENTORY_PLUGINS", str(plugins))
     monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "odd,script,auto,yaml,ini")
-    handed = Handed()
+    handed = InventoryMemory()
     first, said = look(inventory, handed)
     assert "Odd" in said
     assert memory(handed) == b""
@@ -165,8 +165,8 @@ def test_what_cannot_be_handed_on_is_read_again(inventory, tmp_path, monkeypatch
 
 
 def test_an_inventory_that_is_named_past_us_is_ansibles_alone():
-    assert Handed().to_processes("fleet.ini", ("-i", "other.ini")) == ({}, ())
-    assert Handed().to_processes(None, ()) == ({}, ())
+    assert InventoryMemory().to_processes("fleet.ini", ("-i", "other.ini")) == ({}, ())
+    assert InventoryMemory().to_processes(None, ()) == ({}, ())
 
 
 @pytest.mark.parametrize("command", ["facts", "verify", "apply"])

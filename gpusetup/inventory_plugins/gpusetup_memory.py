@@ -1,14 +1,14 @@
-"""The inventory as this run has read it: an adapter over `gpusetup.drive.handed` (Ansible runs in our interpreter)."""
+"""The inventory as this run has read it: an adapter over `gpusetup.drive.inventory_memory` in Ansible."""
 
 import os
 from typing import Any
 
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from gpusetup.drive.handed import is_source, take_over
+from gpusetup.drive.inventory_memory import is_source, take_over
 
 DOCUMENTATION = """
-name: gpusetup_handed
+name: gpusetup_memory
 short_description: the inventory as the run's first Ansible process read it
 description: Used by gpusetup itself between the Ansible processes of one run; see GPUSETUP_INVENTORY.
 options: {}
@@ -18,7 +18,7 @@ options: {}
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]
     """Takes the place of the plugins that read the inventory."""
 
-    NAME = "gpusetup_handed"
+    NAME = "gpusetup_memory"
 
     def verify_file(self, path: str) -> bool:
         """Tell whether this is the inventory that was handed over."""

@@ -8,8 +8,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_arguments,
     lifecycle,
     process,
-    things,
     transaction,
+    undo,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Link
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
@@ -83,7 +83,7 @@ def _opens(site, root):
 def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host, kind):
     (host.root / "etc/systemd/system/elsewhere.service").write_text("")
     host.memory.read["elsewhere.service"] = b""
-    site = things.Site(Ledger(host.state), None, Machine(), process.environment())
+    site = undo.Site(Ledger(host.state), None, Machine(), process.environment())
     thing, wanted = _opens(site, host.root)[kind]
     before, make = thing.look(), thing.make
 
