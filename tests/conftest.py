@@ -6,6 +6,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpusetup.cli.main import main
 from gpusetup.matrix.load import Matrix
 
 # Started in the background, a test run inherits that interrupts are ignored; here they are tested.
@@ -25,6 +26,18 @@ settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))
 def shipped():
     """The data that is shipped, whatever the environment lays over it."""
     return Matrix()
+
+
+@pytest.fixture
+def says(capsys):
+    """Run a command line, which must end with a code; return its answer, or else its error, in one line."""
+
+    def said(code, *words):
+        found, told = main([*map(str, words)]), capsys.readouterr()
+        assert found == code, told
+        return " ".join((told.err if code else told.out).split())
+
+    return said
 
 
 @pytest.fixture(scope="session", autouse=True)

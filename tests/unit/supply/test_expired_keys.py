@@ -1,19 +1,15 @@
 """Keys that have expired, made by gpg at a time of before: nothing is signed with one, and what one signed is not taken."""
 
-import shutil
 import subprocess
 
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.errors import PreflightError, UnreachableError
-from gpusetup.supply import apt_repository
 from gpusetup.supply.apt_repository import AptRoot
-from gpusetup.supply.fetching import Pool
 from gpusetup.supply.signing import Signer, signer
-from tests.unit.supply.test_site import deb, described, nothing
+from tests.unit.supply.conftest import NEEDED, deb, described, published
 
-pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+pytestmark = NEEDED
 THEN = "20240101T120000!"
 
 
@@ -39,22 +35,17 @@ def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired):
     assert signer("", expired).fingerprint == fingerprint
 
 
-def test_the_command_says_so_and_makes_nothing(expired, tmp_path, monkeypatch, capsys):
+def test_the_command_says_so_and_makes_nothing(expired, tmp_path, monkeypatch, says):
     monkeypatch.setenv("GNUPGHOME", str(expired))
-    code = main(["bundle", "mirror", "--os", "ubuntu24.04", "--sign-with", "site", "--out", str(tmp_path / "out")])
-    assert code == 5
-    assert "expired on 2024-01-02" in " ".join(capsys.readouterr().err.split())
+    words = ("--os", "ubuntu24.04", "--sign-with", "site", "--out", tmp_path / "out")
+    assert "expired on 2024-01-02" in says(5, "bundle", "mirror", *words)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_repository_of_an_expired_key_is_not_taken(expired, tmp_path):
     fingerprint = gpg(expired, "--with-colons", "--list-keys").split("fpr:::::::::")[1][:40]
     then = _Then(fingerprint, str(expired))
-    pool = Pool(tmp_path / "pool")
-    entry = described(deb(tmp_path, "driver"))
-    pool.fetch([entry.file], nothing)
-    apt_repository.publish(tmp_path / "site", [entry], pool, then)
-    line = f"deb [signed-by={tmp_path / 'site' / then.key_file}] file:{tmp_path / 'site'} /"
+    line = published(tmp_path / "site", [described(deb(tmp_path, "driver"))], then)
     root = AptRoot(tmp_path / "root", "debian12", "x86_64", (line,))
     with pytest.raises(UnreachableError, match="could not be fetched") as told:
         root.refresh()
@@ -66,10 +57,4 @@ class _Then(Signer):
 
     def clear(self, path, target):
         words = ("--local-user", self.fingerprint, "--armor", "--output", str(target), "--clearsign", str(path))
-        gpg(_path(self.home), "--faked-system-time", THEN, *words)
-
-
-def _path(text):
-    from pathlib import Path
-
-    return Path(text)
+        gpg(self.home, "--faked-system-time", THEN, *words)

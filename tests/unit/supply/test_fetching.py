@@ -11,6 +11,7 @@ from gpusetup.errors import HostFailedError, UnreachableError
 from gpusetup.supply import fetching
 from gpusetup.supply.fetching import Pool, Wanted, sized
 from tests.flaky import CONTENT, serving
+from tests.unit.supply.conftest import nothing
 
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
@@ -27,9 +28,6 @@ def wanted(url, size: int = len(CONTENT)):
     return Wanted(url=url, name="a.deb", size=size, sha256=DIGEST)
 
 
-def nothing(_done: int, _whole: int) -> None: ...
-
-
 @pytest.mark.parametrize("trouble", ["broken", "hangs up", "503", "429", "stalls"])
 def test_what_breaks_off_goes_on(site, tmp_path, trouble):
     pool = Pool(tmp_path / "pool")
@@ -41,7 +39,7 @@ def test_what_breaks_off_goes_on(site, tmp_path, trouble):
 
 
 def test_a_server_that_trickles_is_left_and_what_came_is_kept(site, tmp_path, monkeypatch):
-    """It sends fifty bytes a second, and never falls silent."""
+    """It sends fifty bytes a second, and never falls nothing."""
     monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 0.2)
     pool = Pool(tmp_path / "pool")
     assert pool.fetch([wanted(site.says("drips", "drips", "whole"))], nothing) == len(CONTENT)

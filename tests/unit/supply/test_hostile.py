@@ -14,17 +14,18 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, check_bundle, numbered, read_manifest
-from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.answers import MatrixRelease
+from gpusetup.model.bundle import Since
 from gpusetup.model.pull import Offer
 from gpusetup.model.request import Request
 from gpusetup.plan.lock import lock_of, read_lock
 from gpusetup.pull import offers
 from gpusetup.resolve.api import resolve
 from gpusetup.supply.packing import pack, unpack
+from tests.unit.supply.conftest import nothing
 
 CASES = [200, pytest.param(10_000, marks=pytest.mark.fuzz)]
 CONTENT = b"{}"
@@ -34,10 +35,6 @@ NAMES = (
     "/".join(["d" * 200] * 30), MANIFEST, SIGNATURE, ".since.json", ".manifest.json.new", "a\nb", "a\0b", "\x1b[31m",
     "\u202eab", "\ud800", "ä" * 150, "a\\b", "~", "con", "a b", "-rf", "$(id)",
 )  # fmt: skip
-
-
-def silent(_done, _whole):
-    """Nobody listens."""
 
 
 def document(**fields):
@@ -59,7 +56,7 @@ def refused(first, there, tmp_path):
     before = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
     in_force = (there / MANIFEST).read_bytes() if (there / MANIFEST).is_file() else None
     try:
-        unpack(first, there, silent)
+        unpack(first, there, nothing)
     except GpuSetupError:
         assert ((there / MANIFEST).read_bytes() if (there / MANIFEST).is_file() else None) == in_force
         no = True
@@ -277,10 +274,28 @@ def test_names_that_no_file_can_have(names, tmp_path):
     raw = document(files=dict.fromkeys(names, FILE))
     members = [(name, CONTENT) for name in names if "\0" not in name]
     with pytest.raises(GpuSetupError) as told:
-        unpack(archive(tmp_path / "evil.tar", (MANIFEST, raw), *members), tmp_path / "in" / "there", silent)
+        unpack(archive(tmp_path / "evil.tar", (MANIFEST, raw), *members), tmp_path / "in" / "there", nothing)
     assert told.value.reference == "GS-789"
     assert not list(tmp_path.rglob("outside"))
     assert not (tmp_path / "in" / "there" / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "python/none.whl"])
+def test_what_an_archive_says_of_its_base_is_not_believed(tmp_path, name):
+    said = Since(manifest_sha256="0" * 64, left_out=(name,))
+    members = [(MANIFEST, document(files={"../outside": FILE})), (".since.json", msgspec.json.encode(said))]
+    with pytest.raises(GpuSetupError) as told:
+        unpack(archive(tmp_path / "evil.tar", *members), site(tmp_path / "there", 1), nothing)
+    assert told.value.reference == "GS-789"
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_links_are_refused(tmp_path):
+    link = tarfile.TarInfo("a.json")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with pytest.raises(GpuSetupError, match=r"a\.json"):
+        unpack(archive(tmp_path / "evil.tar", (MANIFEST, document()), (link, b"")), tmp_path / "there", nothing)
+    assert not (tmp_path / "there/a.json").exists()
 
 
 def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path):
@@ -291,7 +306,7 @@ def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path):
     for entry in (long, longer):
         (tmp_path / "evil.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + b"\0" * 2048)
         with pytest.raises(GpuSetupError, match=str(3 << 30)):
-            unpack(tmp_path / "evil.tar", tmp_path / "there", silent)
+            unpack(tmp_path / "evil.tar", tmp_path / "there", nothing)
     with (tmp_path / MANIFEST).open("wb") as file:
         file.truncate(LONGEST_MANIFEST + 1)
     with pytest.raises(GpuSetupError, match="longer than"):
@@ -306,32 +321,25 @@ def site(folder, serial, content=CONTENT):
     return folder
 
 
-def test_an_older_bundle_is_refused_unless_told_so(tmp_path, capsys):
-    (new,) = pack(site(tmp_path / "new", 7), tmp_path / "new.tar", 0, silent)
-    (old,) = pack(site(tmp_path / "old", 6, b"old"), tmp_path / "old.tar", 0, silent)
-    (bare,) = pack(site(tmp_path / "bare", 0, b"bare"), tmp_path / "bare.tar", 0, silent)
+def test_an_older_bundle_is_refused_unless_told_so(tmp_path, says):
+    (new,) = pack(site(tmp_path / "new", 7), tmp_path / "new.tar", 0, nothing)
+    (old,) = pack(site(tmp_path / "old", 6, b"old"), tmp_path / "old.tar", 0, nothing)
+    (bare,) = pack(site(tmp_path / "bare", 0, b"bare"), tmp_path / "bare.tar", 0, nothing)
     there = tmp_path / "there"
-
-    def asked(*words):
-        code = main(["bundle", *map(str, words)])
-        return code, " ".join(capsys.readouterr().err.split())
-
-    assert asked("unpack", new, "--out", there)[0] == 0
+    says(0, "bundle", "unpack", new, "--out", there)
     for older in (old, bare):
-        code, said = asked("unpack", older, "--out", there)
-        assert code == 3
+        said = says(3, "bundle", "unpack", older, "--out", there)
         assert "GS-795" in said
         assert "--older" in said
         assert check_bundle(there).serial == 7
     shutil.rmtree(there)  # a folder that was emptied is no way round it
-    assert asked("unpack", old, "--out", there)[0] == 3
-    shutil.rmtree(there)
-    shutil.copytree(tmp_path / "old", there)
-    assert "GS-795" in asked("--verify", there)[1]
-    assert asked("--verify", there, "--older")[0] == 0
-    assert asked("--verify", there)[0] == 0, "it is the one that was accepted"
-    assert asked("unpack", new, "--out", there)[0] == 0
-    assert asked("unpack", old, "--out", there, "--older")[0] == 0
+    says(3, "bundle", "unpack", old, "--out", there)
+    shutil.copytree(tmp_path / "old", there, dirs_exist_ok=True)
+    assert "GS-795" in says(3, "bundle", "--verify", there)
+    says(0, "bundle", "--verify", there, "--older")
+    says(0, "bundle", "--verify", there)  # it is the one that was accepted
+    says(0, "bundle", "unpack", new, "--out", there)
+    says(0, "bundle", "unpack", old, "--out", there, "--older")
     assert check_bundle(there).serial == 6
 
 

@@ -5,16 +5,13 @@ import random
 import shutil
 import time
 
-import pytest
-
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.supply import site
 from gpusetup.supply.apt_repository import read
 from gpusetup.supply.site import add_system
-from tests.unit.supply.test_site import REPOSITORY, _no_wheels, deb, described, nothing, supply
+from tests.unit.supply.conftest import NEEDED, REPOSITORY, deb, described, no_wheels, nothing
 
-__all__ = ["supply"]  # a fixture
-pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+pytestmark = NEEDED
 KILLS = 14
 
 
@@ -30,9 +27,9 @@ def _ended(process):
 
 
 def test_a_bundle_that_is_renewed(tmp_path, supply, key, monkeypatch):
-    monkeypatch.setattr(site, "controller_wheels", _no_wheels)
+    monkeypatch.setattr(site, "controller_wheels", no_wheels)
     out = tmp_path / "site"
-    (tmp_path / "newer").mkdir()
+
     newer = tuple(described(deb(tmp_path / "newer", name, version="3:9.0-1")) for name in ("driver", "dkms", "more"))
     renewed = supply._replace(packages=newer)
     chance, seen = random.Random(20261124), set()

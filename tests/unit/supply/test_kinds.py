@@ -1,6 +1,5 @@
 """A bundle for an inventory: its hosts are looked at by real Ansible, and read, planned and followed as apply does."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from msgspec.structs import replace
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.cli.bundle_hosts import systems_of
-from gpusetup.cli.main import command_parser, main
+from gpusetup.cli.main import command_parser
 from gpusetup.components.base import Wanted, working_driver
 from gpusetup.matrix.load import matrix
 from gpusetup.model.package import Package, PackageSet
@@ -18,14 +17,13 @@ from gpusetup.plan.lock import read_lock
 from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import settings_for
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import apt_repository, choosing, site
+from gpusetup.supply import choosing, site
 from gpusetup.supply.choosing import Asked, choose
-from gpusetup.supply.fetching import Pool
 from gpusetup.supply.site import add_system
 from tests.hosts.machines import machine
-from tests.unit.supply.test_site import REPOSITORY, deb, described, nothing
+from tests.unit.supply.conftest import NEEDED, REPOSITORY, deb, described, nothing, published
 
-pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+pytestmark = NEEDED
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 BUNDLE = "A71155CDFDD4EC5478D170C02223059898B8750B"
 
@@ -85,13 +83,11 @@ def test_the_command_line_is_above_the_inventory(inventory):
         assert [item.name for item in kind.settings.environments] == ["train"]
 
 
-def test_what_has_no_effect_and_what_is_wrong_is_said(inventory, tmp_path, capsys):
+def test_what_has_no_effect_and_what_is_wrong_is_said(inventory, tmp_path, says):
     inventory.write_text(inventory.read_text().replace('gpusetup_driver="==570.211.01"', "gpusetup_tourch=2.6"))
-    assert main(["bundle", "--inventory", str(inventory), "--out", str(tmp_path / "site")]) == 3
-    assert "gpusetup_tourch" in capsys.readouterr().err
-    assert (
-        main(["bundle", "--inventory", str(inventory), "--set", "gpusetup_room=1", "--out", str(tmp_path / "s")]) == 3
-    )
+    words = ("bundle", "--inventory", inventory, "--out", tmp_path / "site")
+    assert "gpusetup_tourch" in says(3, *words)
+    says(3, *words, "--set", "gpusetup_room=1")
     assert not (tmp_path / "site").exists()
 
 
@@ -106,20 +102,12 @@ def test_each_kind_has_its_lock_and_one_repository_has_it_all(tmp_path, key, mon
     """Two kinds want different versions of a package: apt is asked for each, and the bundle has both."""
     controllers = []
     monkeypatch.setattr(site, "controller_wheels", lambda _folder, **what: controllers.append(what) or ("", {}))
-    upstream = tmp_path / "upstream"
-    entries = [described(deb(upstream / version, "gpu", "gpu2", version=version)) for version in ("1.0", "2.0")]
-    entries.append(described(deb(upstream, "gpu2", version="1")))
-    pool = Pool(tmp_path / "pool")
-    pool.fetch([entry.file for entry in entries], nothing)
-    place = tmp_path / "mirror" / REPOSITORY
-    apt_repository.publish(place, entries, pool, key)
-    line = f"deb [signed-by={place / key.key_file}] file:{place} /"
-
-    kinds = []
-    for version in ("1.0", "2.0"):
-        request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
-        kinds.append(Asked(request, settings_for({}, {}, {}, request.requirements), names=(version,)))
-    made = []
+    entries = [described(deb(tmp_path, "gpu", "gpu2", version=version)) for version in ("1.0", "2.0")]
+    entries.append(described(deb(tmp_path, "gpu2", version="1")))
+    line = published(tmp_path / "mirror" / REPOSITORY, entries, key)
+    request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
+    asked = Asked(request, settings_for({}, {}, {}, request.requirements), archives=(line,))
+    kinds, made = [asked._replace(names=(version,)) for version in ("1.0", "2.0")], []
 
     def planned(roots, _facts, asked, _matrix):
         stack = resolve(asked.request, matrix()).stack
@@ -132,7 +120,7 @@ def test_each_kind_has_its_lock_and_one_repository_has_it_all(tmp_path, key, mon
         return HostPlan(state="change", now="", stack=stack), wanted, root
 
     monkeypatch.setattr(choosing, "_planned", planned)
-    kinds = [kind._replace(archives=(line,)) for kind in kinds]
+
     chosen = choose(kinds, matrix(), lambda _text: None)
     assert made[0] is made[1], "the lists of equal sources are fetched once"
     assert sorted((entry.name, entry.version) for entry in chosen.packages) == [

@@ -1,7 +1,6 @@
 """A mirror: what is chosen, what a half-published repository does to it, and what hosts read; apt, dnf and gpg are real."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,20 +8,19 @@ import jsonschema
 import pytest
 
 from gpusetup.cli.export import schema_of
-from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
-from gpusetup.supply.fetching import Pool, Wanted
+from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.mirroring import alone, keep, look, require_limit, select
 from gpusetup.supply.root import Entry
 from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply import rpms
-from tests.unit.supply.test_site import deb, described
+from tests.unit.supply.conftest import NEEDED, deb, described, nothing, published
 
-pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+pytestmark = NEEDED
 
 
 def entry(name, version, needs=""):
@@ -31,16 +29,15 @@ def entry(name, version, needs=""):
 
 
 def test_the_newest_of_each_line_and_what_they_need():
-    drivers = [entry("cuda-drivers", f"{version}-1", f"nvidia-driver (= {version}-1), libc6 (>= 2.3)") for version in
-               ("570.10.01", "570.9.01", "570.8.01", "580.1.01")]  # fmt: skip
-    needed = [entry("nvidia-driver", f"{version}-1") for version in ("570.10.01", "570.9.01", "570.8.01", "580.1.01")]
-    others = [entry("nvidia-driver", "590.1-1"), entry("nsight", "1.0"), entry("nsight-more", "1.0")]
+    versions = ("570.10.01-1", "570.9.01-1", "570.8.01-1", "580.1.01-1")
+    drivers = [entry("cuda-drivers", one, f"nvidia-driver (= {one}), libc6 (>= 2.3)") for one in versions]
+    needed = [entry("nvidia-driver", one) for one in (*versions, "590.1-1")]
+    others = [entry("nsight", "1.0"), entry("nsight-more", "1.0")]
     chosen = select([*drivers, *needed, *others], ("cuda-drivers", "nsight"), 2)
+    kept = [one for one in versions if one != "570.8.01-1"]
     assert [(one.name, one.version) for one in chosen] == [
-        *((name, f"{version}-1") for name in ("cuda-drivers",) for version in ("570.10.01", "570.9.01", "580.1.01")),
-        ("nsight", "1.0"),
-        *((name, f"{version}-1") for name in ("nvidia-driver",) for version in ("570.10.01", "570.9.01", "580.1.01")),
-    ]
+        *(("cuda-drivers", one) for one in kept), ("nsight", "1.0"), *(("nvidia-driver", one) for one in kept),
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +55,16 @@ class Upstream(NamedTuple):
     key: Signer
 
     def publish(self, *versions):
-        raw = self.folder / f"raw-{len(versions)}"
         if self.suffix == ".rpm":
             rpms.published(self.folder / self.place, [rpms.Rpm("cuda-drivers", item) for item in versions], self.key)
             return
-        for version in versions:
-            (raw / version).mkdir(parents=True)
-        entries = [described(deb(raw / version, "cuda-drivers", version=version)) for version in versions]
-        pool = Pool(self.folder / "pool")
-        pool.fetch([entry.file for entry in entries], nothing)
-        apt_repository.publish(self.folder / self.place, entries, pool, self.key)
+        raw = self.folder / f"raw-{len(versions)}"
+        entries = [described(deb(raw, "cuda-drivers", version=version)) for version in versions]
+        published(self.folder / self.place, entries, self.key)
 
-    def chosen(self, folder=None, *, signed_by=None):
-        folder = folder or self.folder
-        settings = Settings(
-            source=f"file://{folder}",
-            source_fingerprints=tuple(
-                dict.fromkeys((signed_by.fingerprint if signed_by else self.key.fingerprint, self.key.fingerprint))
-            ),
-        )
+    def chosen(self, folder=None, *signers):
+        prints = tuple(signer.fingerprint for signer in (*signers, self.key))
+        settings = Settings(source=f"file://{folder or self.folder}", source_fingerprints=prints)
         return look(Request(os=self.system, arch="x86_64"), settings, matrix(), 2)
 
     def files(self, folder):
@@ -95,9 +83,6 @@ def upstream(request, tmp_path, monkeypatch, vendor):
     return made
 
 
-def nothing(_done: int, _whole: int) -> None: ...
-
-
 def contents(place):
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
@@ -110,7 +95,7 @@ def test_it_follows_what_is_published(tmp_path, upstream, key):
     assert keep(out, upstream.chosen(), key, nothing) == (2, 1)
     ends = {".deb": "_580.{}.01-1_amd64.deb", ".rpm": "-580.{}.01-1.x86_64.rpm"}[upstream.suffix]
     assert upstream.files(out) == ["cuda-drivers" + ends.format(number) for number in (2, 3)]
-    again = upstream.chosen(out, signed_by=key)
+    again = upstream.chosen(out, key)
     assert [one.version for one in again.entries] == ["580.2.01-1", "580.3.01-1"], "a mirror can be mirrored"
 
 
@@ -125,9 +110,9 @@ def test_what_is_half_published_leaves_the_mirror_as_it_was(tmp_path, upstream, 
     if harm == "missing":
         new.unlink()
     elif harm == "other":
-        size = new.stat().st_size
-        new.unlink()
-        new.write_bytes(b"x" * size)
+        other = b"x" * new.stat().st_size
+        new.unlink()  # it is a link
+        new.write_bytes(other)
     else:
         for path in (*place.glob("Packages*"), *place.glob("repodata/*primary*")):
             path.write_text("changed")
@@ -148,32 +133,33 @@ def test_a_stranger_and_too_little_room_are_refused(tmp_path, upstream, key):
     assert not (tmp_path / "mirror").exists()
 
 
-def test_programs_are_told_what_people_are(tmp_path, upstream, monkeypatch, capsys):
+def test_programs_are_told_what_people_are(tmp_path, upstream, monkeypatch, says):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     words = ["bundle", "mirror", "--os", upstream.system, "--source", f"file://{upstream.folder}",
              "--source-fingerprints", upstream.key.fingerprint]  # fmt: skip
-    told = []
-    for more in (["--dry-run"], ["--out", str(tmp_path / "mirror")], ["--out", str(tmp_path / "mirror")]):
-        assert main([*words, *more, "--format", "json"]) == 0
-        told.append(json.loads(capsys.readouterr().out))
+    out, told = ["--out", tmp_path / "mirror"], []
+    for more in (["--dry-run"], out, out):
+        told.append(json.loads(says(0, *words, *more, "--format", "json")))
         jsonschema.validate(told[-1], schema_of("mirror"))
     counts = [(each["packages"], each["new"], each["gone"]) for document in told for each in document["repositories"]]
     assert counts == [(1, None, None), (1, 1, 0), (1, 0, 0)]
     assert told[0]["source"] == ""
     kept = [upstream.key.fingerprint] if upstream.suffix == ".rpm" else []
     assert told[1]["fingerprints"][1:] == kept, "rpm packages keep their vendor's signature"
-    assert main([*words, "--out", str(tmp_path / "mirror")]) == 0
-    said = capsys.readouterr().out
+    said = says(0, *words, *out)
     assert f"gpusetup_source={told[1]['source']} " in said
     assert ",".join(told[1]["fingerprints"]) in said
 
 
-def test_bad_input_is_told(capsys):
-    assert main(["bundle", "mirror", "--os", "debian12"]) == 3
-    assert main(["bundle", "mirror", "--os", "amzn2023", "--arch", "aarch64", "--source", "distro", "--dry-run"]) == 3
-    told = capsys.readouterr().err
-    assert "GS-779" in told
-    assert "GS-777" in told
+@pytest.mark.parametrize(
+    ("words", "reference"),
+    [
+        (["--os", "debian12"], "GS-779"),
+        (["--os", "amzn2023", "--arch", "aarch64", "--source", "distro", "--dry-run"], "GS-777"),
+    ],
+)
+def test_bad_input_is_told(words, reference, says):
+    assert reference in says(3, "bundle", "mirror", *words)
 
 
 def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upstream):
@@ -183,11 +169,8 @@ def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upst
     require_limit(tmp_path, [chosen, chosen], chosen.size)
     with pytest.raises(BadInputError, match="more than --room allows"):
         require_limit(tmp_path, [chosen, other], chosen.size)
-    with (
-        alone(tmp_path / "mirror"),
-        pytest.raises(PreflightError, match="another gpusetup renews"),
-        alone(tmp_path / "mirror"),
-    ):
+    place = tmp_path / "mirror"
+    with alone(place), pytest.raises(PreflightError, match="another gpusetup renews"), alone(place):
         pass
-    with alone(tmp_path / "mirror"):
-        assert (tmp_path / "mirror/.lock").is_file()
+    with alone(place):
+        assert (place / ".lock").is_file()

@@ -10,13 +10,12 @@ import pytest
 from gpusetup.model.package import Package
 from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
-from gpusetup.supply.site import add_system
-from tests.unit.supply.test_site import REPOSITORY, nothing, supply
+from tests.unit.supply.conftest import REPOSITORY, nothing
 
-__all__ = ["supply"]  # a fixture
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-get", "gpg", "nginx"))), reason="needs: apt-get install gnupg nginx-light"
 )
+
 CONFIGURATION = """
 pid {folder}/pid; error_log {folder}/error.log; daemon off; worker_processes 1;
 events {{ }}
@@ -47,13 +46,9 @@ def served(tmp_path):
     process.wait()
 
 
-def test_apt_installs_from_a_bundle_behind_nginx(tmp_path, supply, key, served):
-    out = tmp_path / "site"
-    add_system(out, supply, key, nothing)
-    url = f"{served}/{REPOSITORY}"
-    root = AptRoot(
-        tmp_path / "root", "debian12", "x86_64", (f"deb [signed-by={out / REPOSITORY / key.key_file}] {url} /",)
-    )
+def test_apt_installs_from_a_bundle_behind_nginx(tmp_path, out, key, served):
+    line = f"deb [signed-by={out / REPOSITORY / key.key_file}] {served}/{REPOSITORY} /"
+    root = AptRoot(tmp_path / "root", "debian12", "x86_64", (line,))
     root.refresh()
     found = root.closure([Package(name="driver", version="1:2.0-*")])
     assert {entry.name for entry in found} == {"driver", "dkms"}

@@ -23,6 +23,7 @@ from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
 from tests.stored import stored
+from tests.unit.supply.conftest import nothing
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
 
 REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
@@ -52,9 +53,6 @@ class Upstream:
     def source(self, **more):
         key = Key.at(f"file://{self.folder}/cuda/{self.nvidia.key_file}", (self.nvidia.fingerprint,))
         return Source(name="cuda", kind="dnf", uris=(f"file://{self.folder}/cuda",), key=key, **more)
-
-
-def nothing(_done: int, _whole: int) -> None: ...
 
 
 @pytest.fixture(scope="module")
