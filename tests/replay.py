@@ -65,6 +65,12 @@ def wheel(members: dict[str, str | bytes]) -> bytes:
     return target.getvalue()
 
 
+def packed(name: str, version: str, text: str, tag: str = "py3-none-any", **more: str) -> bytes:
+    """A wheel with nothing in it but what it says of itself."""
+    members = {"METADATA": text, "WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n", "RECORD": ""}
+    return wheel({f"{name}-{version}.dist-info/{file}": content for file, content in {**members, **more}.items()})
+
+
 def sdist(name: str, version: str, text: str) -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w:gz") as archive:

@@ -12,6 +12,7 @@ from gpusetup.bootstrap import bundle, wheels
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, HostFailedError
 from gpusetup.model.bundle import BundledFile, Manifest
+from tests.replay import metadata, packed
 
 
 @pytest.fixture
@@ -25,22 +26,16 @@ def made(tmp_path):
     return folder
 
 
-def test_a_whole_bundle_passes(made):
-    assert bundle.check_bundle(made).gpusetup == "1"
-
-
 @pytest.mark.parametrize(
-    ("harm", "reference"),
+    ("name", "content", "reference"),
     [
-        (lambda folder: (folder / "wheels/a.whl").write_bytes(b"other"), "GS-718"),
-        (lambda folder: (folder / "wheels/a.whl").unlink(), "GS-717"),
-        (lambda folder: (folder / "manifest.json").unlink(), "GS-715"),
-        (lambda folder: (folder / "manifest.json").write_text("{"), "GS-716"),
-        (lambda folder: (folder / "manifest.json").write_text('{"schema": "other/1"}'), "GS-714"),
+        ("wheels/a.whl", "other", "GS-718"), ("wheels/a.whl", None, "GS-717"), ("manifest.json", None, "GS-715"),
+        ("manifest.json", "{", "GS-716"), ("manifest.json", '{"schema": "other/1"}', "GS-714"),
     ],
-)
-def test_what_differs_is_named(made, harm, reference):
-    harm(made)
+)  # fmt: skip
+def test_what_differs_is_named(made, name, content, reference):
+    assert bundle.check_bundle(made).gpusetup == "1"
+    (made / name).unlink() if content is None else (made / name).write_text(content)
     with pytest.raises(BadInputError) as caught:
         bundle.check_bundle(made)
     assert caught.value.reference == reference
@@ -84,44 +79,33 @@ def test_the_folder_that_one_stands_in_is_made_too(tmp_path, monkeypatch):
 
 def _wheel(folder: Path, name: str, *requires: str) -> Path:
     path = folder / f"{name}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
-        archive.writestr(
-            f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{lines}"
-        )
+    text = metadata(name, "1.0", *(f"Requires-Dist: {one}" for one in requires))
+    path.write_bytes(packed(name, "1.0", text))
     return path
 
 
 def test_markers_are_those_of_the_target(tmp_path):
-    own = _wheel(
-        tmp_path, "own", "old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'"
-    )
+    needs = ("old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'")
+    own = _wheel(tmp_path, "own", *needs)
     found = {wheels._name(path): path for path in (own, _wheel(tmp_path, "new", "deep>=2"))}
     assert set(wheels._reachable(found, own, wheels.target_environment("3.10", "x86_64"))) == {"own", "old"}
-    assert wheels._reachable(found, own, wheels.target_environment("3.12", "x86_64")) == {
-        "own": "gpusetup",
-        "new": "new",
-        "deep": "deep>=2",
-    }
+    reached = wheels._reachable(found, own, wheels.target_environment("3.12", "x86_64"))
+    assert reached == {"own": "gpusetup", "new": "new", "deep": "deep>=2"}
 
 
 def test_the_installed_package_is_packed_again(tmp_path):
     """Install our wheel without dependencies, pack it from there, and compare what both hold."""
-    first = wheels.own_wheel(tmp_path)
-    python = tmp_path / "venv/bin/python"
+    first, python = wheels.own_wheel(tmp_path), tmp_path / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", first], check=True
-    )
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", first]
+    subprocess.run(pip, check=True)
     code = (
-        "import sys; sys.path.append(sys.argv[1]); from pathlib import Path; from gpusetup.bootstrap.wheels import own_wheel\n"
-        "print(own_wheel(Path(sys.argv[2])))"
+        "import sys; sys.path.append(sys.argv[1]); from pathlib import Path\n"
+        "from gpusetup.bootstrap.wheels import own_wheel; print(own_wheel(Path(sys.argv[2])))"
     )
     (tmp_path / "again").mkdir()
-    site = Path(msgspec.__file__).parents[1]
-    done = subprocess.run(
-        [python, "-c", code, site, tmp_path / "again"], check=True, capture_output=True, text=True, cwd="/"
-    )
+    again = [python, "-c", code, Path(msgspec.__file__).parents[1], tmp_path / "again"]
+    done = subprocess.run(again, check=True, capture_output=True, text=True, cwd="/")
     with zipfile.ZipFile(first) as one, zipfile.ZipFile(done.stdout.strip()) as two:
         assert sorted(one.namelist()) == sorted(two.namelist())
         assert any(name.endswith("playbooks/apply.yml") for name in two.namelist())

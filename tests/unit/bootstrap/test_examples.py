@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
-AWS = {
-    "Reservations": [
-        {
-            "Instances": [
-                {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", "State": {"Name": "running"}, "PrivateIpAddress": "10.0.0.1"},
-                {"InstanceId": "i-2", "InstanceType": "p5.48xlarge", "State": {"Name": "stopped"}},
-            ]
-        }
-    ]
-}  # fmt: skip
+AWS = {"Reservations": [{"Instances": [
+    {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", "State": {"Name": "running"}, "PrivateIpAddress": "10.0.0.1"},
+    {"InstanceId": "i-2", "InstanceType": "p5.48xlarge", "State": {"Name": "stopped"}},
+]}]}  # fmt: skip
 GOOGLE = [
     {"name": "a", "status": "RUNNING", "machineType": "https://x/machineTypes/a3-highgpu-8g", "networkInterfaces": [{"networkIP": "10.0.0.1"}]},
     {"name": "b", "status": "TERMINATED", "machineType": "x/n1", "networkInterfaces": [{"networkIP": "10.0.0.2"}]},

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from gpusetup.errors import GpuSetupError, NoStackError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes, PipRequirements
 from gpusetup.resolve.variants import machine_of
-from tests.replay import Replay, metadata, serving, wheel
+from tests.replay import Replay, metadata, packed, serving
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,7 +32,6 @@ else:
 TARGET = Target("3.11", "x86_64", "2.35")
 ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
 LOCKED = """lock-version = "1.0"
-created-by = "uv"
 [[packages]]
 name = "frame"
 version = "1.0"
@@ -53,20 +53,19 @@ def choose(monkeypatch: pytest.MonkeyPatch, uv: str) -> None:
     monkeypatch.setattr(installer, "choose", lambda *_: installer.Installer(uv, True))
 
 
-def stand_in(folder: Path, script: str) -> str:
-    """A program in uv's place; $lock is where it was told to write."""
+def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str = 'cat pylock > "$lock"') -> None:
+    """Put a program in uv's place; $lock is where it was told to write, pylock a document."""
     path = folder / "uv"
-    path.write_text(
-        f'#!/bin/sh\necho "$@" > "{folder}/argv"\nwhile [ "$1" != --output-file ]; do shift; done\nlock=$2\n{script}\n'
-    )
+    (folder / "pylock").write_text(LOCKED)
+    begins = f'cd "{folder}"\necho "$@" > argv\nwhile [ "$1" != --output-file ]; do shift; done\nlock=$2'
+    path.write_text(f"#!/bin/sh\n{begins}\n{script}\n")
     path.chmod(0o755)
-    return str(path)
+    choose(monkeypatch, str(path))
 
 
 def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path):
-    (tmp_path / "pylock").write_text(LOCKED)
-    script = f'cat "{tmp_path}/pylock" > "$lock"\necho "warning: \\`frame==1.0\\` is yanked (reason: \\"a bug\\")" >&2'
-    choose(monkeypatch, stand_in(tmp_path, script))
+    script = 'cat pylock > "$lock"\necho "warning: \\`frame==1.0\\` is yanked (reason: \\"a bug\\")" >&2'
+    stand_in(monkeypatch, tmp_path, script)
     found, full = hashes_of(pins("--extra-index-url https://y", "frame==1.0"), TARGET)
     assert found.wheels == ("--extra-index-url https://y", "frame==1.0 --hash=sha256:aa --hash=sha256:bb")
     assert (found.python, found.arch, full.pylock) == ("3.11", "x86_64", LOCKED)
@@ -79,8 +78,7 @@ def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path):
     ("glibc", "platform"), [("2.17", "17"), ("2.26", "17"), ("2.28", "28"), ("2.34", "34"), ("2.99", "40")]
 )
 def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glibc, platform):
-    (tmp_path / "pylock").write_text(LOCKED)
-    choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
+    stand_in(monkeypatch, tmp_path)
     hashes_of(pins("frame==1.0"), Target("3.11", "aarch64", glibc))
     assert f"--python-platform aarch64-manylinux_2_{platform} " in (tmp_path / "argv").read_text()
 
@@ -95,7 +93,7 @@ def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glib
     ],
 )
 def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, error, reference):
-    choose(monkeypatch, stand_in(tmp_path, f"echo '{said}' >&2; exit 1"))
+    stand_in(monkeypatch, tmp_path, f"echo '{said}' >&2; exit 1")
     with pytest.raises(error) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
     assert caught.value.reference == reference
@@ -103,8 +101,7 @@ def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, er
 
 
 def test_what_has_no_digest_is_refused(monkeypatch, tmp_path):
-    (tmp_path / "pylock").write_text(LOCKED.replace('{ sha256 = "bb" }', "{}"))
-    choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
+    stand_in(monkeypatch, tmp_path, 'sed \'s/{ sha256 = "bb" }/{}/\' pylock > "$lock"')
     with pytest.raises(GpuSetupError) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
     assert caught.value.reference == "GS-772"
@@ -112,29 +109,24 @@ def test_what_has_no_digest_is_refused(monkeypatch, tmp_path):
 
 def answer(*_: Any) -> tuple[PipHashes, Full]:
     line = ("cupy-cuda13x==14.2.0 --hash=sha256:aa",)
-    return PipHashes(python="3.10", arch="x86_64", system=line, wheels=line), Full(
-        line, LOCKED, ("x was withdrawn by its publisher",)
-    )
+    full = Full(line, LOCKED, ("x was withdrawn by its publisher",))
+    return PipHashes(python="3.10", arch="x86_64", system=line, wheels=line), full
 
 
 def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path):
     asked: list[Any] = []
     monkeypatch.setattr(hashes, "hashes_of", lambda *words: asked.append(words) or answer())
     assert main([*ASKED, "--driver", "580.95.05", "--out", str(tmp_path / "gpu.lock.json")]) == 0
-    assert [item[2][:2] for item in asked] == [("9.0", "13.0")], (
-        "variants are chosen for the GPU and driver in question"
-    )
+    assert [item[2][:2] for item in asked] == [("9.0", "13.0")], "variants are for the GPU and driver in question"
     assert (tmp_path / "pylock.gpu.toml").read_text() == LOCKED
     assert "x was withdrawn by its publisher" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.lock.json", "pylock.gpu.toml"]
 
 
 @pytest.mark.parametrize(
-    ("stop", "code"),
-    [(NoStackError("GS-773", "no wheels"), 4), (KeyboardInterrupt(), 130)],
-    ids=["no wheels", "Ctrl-C"],
-)
-def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop, code):
+    ("stop", "code"), [(NoStackError("GS-773", "no wheels"), 4), (KeyboardInterrupt(), 130)], ids=["no wheels", "Ctrl-C"]
+)  # fmt: skip
+def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, capsys, stop, code):
     def refuse(*_: Any) -> None:
         raise stop
 
@@ -144,6 +136,9 @@ def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop
     assert main([*ASKED, "--out", str(kept)]) == code
     assert kept.read_text() == "before"
     assert list(tmp_path.iterdir()) == [kept]
+    capsys.readouterr()
+    assert main([*ASKED, "--format", "json"]) == code
+    assert code != 4 or json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-773"
 
 
 def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
@@ -193,36 +188,19 @@ def site(request, monkeypatch):
 def serve(site: Replay, name: str, version: str, *lines: str, tag: str = "py3-none-any", **more: Any) -> str:
     """Serve a wheel; returns its digest."""
     text = metadata(name, version, *lines)
-    info = f"{name}-{version}.dist-info"
-    body = wheel(
-        {
-            f"{info}/METADATA": text,
-            f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
-            f"{info}/RECORD": "",
-        }
-    )
+    body = packed(name, version, text, tag)
     site.package(name, site.file(f"{name}-{version}-{tag}.whl", body, text, **more))
     return hashlib.sha256(body).hexdigest()
 
 
 @pytest.mark.slow
 def test_the_whole_set_for_another_machine_with_every_digest(site):
-    digests = [
-        serve(
-            site,
-            "frame",
-            "1.0",
-            "Requires-Dist: part>=1",
-            "Requires-Dist: old; python_version < '3.12'",
-            yanked="a bug",
-        )
-    ]
-    digests += [serve(site, "old", "3"), serve(site, "part", "1.5", tag="cp311-cp311-manylinux_2_34_x86_64")]
+    needs = ("Requires-Dist: part>=1", "Requires-Dist: old; python_version < '3.12'")
+    digests = [serve(site, "frame", "1.0", *needs, yanked="a bug"), serve(site, "old", "3")]
+    digests += [serve(site, "part", "1.5", tag="cp311-cp311-manylinux_2_34_x86_64")]
     found, full = hashes_of(pins("frame==1.0"), TARGET)
-    names = ("frame==1.0", "old==3", "part==1.5")
-    assert sorted(found.wheels) == [
-        f"{name} --hash=sha256:{digest}" for name, digest in zip(names, digests, strict=True)
-    ]
+    pinned = zip(("frame==1.0", "old==3", "part==1.5"), digests, strict=True)
+    assert sorted(found.wheels) == [f"{name} --hash=sha256:{digest}" for name, digest in pinned]
     assert [name in full.pylock for name in ('name = "frame"', 'name = "old"', 'name = "part"', *digests)] == [True] * 6
     (warning,) = full.warnings
     assert warning.startswith("frame==1.0 was withdrawn by its publisher")
@@ -248,15 +226,13 @@ def test_an_index_that_goes_away_in_the_middle_is_no_answer(site):
     with pytest.raises(UnreachableError) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
     assert caught.value.reference == "GS-770"
-    assert "/simple/part/" in caught.value.context
-    assert "503" in caught.value.context
+    assert re.search(r"/simple/part/.*503|503.*/simple/part/", caught.value.context, re.DOTALL)
 
 
-KNOWN_TO_UV = {
-    "requires": ["nvidia-variant-provider"],
-    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
-}
+PLUGIN = "nvidia_variant_provider.plugin:NvidiaVariantPlugin"
+KNOWN_TO_UV = {"requires": ["nvidia-variant-provider"], "plugin-api": PLUGIN}
 HOPPER, BEFORE, PASCAL = (["h100"], "580.95.05"), (["h100"], "570.86.15"), (["gtx 1080 ti"], "580.95.05")
+OLD, NOTHING = (["t4"], "470.57.02"), ([], None)
 
 
 def serve_variants(site: Replay, *labels: str, **changes: Any) -> None:
@@ -268,13 +244,7 @@ def serve_variants(site: Replay, *labels: str, **changes: Any) -> None:
     for label in labels:
         text = metadata("frame", "1.0", *(["Requires-Dist: part>=1"] if label.startswith("cuda") else []))
         own = {**toy, "variants": {label: toy["variants"].get(label, {})}}
-        members = {
-            "METADATA": text,
-            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "",
-        }
-        members |= {"variant.json": json.dumps(own)} if label else {}
-        body = wheel({f"frame-1.0.dist-info/{name}": content for name, content in members.items()})
+        body = packed("frame", "1.0", text, **({"variant.json": json.dumps(own)} if label else {}))
         files.append(site.file(f"frame-1.0-py3-none-any{'-' if label else ''}{label}.whl", body, text))
     listed = {"hashes": toy.pop("hashes")} if "hashes" in toy else {}
     site.package("frame", *files, site.file("frame-1.0-variants.json", json.dumps(toy).encode(), **listed))
@@ -296,13 +266,7 @@ def locked(machine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], di
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "label"),
-    [
-        (HOPPER, "cuda13.0"),
-        (BEFORE, "cuda12.8"),
-        (PASCAL, "cuda12.6"),
-        ((["t4"], "470.57.02"), "null"),
-        (([], None), ""),
-    ],
+    [(HOPPER, "cuda13.0"), (BEFORE, "cuda12.8"), (PASCAL, "cuda12.6"), (OLD, "null"), (NOTHING, "")],
 )
 def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, monkeypatch, machine, label):
     serve_variants(site, "cuda12.6", "cuda12.8", "cuda13.0", "null", "")
@@ -318,7 +282,7 @@ def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, m
 @pytest.mark.slow
 def test_without_variants_a_machine_changes_nothing(site, monkeypatch):
     serve(site, "frame", "1.0")
-    assert locked(HOPPER, monkeypatch)[2] == locked(([], None), monkeypatch)[2]
+    assert locked(HOPPER, monkeypatch)[2] == locked(NOTHING, monkeypatch)[2]
 
 
 @pytest.mark.slow
@@ -335,12 +299,3 @@ def test_what_uv_cannot_read_or_judge_is_said(site, monkeypatch, labels, changes
     serve_variants(site, *labels, **changes)
     found, _, full = locked(HOPPER, monkeypatch)
     assert (found, warned in "".join(full.warnings), bool(full.warnings)) == (urls, True, bool(warned))
-
-
-def test_the_no_is_a_document_too(capsys, monkeypatch):
-    def refuse(*_: Any) -> None:
-        raise NoStackError("GS-773", "no wheels", hint="another index")
-
-    monkeypatch.setattr(hashes, "hashes_of", refuse)
-    assert main([*ASKED, "--format", "json"]) == 4
-    assert json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-773"

@@ -35,18 +35,11 @@ def make(root: Path, path: str, text: str = "x") -> Path:
 
 
 def test_a_sealed_machine_is_nobody_in_particular(tmp_path, commands):
-    gone = [
-        make(tmp_path, "var/lib/gpusetup/first-boot"),
-        make(tmp_path, "var/lib/gpusetup/bootstrap/runs/1/log"),
-        make(tmp_path, "etc/gpusetup/callback.token", "secret"),
-        make(tmp_path, "var/lib/systemd/random-seed"),
-    ]
-    kept = [
-        make(tmp_path, "etc/gpusetup/lock.json"),
-        make(tmp_path, "etc/gpusetup/environment"),
-        make(tmp_path, "var/lib/gpusetup/state.json"),
-        make(tmp_path, "opt/gpusetup-controller/bin/gpusetup"),
-    ]
+    own_state, etc = "var/lib/gpusetup", "etc/gpusetup"
+    names = f"{own_state}/first-boot", f"{own_state}/bootstrap/runs/1/log", f"{etc}/callback.token"
+    gone = [make(tmp_path, name) for name in (*names, "var/lib/systemd/random-seed")]
+    names = f"{etc}/lock.json", f"{etc}/environment", f"{own_state}/state.json"
+    kept = [make(tmp_path, name) for name in (*names, "opt/gpusetup-controller/bin/gpusetup")]
     own, bus = make(tmp_path, "etc/machine-id", "a" * 32), make(tmp_path, "var/lib/dbus/machine-id", "a" * 32)
     for _ in range(2):
         effects.seal(CONFIG, print, tmp_path)

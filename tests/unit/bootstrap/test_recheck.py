@@ -75,29 +75,24 @@ class Machine:
         monkeypatch.setattr(run, "RESERVE", tmp_path / "reserve")
 
 
+def drifted(mend: str, **more: str) -> dict[str, object]:
+    difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", **more}
+    return {"hosts": {"localhost": {"state": "drifted", "differences": [difference], "mend": mend}}}
+
+
 def test_what_differs_is_told_and_left(monkeypatch, tmp_path):
-    difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", "mend": "apply"}
-    machine = Machine(
-        monkeypatch,
-        tmp_path,
-        {"hosts": {"localhost": {"state": "drifted", "differences": [difference], "mend": "gpusetup apply"}}},
-    )
+    machine = Machine(monkeypatch, tmp_path, drifted("gpusetup apply"))
     status = run.recheck(CONFIG, print)
     assert machine.ran == ["drift"]
     assert machine.record[-1] == status
     assert status.state == "done"
-    assert status.recheck is not None
     assert status.recheck.differences == ("nvidia-smi: was 580, is absent",)
     assert "nvidia-smi: was 580, is absent (gpusetup cloud-init bootstrap run)" in message(status)
 
 
 def test_what_no_apply_mends_is_left_to_a_person(monkeypatch, tmp_path):
-    difference = {"id": "library", "what": "libraries", "was": "580", "now": "/x", "mend": "hand", "hint": "remove it"}
-    told = {"state": "drifted", "differences": [difference], "mend": ""}
-    Machine(monkeypatch, tmp_path, {"hosts": {"localhost": told}})
-    status = run.recheck(CONFIG, print)
-    assert status.recheck is not None
-    assert status.recheck.mend == "remove it"
+    Machine(monkeypatch, tmp_path, drifted("", hint="remove it"))
+    assert run.recheck(CONFIG, print).recheck.mend == "remove it"
 
 
 def test_a_look_that_fails_leaves_the_record(monkeypatch, tmp_path):

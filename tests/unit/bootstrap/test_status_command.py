@@ -24,21 +24,16 @@ NOW = Moment("2026-01-01T00:00:00Z", "b")
 RUNNING = advance(begin(None, NOW), Outcome("ok"), Limits(), NOW)
 DONE = advance(RUNNING, Outcome("ok", verified="pass"), Limits(), NOW)
 REBOOTING = advance(RUNNING, Outcome("reboot", reasons=("nouveau is loaded",)), Limits(), NOW)
-FAILED = advance(
-    RUNNING, Outcome("problem", Problem(reference="GS-1", message="no room", hint="make room", exit=5)), Limits(), NOW
-)
-
-
+TROUBLE = Problem(reference="GS-1", message="no room", hint="make room", exit=5)
+FAILED = advance(RUNNING, Outcome("problem", TROUBLE), Limits(), NOW)
 PENDING = advance(RUNNING, Outcome("reboot", reasons=("another driver is loaded",)), Limits(asks=True), NOW)
 HERE = Moment("2026-01-01T00:00:00Z", Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-SEALING = advance(
-    advance(begin(None, HERE), Outcome("ok"), Limits(image=True), HERE), Outcome("ok"), Limits(image=True), HERE
-)
-SEALED = advance(SEALING, Outcome("ok"), Limits(image=True), HERE)
+SEALED = begin(None, HERE)
+for _ in range(3):
+    SEALED = advance(SEALED, Outcome("ok"), Limits(image=True), HERE)
 COPY = replace(SEALED, boot="the boot that sealed it")
-DRIFTED = replace(
-    DONE, recheck=Recheck(time="t", state="drifted", differences=("nvidia-smi: was 580, is absent",), mend="mend")
-)
+DIFFERS = "nvidia-smi: was 580, is absent"
+DRIFTED = replace(DONE, recheck=Recheck(time="t", state="drifted", differences=(DIFFERS,), mend="mend"))
 
 
 def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -55,14 +50,10 @@ def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (PENDING, 9, ["pending-reboot since", "a reboot is needed: another driver is loaded"]),
         (SEALED, 0, ["sealed since", "the image is ready", "next: shut this machine down"]),
         (COPY, 9, ["step 1 of 4: waiting for cloud-init to start the service"]),
-        (DRIFTED, 0, ["checked again at t: drifted", "nvidia-smi: was 580, is absent", "mend"]),
-        (
-            FAILED,
-            5,
-            ["failed since", "last error: no room [GS-1]", "make room", "systemctl restart gpusetup-bootstrap"],
-        ),
+        (DRIFTED, 0, ["checked again at t: drifted", DIFFERS, "mend"]),
+        (FAILED, 5, ["failed since", "last error: no room [GS-1]", "make room", "systemctl restart gpusetup-bootstrap"]),
     ],
-)
+)  # fmt: skip
 def test_words_and_codes(tmp_path, status, code, says):
     path = tmp_path / "status.json"
     path.write_bytes(msgspec.json.encode(status))
@@ -122,19 +113,14 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else():
         save(DONE, folder / "status.json", Path(place) / "motd")
         Ledger(str(folder)).write_history({"id": "20260101"}, keep=1)
         Ledger(str(folder)).save()
-        done = subprocess.run(
-            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False, timeout=60
-        )
+        argv = [sys.executable, "-c", code, folder]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("done since") == 2
 
 
 @pytest.mark.parametrize(
-    ("trouble", "says"),
-    [
-        (FileNotFoundError(2, "No such file"), "was not set up for a bootstrap"),
-        (PermissionError(13, "Denied"), "only root"),
-    ],
+    ("trouble", "says"), [(FileNotFoundError, "was not set up for a bootstrap"), (PermissionError, "only root")]
 )
 def test_why_a_bootstrap_cannot_be_gone_on_with(trouble, says, tmp_path, monkeypatch):
     def refuse(_: Path) -> bytes:

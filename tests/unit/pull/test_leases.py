@@ -3,11 +3,13 @@
 import contextlib
 import http.server
 import json
+import os
 import shutil
 import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
@@ -59,6 +61,12 @@ def members(folder, number, tls=None):
             process.wait()
 
 
+def etcdctl(address, words, *options):
+    argv = ["etcdctl", "--endpoints", address, *options, *words.split()]
+    environment = {"ETCDCTL_API": "3", "PATH": os.environ["PATH"]}
+    subprocess.run(argv, check=True, capture_output=True, env=environment)
+
+
 def patiently(budget, *words):
     """Take a place as soon as the cluster has a leader."""
     until = time.monotonic() + 60
@@ -68,7 +76,22 @@ def patiently(budget, *words):
     return got
 
 
-def test_a_member_that_dies_while_hosts_ask_is_passed_over_and_nothing_is_overdrawn(tmp_path):
+def free(*asked):
+    """Take a place, which is free, and give it back."""
+    lease = take(*asked)
+    assert isinstance(lease, Lease), lease
+    lease.give_back()
+
+
+def refused(*asked, away=False):
+    """Ask for a place, which is refused, and return the words."""
+    got = take(*asked)
+    assert isinstance(got, Refused), got
+    assert got.away is away
+    return got.text
+
+
+def test_a_member_that_dies_while_hosts_ask_is_passed_over_and_nothing_is_overdrawn(tmp_path, monkeypatch):
     with members(tmp_path, 3) as (clients, processes):
         budget = Budget(leases=",".join(clients), at_a_time=3)
         patiently(budget, "first", "").give_back()
@@ -96,18 +119,10 @@ def test_a_member_that_dies_while_hosts_ask_is_passed_over_and_nothing_is_overdr
             one.join()
         assert sum(isinstance(lease, Lease) for lease in got.values()) >= 1
         assert most[0] <= 3
-        after = patiently(budget, "after", "")
-        assert isinstance(after, Lease), "two of three go on"
-        after.give_back()
+        patiently(budget, "after", "").give_back()  # two of three go on
         processes[1].kill()
-        leases_timeout = leases._TIMEOUT
-        leases._TIMEOUT = 3.0
-        try:
-            alone = take(budget, "last", "")
-        finally:
-            leases._TIMEOUT = leases_timeout
-        assert isinstance(alone, Refused), "one of three decides nothing"
-        assert alone.away
+        monkeypatch.setattr(leases, "_TIMEOUT", 3.0)
+        refused(budget, "last", "", away=True)  # one of three decides nothing
 
 
 def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path, monkeypatch):
@@ -122,23 +137,12 @@ def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path,
         access = Access(ca, str(client))
         patiently(budget, "gpu07", "", access).give_back()
         for wrong in (Access(ca), Access(certificate=str(client))):
-            refused = take(budget, "gpu07", "", wrong)
-            assert isinstance(refused, Refused)
-            assert refused.away
-        tool = ["etcdctl", "--endpoints", address, "--cacert", ca, "--cert", client, "--key", client]
-
-        def run(*words):
-            subprocess.run(
-                [*tool, *words], check=True, capture_output=True, env={"ETCDCTL_API": "3", "PATH": "/usr/bin"}
-            )
-
-        run("user", "add", "root:r00t")
-        run("user", "grant-role", "root", "root")
-        run("user", "add", "hosts:s3cret")
-        run("role", "add", "hosts")
-        run("role", "grant-permission", "--prefix=true", "hosts", "readwrite", "gpusetup/")
-        run("user", "grant-role", "hosts", "hosts")
-        run("auth", "enable")
+            refused(budget, "gpu07", "", wrong, away=True)
+        for words in (
+            "user add root:r00t", "user grant-role root root", "user add hosts:s3cret", "role add hosts",
+            "role grant-permission --prefix=true hosts readwrite gpusetup/", "user grant-role hosts hosts", "auth enable",
+        ):  # fmt: skip
+            etcdctl(address, words, "--cacert", ca, "--cert", client, "--key", client)
         assert isinstance(take(budget, "gpu07", "", access), Refused), "nobody without a name any more"
         named = take(budget, "gpu07", "", access._replace(login=("hosts", "s3cret")))
         assert isinstance(named, Refused)
@@ -162,49 +166,45 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(encrypted, tmp_p
     with members(tmp_path, 1, pair) as ((address,), _):
         patiently(Budget(leases=address, at_a_time=1), "first", "", access).give_back()
 
-        def etcdctl(*words):
-            subprocess.run(
-                ["etcdctl", "--endpoints", address, *shown, *words], check=True, capture_output=True,
-                env={"ETCDCTL_API": "3", "PATH": "/usr/bin"},
-            )  # fmt: skip
-
-        for words in (("user", "add", "root:r00t"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
-            etcdctl(*words)
-        (tmp_path / "root.login").write_text("root:r00t")
-        (tmp_path / "root.login").chmod(0o600)
-        administrator = ["--leases", address, "--lease-login", str(tmp_path / "root.login"), *named]
+        for words in ("user add root:r00t", "user grant-role root root", "auth enable"):
+            etcdctl(address, words, *shown)
+        (tmp_path / "administrator").write_text("root:r00t")
+        (tmp_path / "administrator").chmod(0o600)
         (tmp_path / "site").mkdir()
+
+        def token(name, *words):
+            words = (*words, "--leases", address, "--lease-login", str(tmp_path / "administrator"), *named)
+            assert main(["fleet", "token", str(tmp_path / "site"), name, *words]) == 0
+
+        def token_of(name):
+            token(name, "--out", str(tmp_path / f"{name}.token"), "--lease-out", str(tmp_path / f"{name}.login"))
+
         for name in ("gpu07", "gpu08", "gpu07"):  # a second call makes a new password
-            words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
-            assert main([*words, *administrator, "--lease-out", str(tmp_path / f"{name}.login")]) == 0
+            token_of(name)
         logins = {name: login(tmp_path / f"{name}.login") for name in ("gpu07", "gpu08")}
         assert all(password not in capsys.readouterr().err for _, password in logins.values())
         budget = Budget(leases=address, at_a_time=1, of_a_domain=1, failures=1)
         own = take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock")
         assert isinstance(own, Lease), own
-        full = take(budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
-        assert isinstance(full, Refused)
-        assert not full.away
+        other = (budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
+        refused(*other)
         mine = leases._Etcd(address, access._replace(login=logins["gpu07"]))
         for key in ("gpusetup/changing/gpu08/rack1", "gpusetup/failed/gpu08/lock", "gpusetup/other", "else"):
             with pytest.raises(Unfetched, match="permission denied"):
                 mine.ask("kv/put", key=leases._coded(key), value="")
         assert own.tell("lock", failed=True)
         own.give_back()
-        stopped = take(budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
-        assert isinstance(stopped, Refused)
-        assert "failed on 1 host, and" in stopped.text
-        assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--remove", *administrator]) == 0
+        assert "failed on 1 host, and" in refused(*other)
+        token("gpu07", "--remove")
         assert isinstance(take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock"), Refused)
         for name in ("root", "backup"):  # a host may have the name of a user that was there
             if name == "backup":
-                etcdctl("--user", "root:r00t", "user", "add", "backup:b4ck")
-            words = ["fleet", "token", str(tmp_path / "site"), name, "--out", str(tmp_path / f"{name}.token")]
-            assert main([*words, *administrator, "--lease-out", str(tmp_path / f"{name}.own")]) == 0
-            taken = leases._Etcd(address, access._replace(login=login(tmp_path / f"{name}.own")))
+                etcdctl(address, "user add backup:b4ck", *shown, "--user", "root:r00t")
+            token_of(name)
+            taken = leases._Etcd(address, access._replace(login=login(tmp_path / f"{name}.login")))
             with pytest.raises(Unfetched, match="permission denied"):
                 taken.ask("auth/user/list")
-            assert main(["fleet", "token", str(tmp_path / "site"), name, "--remove", *administrator]) == 0
+            token(name, "--remove")
         for user, password in (("root", "r00t"), ("backup", "b4ck")):
             assert leases._Etcd(address, access).ask("auth/authenticate", name=user, password=password)["token"]
 
@@ -212,15 +212,14 @@ def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(encrypted, tmp_p
 @pytest.mark.parametrize(
     "more",
     [
-        ["--leases", "http://e:2379"],
-        ["--lease-out", "x"],
-        ["--reader", "--leases", "http://e:2379"],
-        ["--leases", "http://e:2379", "--lease-login", "same", "--lease-out", "same"],
+        "--leases http://e:2379", "--lease-out x", "--reader --leases http://e:2379",
+        "--leases http://e:2379 --lease-login same --lease-out same",
     ],
-)
+)  # fmt: skip
 def test_half_of_what_a_user_of_the_store_needs_makes_no_token(tmp_path, more):
     (tmp_path / "site").mkdir()
-    assert main(["fleet", "token", str(tmp_path / "site"), "gpu07", "--out", str(tmp_path / "token"), *more]) == 3
+    words = ["fleet", "token", str(tmp_path / "site"), "gpu07", "--out", str(tmp_path / "token"), *more.split()]
+    assert main(words) == 3
     assert not (tmp_path / "token").exists()
 
 
@@ -259,10 +258,7 @@ def test_an_answer_that_is_none_is_an_error_with_a_reason_and_ends_no_thread(ans
     try:
         for grants in (False, True):
             granting.append(grants)
-            refused = take(Budget(leases=address, at_a_time=1, failures=1), "gpu07", "")
-            assert isinstance(refused, Refused)
-            assert refused.away
-            assert refused.text
+            assert refused(Budget(leases=address, at_a_time=1, failures=1), "gpu07", "", away=True)
         monkeypatch.setattr(leases, "_LIFE", 0.6)
         held = Lease(leases._Etcd(address, Access()), "7", "gpu07", "")
         time.sleep(1.5)
@@ -288,19 +284,13 @@ def test_after_enough_failures_of_a_lock_no_other_host_begins_it(store):
         assert isinstance(lease, Lease)
         assert lease.tell("lock-a", failed=True)
         lease.give_back()
-    refused = take(budget, "gpu3", "", None, "lock-a")
-    assert isinstance(refused, Refused)
-    assert (refused.away, "failed on 2 hosts" in refused.text) == (False, True)
-    other = take(budget, "gpu3", "", None, "lock-b")
-    assert isinstance(other, Lease), "another lock begins anew"
-    other.give_back()
+    assert "failed on 2 hosts" in refused(budget, "gpu3", "", None, "lock-a")
+    free(budget, "gpu3", "", None, "lock-b")  # another lock begins anew
     mended = take(budget, "gpu1", "", None, "lock-a")
     assert isinstance(mended, Lease), "a host that failed may try again"
     assert mended.tell("lock-a", failed=False)
     mended.give_back()
-    after = take(budget, "gpu3", "", None, "lock-a")
-    assert isinstance(after, Lease)
-    after.give_back()
+    free(budget, "gpu3", "", None, "lock-a")
 
 
 def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, collector, keys, locks, store):  # noqa: F811
@@ -317,19 +307,45 @@ def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, co
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"boot": "the-boot-before"}))
     told["host"], told["code"] = {"state": "done", "changed": 0}, 0
     assert went(settings) == ("done", True), "after its reboot it has its own place"
-    free = take(budget, "gpu99", "", None, locks[0].digest)
-    assert isinstance(free, Lease), "seen good, it gave it back"
-    free.give_back()
+    free(budget, "gpu99", "", None, locks[0].digest)  # seen good, it gave it back
     offer(collector, keys, locks[1], budget=budget)
     told["code"] = 7
     told["host"] = {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}}
     assert went(settings) == ("failed", True)
-    stopped = take(budget, "gpu99", "", None, locks[1].digest)
-    assert isinstance(stopped, Refused)
-    assert "the fleet stops" in stopped.text
-    allowed = take(replace(budget, failures=2), "gpu99", "", None, locks[1].digest)
-    assert isinstance(allowed, Lease)
-    allowed.give_back()
+    assert "the fleet stops" in refused(budget, "gpu99", "", None, locks[1].digest)
+    free(replace(budget, failures=2), "gpu99", "", None, locks[1].digest)
+
+
+def test_a_budget_is_never_overdrawn_by_hosts_that_ask_together(store):
+    budget = Budget(leases=store, at_a_time=4, of_a_domain=2)
+    hosts = [(f"gpu{number}", f"rack{number % 4}") for number in range(16)]
+    with ThreadPoolExecutor(16) as asking:
+        held = [got for got in asking.map(lambda host: take(budget, *host), hosts) if isinstance(got, Lease)]
+    assert 1 <= len(held) <= 4
+    for lease in held:
+        lease.give_back()
+    single = replace(budget, at_a_time=1)
+    first, again = take(single, "gpu1", "r"), take(single, "gpu1", "r")
+    assert isinstance(again, Lease), "a host that was cut off takes its own place again"
+    assert "as many as the budget allows" in refused(single, "gpu2", "r")
+    again.give_back()
+    first.give_back()
+    free(single, "gpu2", "r")
+    one = take(replace(budget, of_a_domain=1), "gpu1", "r")
+    assert "1 host of r, as many" in refused(replace(budget, of_a_domain=1), "gpu2", "r")
+    one.give_back()
+
+
+def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, locks, store):  # noqa: F811
+    settings, _ = host
+    budget = Budget(leases=store, at_a_time=1)
+    offer(collector, keys, locks[0], budget=budget)
+    other = take(budget, "gpu99", "")
+    assert went(settings) == ("waiting", True)
+    other.give_back()
+    assert went(settings) == ("done", True)
+    free(budget, "gpu99", "")
+    assert not any("no budget" in note for one in collector.store.reports("gpu01") for note in one.notes)
 
 
 def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, collector, keys, locks, store, tmp_path):  # noqa: F811
@@ -339,7 +355,7 @@ def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, coll
     for mode, text, said in ((0o644, "hosts:s3cret", "others may read"), (0o600, "hosts", "NAME:PASSWORD")):
         login.write_text(text)
         login.chmod(mode)
-        with pytest.raises(BadInputError, match=said) as refused:
+        with pytest.raises(BadInputError, match=said) as told_of:
             went(settings._replace(login=login))
-        assert "s3cret" not in str(refused.value.to_document())
+        assert "s3cret" not in str(told_of.value.to_document())
     assert told["applied"] == []

@@ -3,10 +3,7 @@
 import errno
 import json
 import shutil
-import socket
 import subprocess
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +16,7 @@ from msgspec.structs import replace
 from gpusetup.bootstrap.effects import Effects
 from gpusetup.drive.runner import Finished
 from gpusetup.model.pull import Budget, SignedOffer
-from gpusetup.pull import client, leases
+from gpusetup.pull import client
 from gpusetup.pull.client import Kept, Settings, pull, why_not
 from gpusetup.pull.offers import NAMESPACE, opened, path_of, publish, put
 
@@ -53,23 +50,15 @@ def went(settings):
     return report.state, told
 
 
-def offer(collector, keys, lock, **words):
-    return publish(
-        collector.folder,
-        "h100",
-        lock,
-        keys / words.pop("key", "ours"),
-        **{"wave": 0, "budget": None, "days": 0} | words,
-    )[1]
+def offer(collector, keys, lock, key="ours", kind="h100", **words):
+    return publish(collector.folder, kind, lock, keys / key, **{"wave": 0, "budget": None, "days": 0, **words})[1]
 
 
 def test_a_host_takes_its_lock_once_and_each_new_one(host, collector, keys, locks):
     settings, told = host
     assert went(settings) == ("no-lock", True)
     offer(collector, keys, locks[0])
-    assert [went(settings), went(settings), went(settings)] == [
-        ("done", True), ("unchanged", True), ("unchanged", True),
-    ]  # fmt: skip
+    assert [went(settings)[0] for _ in range(3)] == ["done", "unchanged", "unchanged"]
     assert told["applied"] == [("apply", locks[0].digest)]
     known = collector.store.state().hosts["gpu01"].report
     assert (known.state, known.lock, known.domain) == ("unchanged", locks[0].digest, "rack7")
@@ -83,9 +72,8 @@ def test_a_host_takes_its_lock_once_and_each_new_one(host, collector, keys, lock
 def test_while_the_collector_is_away_the_last_lock_counts_and_reports_wait(host, collector, keys, locks):
     settings, told = host
     offer(collector, keys, locks[0])
-    told["code"], told["host"] = (
-        7, {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}},
-    )  # fmt: skip
+    failure = {"reference": "GS-448", "message": "no module", "hint": "look"}
+    told["code"], told["host"] = 7, {"state": "failed", "failure": failure}
     assert went(settings) == ("failed", True)
     away = settings._replace(url="http://127.0.0.1:9")
     assert went(away) == ("failed", False), "tried again later, and not at each pull"
@@ -94,9 +82,7 @@ def test_while_the_collector_is_away_the_last_lock_counts_and_reports_wait(host,
     told["code"], told["host"] = 0, {"state": "done", "changed": 1}
     assert went(away) == ("done", False), "it goes on by the lock of before"
     assert [went(away), went(away), went(away)] == [("unchanged", False)] * 3
-    assert len(list((settings.home / "queue").iterdir())) == 3, (
-        "what says nothing new takes the place of the one before"
-    )
+    assert len(list((settings.home / "queue").iterdir())) == 3, "what says nothing new replaces the one before"
     assert went(settings) == ("unchanged", True)
     assert [one.state for one in collector.store.reports("gpu01")] == ["unchanged", "done", "failed", "failed"]
     assert not list((settings.home / "queue").iterdir())
@@ -116,15 +102,13 @@ def test_an_offer_that_is_false_or_old_is_refused_and_the_lock_of_before_stays(h
         signed = msgspec.json.decode(place.read_bytes(), type=SignedOffer)
         place.write_bytes(msgspec.json.encode(replace(signed, offer=signed.offer.replace('"serial":2', '"serial":3'))))
     elif harm == "class":
-        publish(collector.folder, "v100", locks[1], keys / "ours", wave=0, budget=None, days=0)
+        offer(collector, keys, locks[1], kind="v100")
         shutil.copy(path_of(collector.folder, "v100"), place)
     elif harm == "matrix":
         text = msgspec.json.encode(replace(first, serial=9, lock=locks[1]))
         (collector.folder / "text").write_bytes(text)
-        argv = [
-            "ssh-keygen", "-Y", "sign", "-q", "-f", keys / "ours", "-n", "gpusetup-matrix", collector.folder / "text",
-        ]  # fmt: skip
-        subprocess.run(argv, check=True)
+        words = ("-Y", "sign", "-q", "-f", keys / "ours", "-n", "gpusetup-matrix", collector.folder / "text")
+        subprocess.run(["ssh-keygen", *words], check=True)
         signature = (collector.folder / "text.sig").read_text()
         place.write_bytes(msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)))
     elif harm == "older":
@@ -143,11 +127,11 @@ def test_a_host_of_another_class_and_one_that_trusts_new_signers_take_the_next_o
     settings, _told = host
     offer(collector, keys, locks[0])
     assert went(settings) == ("done", True)
-    publish(collector.folder, "v100", locks[1], keys / "ours", wave=0, budget=None, days=0)
+    offer(collector, keys, locks[1], kind="v100")
     (tmp_path / "signers").write_text("ops@site " + (keys / "theirs.pub").read_text())
     assert went(settings := settings._replace(kind="v100")) == ("done", True)
     old = path_of(collector.folder, "v100").read_bytes()
-    publish(collector.folder, "v100", locks[0], keys / "theirs", wave=0, budget=None, days=0)
+    offer(collector, keys, locks[0], key="theirs", kind="v100")
     assert went(settings := settings._replace(signers=tmp_path / "signers")) == ("done", True)
     path_of(collector.folder, "v100").write_bytes(old)
     assert went(settings) == ("refused", True)
@@ -176,16 +160,15 @@ def test_offers_that_are_made_together_have_serials_of_their_own(collector, keys
 def test_what_keeps_a_host_from_changing(collector, keys, locks):
     made = offer(collector, keys, locks[0], wave=1, days=1)
     digest = locks[0].digest
-    cases = {
-        "waiting": [(made, Kept(), 2), (replace(made, expires="2026-11-23T11:00:00Z"), Kept(), 1)],
-        "unchanged": [(made, Kept(applied=digest, state="done"), 2)],
-        "pending-reboot": [(made, Kept(applied=digest, state="pending-reboot", boot="b1"), 1)],
-        "failed": [(made, Kept(tried=digest, state="failed", again="2026-11-23T13:00:00Z"), 1)],
-        "verify-failed": [(made, Kept(tried=digest, state="verify-failed", again="2026-11-23T13:00:00Z"), 1)],
-    }
-    for state, given in cases.items():
-        for made_, kept, wave in given:
-            assert why_not(made_, kept, wave, "b1", NOW).state == state, (state, kept)
+    for state, offered, kept, wave in (
+        ("waiting", made, Kept(), 2),
+        ("waiting", replace(made, expires="2026-11-23T11:00:00Z"), Kept(), 1),
+        ("unchanged", made, Kept(applied=digest, state="done"), 2),
+        ("pending-reboot", made, Kept(applied=digest, state="pending-reboot", boot="b1"), 1),
+        ("failed", made, Kept(tried=digest, state="failed", again="2026-11-23T13:00:00Z"), 1),
+        ("verify-failed", made, Kept(tried=digest, state="verify-failed", again="2026-11-23T13:00:00Z"), 1),
+    ):
+        assert why_not(offered, kept, wave, "b1", NOW).state == state, (state, kept)
     changes = [
         Kept(), Kept(applied=digest, state="pending-reboot", boot="b0"), Kept(tried="other", again="2030"),
         Kept(applied="x", state="done"),
@@ -218,80 +201,6 @@ def test_a_lost_answer_is_no_second_report(host, collector, keys, locks):
     (settings.home / "queue" / "1.json").write_bytes(msgspec.json.encode(sent))
     assert went(settings) == ("unchanged", True)
     assert len(collector.store.reports("gpu01")) == 2
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    """A real etcd of Debian's."""
-    program = shutil.which("etcd")
-    if program is None:
-        pytest.skip("etcd is not installed (Debian: apt-get install etcd-server)")
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
-    client_, peer = (f"http://127.0.0.1:{port}" for port in ports)
-    argv = [
-        program, "--data-dir", tmp_path_factory.mktemp("etcd"), "--listen-client-urls", client_,
-        "--advertise-client-urls", client_,
-    ]  # fmt: skip
-    argv += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
-    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 20
-    while isinstance(got := leases.take(Budget(leases=client_, at_a_time=1), "first", ""), leases.Refused):
-        assert time.monotonic() < until, got
-        time.sleep(0.1)
-    got.give_back()
-    yield client_
-    process.terminate()
-    process.wait()
-
-
-def test_a_budget_is_never_overdrawn_by_hosts_that_ask_together(etcd):
-    budget = Budget(leases=etcd, at_a_time=4, of_a_domain=2)
-    hosts = [(f"gpu{number}", f"rack{number % 4}") for number in range(16)]
-    got = {}
-    ask = [threading.Thread(target=lambda h=h, d=d: got.update({h: leases.take(budget, h, d)})) for h, d in hosts]
-    for one in ask:
-        one.start()
-    for one in ask:
-        one.join()
-    held = [host for host, lease in got.items() if isinstance(lease, leases.Lease)]
-    assert 1 <= len(held) <= 4
-    for lease in got.values():
-        if isinstance(lease, leases.Lease):
-            lease.give_back()
-    first, again = (
-        leases.take(replace(budget, at_a_time=1), "gpu1", "r"),
-        leases.take(replace(budget, at_a_time=1), "gpu1", "r"),
-    )
-    assert isinstance(again, leases.Lease), "a host that was cut off takes its own place again"
-    refused = leases.take(replace(budget, at_a_time=1), "gpu2", "r")
-    assert (refused.away, "as many as the budget allows" in refused.text) == (False, True)
-    again.give_back()
-    first.give_back()
-    last = leases.take(replace(budget, at_a_time=1), "gpu2", "r")
-    assert isinstance(last, leases.Lease)
-    last.give_back()
-    one = leases.take(replace(budget, of_a_domain=1), "gpu1", "r")
-    near = leases.take(replace(budget, of_a_domain=1), "gpu2", "r")
-    assert "1 host of r, as many" in near.text
-    one.give_back()
-
-
-def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, locks, etcd):
-    settings, _ = host
-    budget = Budget(leases=etcd, at_a_time=1)
-    offer(collector, keys, locks[0], budget=budget)
-    other = leases.take(budget, "gpu99", "")
-    assert went(settings) == ("waiting", True)
-    other.give_back()
-    assert went(settings) == ("done", True)
-    free = leases.take(budget, "gpu99", "")
-    assert isinstance(free, leases.Lease)
-    free.give_back()
-    assert not any("no budget" in note for one in collector.store.reports("gpu01") for note in one.notes)
 
 
 def test_the_signature_is_for_offers(keys, collector, locks):
