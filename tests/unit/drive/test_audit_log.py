@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -42,26 +43,20 @@ def test_a_whole_log_is_whole_and_its_own_alone(log):
     assert (log / FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_changed_line_is_seen(log):
-    told = lines(log)
-    write(log, [line.replace("gpu3", "gpu8") for line in told])
-    assert read(log).troubles == ("line 5 does not follow line 4: one of them was changed or taken out",)
-
-
-def test_the_last_line_changed_is_seen(log):
-    write(log, [line.replace("gpu8", "gpu0") for line in lines(log)])
-    assert read(log).troubles == ("line 9 is not the one that was written",)
-
-
-def test_a_line_taken_out_is_seen(log):
-    told = lines(log)
-    write(log, told[:3] + told[4:])
-    assert "line 4 does not follow line 3" in read(log).troubles[0]
-
-
-def test_an_end_that_was_cut_off_is_seen_and_stays_so(log):
-    write(log, lines(log)[:7])
-    assert read(log).troubles == ("the end was cut off: 9 lines were written, 7 are there",)
+@pytest.mark.parametrize(
+    ("harm", "seen"),
+    [
+        (lambda told: [line.replace("gpu3", "gpu8") for line in told],
+         "line 5 does not follow line 4: one of them was changed or taken out"),
+        (lambda told: [line.replace("gpu8", "gpu0") for line in told], "line 9 is not the one that was written"),
+        (lambda told: told[:3] + told[4:], "line 4 does not follow line 3: one of them was changed or taken out"),
+        (lambda told: told[:7], "the end was cut off: 9 lines were written, 7 are there"),
+    ],
+    ids=["a changed line", "the last line changed", "a line taken out", "an end cut off"],
+)  # fmt: skip
+def test_a_forgery_is_seen(log, harm, seen):
+    write(log, harm(lines(log)))
+    assert read(log).troubles[0] == seen
 
 
 def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log, tmp_path_factory):
@@ -101,21 +96,17 @@ def test_many_at_once_make_one_chain(tmp_path):
 def test_on_a_full_disk_nothing_begins(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=False, capture_output=True
-    )
+    argv = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small]
+    mounted = subprocess.run(argv, check=False, capture_output=True)
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.decode()}")
     try:
-        session = _session(small)
         begun = []
-        with on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, begun.append):
+        recorded = (_session(small), "apply", {"a": "driver"}, lambda: {"a": "done"}, begun.append)
+        with on_record(*recorded):
             (small / "filler").write_bytes(b"x" * (1 << 20))
         before = (small / FILE).read_bytes()
-        with (
-            pytest.raises(PreflightError) as refused,
-            on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, begun.append),
-        ):
+        with pytest.raises(PreflightError) as refused, on_record(*recorded):
             begun.append("touched")
         assert refused.value.reference == "GS-941"
         assert "changed nothing" in refused.value.note
@@ -145,17 +136,14 @@ def test_where_the_end_cannot_be_written_that_is_said(tmp_path, monkeypatch):
 def test_what_became_of_each_is_written_however_it_ends(tmp_path, raised, note):
     session = _session(tmp_path)
     fared = {"gpu1": "not begun", "gpu2": "not begun"}
-    try:
-        with on_record(session, "apply", dict.fromkeys(fared, "driver 580"), lambda: fared, lambda _text: None):
-            fared["gpu1"] = "done"
-            if raised is not None:
-                raise raised
-    except (KeyboardInterrupt, ValueError):
-        pass
+    recorded = on_record(session, "apply", dict.fromkeys(fared, "driver 580"), lambda: fared, lambda _text: None)
+    with suppress(KeyboardInterrupt, ValueError), recorded:
+        fared["gpu1"] = "done"
+        if raised is not None:
+            raise raised
     begin, end = read(tmp_path).lines
-    assert (begin.event, begin.command, begin.run, begin.groups[0].hosts) == (
-        "begin", "rollback", session.run.id, "gpu[1-2]",
-    )  # fmt: skip
+    told = (begin.event, begin.command, begin.run, begin.groups[0].hosts)
+    assert told == ("begin", "rollback", session.run.id, "gpu[1-2]")
     assert end.event == "end"
     assert end.note.startswith(note)
     assert {group.hosts: group.what for group in end.groups} == {"gpu1": "done", "gpu2": "not begun"}
@@ -183,41 +171,36 @@ def test_names_in_short_are_these_names(names):
     assert sorted(unfolded(folded(names))) == sorted(names)
 
 
-def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, capsys):
-    assert main(["fleet", "audit", str(log), "--verify"]) == 0
-    said = capsys.readouterr().out
-    assert "9  " in said
+def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, says, capsys):
+    said = says(0, "fleet", "audit", log, "--verify")
+    assert "9 2" in said
     assert f"whole; its head is {read(log).head}" in said
     write(log, lines(log)[:-1])
     assert main(["fleet", "audit", str(log), "--verify", "--format", "json"]) == 8
     assert json.loads(capsys.readouterr().out)["troubles"]
-    assert main(["fleet", "audit", str(log / "nowhere")]) == 3
+    says(3, "fleet", "audit", log / "nowhere")
 
 
-@pytest.mark.parametrize(("option", "asked"), [("--host", "nope"), ("--run", "nope")])
-def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(log, capsys, option, asked):
-    assert main(["fleet", "audit", str(log), option, asked]) == 3
-    assert f"the audit log has nothing of {asked}" in capsys.readouterr().err
+@pytest.mark.parametrize("option", ["--host", "--run"])
+def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(log, says, option):
+    assert "the audit log has nothing of nope" in says(3, "fleet", "audit", log, option, "nope")
     write(log, lines(log)[:-1])
-    assert main(["fleet", "audit", str(log), option, asked, "--verify"]) == 8
+    says(8, "fleet", "audit", log, option, "nope", "--verify")
 
 
-def test_a_name_with_a_slip_brings_the_nearest(tmp_path, capsys):
+def test_a_name_with_a_slip_brings_the_nearest(tmp_path, says):
     with on_record(_session(tmp_path), "apply", {"gpu07": "driver 580"}, dict, lambda _text: None):
         pass
-    assert main(["fleet", "audit", str(tmp_path), "--host", "gpu07"]) == 0
-    assert main(["fleet", "audit", str(tmp_path), "--host", "gpu08"]) == 3
-    assert "did you mean gpu07?" in capsys.readouterr().err
+    says(0, "fleet", "audit", tmp_path, "--host", "gpu07")
+    assert "did you mean gpu07?" in says(3, "fleet", "audit", tmp_path, "--host", "gpu08")
 
 
-def test_a_collectors_tokens_and_offers_are_on_record(tmp_path, capsys):
+def test_a_collectors_tokens_and_offers_are_on_record(tmp_path, says):
     folder = tmp_path / "collector"
-    assert main(["fleet", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
-    assert main(["fleet", "token", str(folder), "gpu07", "--remove"]) == 0
-    notes = [line.note for line in read(folder).lines]
-    assert notes == ["host gpu07", "host gpu07: taken back"]
+    says(0, "fleet", "token", folder, "gpu07", "--out", tmp_path / "token")
+    says(0, "fleet", "token", folder, "gpu07", "--remove")
+    assert [line.note for line in read(folder).lines] == ["host gpu07", "host gpu07: taken back"]
     assert (tmp_path / "token").read_text().strip() not in (folder / FILE).read_text()
-    capsys.readouterr()
 
 
 def _session(home):

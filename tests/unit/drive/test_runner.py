@@ -53,14 +53,12 @@ def test_a_missing_program_is_explained():
     assert caught.value.reference == "GS-401"
 
 
-def test_standard_input_is_handed_over_and_ends():
-    done = run(python("import sys; print(len(sys.stdin.read()))"), env=ENV, deadline=20, stdin=b"x" * 300_000)
-    assert done.out == "300000\n"
-
-
-def test_a_program_that_closes_standard_input_does_not_block_us():
-    done = run(python("import sys; sys.stdin.close(); print('on')"), env=ENV, deadline=20, stdin=b"x" * 5_000_000)
-    assert done.out == "on\n"
+@pytest.mark.parametrize(
+    ("code", "size", "said"),
+    [("print(len(sys.stdin.read()))", 300_000, "300000"), ("sys.stdin.close(); print('on')", 5_000_000, "on")],
+)
+def test_standard_input_is_handed_over_and_ends_and_one_that_is_closed_does_not_block_us(code, size, said):
+    assert run(python(f"import sys; {code}"), env=ENV, deadline=20, stdin=b"x" * size).out == f"{said}\n"
 
 
 def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path):
@@ -106,7 +104,7 @@ def test_garbage_bytes_and_endless_lines_are_survived():
     assert lines[-1] == "last"
 
 
-def interrupts(times=1):
+def interrupts(times):
     """What hears the process: once it says that it is up it is interrupted, from another thread, as a person would."""
 
     def press():
@@ -122,10 +120,8 @@ def interrupts(times=1):
 
 
 def test_the_first_interrupt_lets_the_process_clean_up():
-    lines: list[str] = []
+    lines, told, press = [], [], interrupts(1)
     code = "import time\ntry:\n print('up', flush=True)\n time.sleep(60)\nexcept KeyboardInterrupt:\n print('cleaned')"
-    told: list[str] = []
-    press = interrupts()
 
     def heard(channel, line):
         lines.append(line)
@@ -137,15 +133,10 @@ def test_the_first_interrupt_lets_the_process_clean_up():
     assert told == ["stopping"]
 
 
-def test_the_second_interrupt_kills():
-    done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(2), grace=50)
+@pytest.mark.parametrize(("times", "grace"), [(2, 50), (1, 1)], ids=["the second interrupt", "its grace is over"])
+def test_an_interrupted_process_that_will_not_stop_is_killed(times, grace):
+    done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(times), grace=grace)
     assert done.interrupted
-    assert done.code == -signal.SIGKILL
-    assert done.seconds < 40
-
-
-def test_an_interrupted_process_that_will_not_stop_is_killed_after_its_grace():
-    done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(), grace=1)
     assert done.code == -signal.SIGKILL
     assert done.seconds < 40
 
@@ -163,11 +154,9 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched():
         pids.append(int(line))
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     with pytest.raises(OSError, match="No space left"):
-        stream(
-            python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"), env=ENV, deadline=60,
-            on_line=full,
-        )  # fmt: skip
+        stream(python(code), env=ENV, deadline=60, on_line=full)
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 
@@ -210,7 +199,6 @@ while True:  # a family that grows while it is ended, each child in a session of
 
 def test_a_family_that_grows_while_it_is_ended_is_ended_whole():
     with subprocess.Popen([sys.executable, "-c", BREEDER], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         process.stdout.read(20)
         seen = descendants([process.pid])
         assert len(seen) >= 10

@@ -7,17 +7,7 @@ from contextlib import suppress
 import pytest
 
 from gpusetup.drive import schedulers
-from gpusetup.drive.schedulers import (
-    Caller,
-    Command,
-    Kubernetes,
-    SchedulerError,
-    Slurm,
-    check_node,
-    gpu_pods,
-    parse_node,
-    parse_reservations,
-)
+from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerError, Slurm
 from gpusetup.errors import BadInputError
 from gpusetup.health import schedulers as health
 from tests.stored import spoiled
@@ -43,13 +33,16 @@ def program(tmp_path, monkeypatch):
     """Write a program on PATH; what it was called with is kept."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
+    def updates():
+        return [call for call in write.calls() if "update" in call]
+
     def write(name, body):
         path = tmp_path / name
         path.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\ncd {tmp_path}\n{body}\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     write.calls = lambda: (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
-    write.folder = tmp_path
+    write.folder, write.updates = tmp_path, updates
     return write
 
 
@@ -85,15 +78,19 @@ esac""",
 
 
 def test_what_scontrol_says_is_read():
-    plain = parse_node(NODE.format(state="ALLOCATED+DRAIN", reason=" Reason=by me and you [root@2026-11-22T03:10:03]"))
+    plain = schedulers.parse_node(
+        NODE.format(state="ALLOCATED+DRAIN", reason=" Reason=by me and you [root@2026-11-22T03:10:03]")
+    )
     assert (plain.states, plain.silent, plain.reason) == ({"ALLOCATED", "DRAIN"}, False, "by me and you")
-    silent = parse_node(NODE.format(state="DOWN*+DRAIN", reason=" Reason=gpusetup [root@2026-11-22T03:10:03]"))
+    silent = schedulers.parse_node(
+        NODE.format(state="DOWN*+DRAIN", reason=" Reason=gpusetup [root@2026-11-22T03:10:03]")
+    )
     assert (silent.states, silent.silent, silent.ours) == ({"DOWN", "DRAIN"}, True, True)
-    assert parse_node(NODE.format(state="IDLE", reason="")).reason == ""
+    assert schedulers.parse_node(NODE.format(state="IDLE", reason="")).reason == ""
     text = RESERVATION.format(name="mine", flags="SPEC_NODES", state="ACTIVE")
     text += RESERVATION.format(name="window", flags="MAINT,SPEC_NODES", state="ACTIVE")
     text += RESERVATION.format(name="later", flags="SPEC_NODES", state="INACTIVE")
-    assert parse_reservations(text) == {"mine": "n[1-2]"}
+    assert schedulers.parse_reservations(text) == {"mine": "n[1-2]"}
 
 
 def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
@@ -102,9 +99,8 @@ def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
     assert cluster.drained_by_us("n1")
     assert cluster.undrain("n1") == ""
     assert not cluster.drained_by_us("n1")
-    assert [call for call in program.calls() if "update" in call] == [
-        "scontrol update NodeName=n1 State=DRAIN Reason=gpusetup", "scontrol update NodeName=n1 State=RESUME",
-    ]  # fmt: skip
+    update = "scontrol update NodeName=n1 State="
+    assert program.updates() == [f"{update}DRAIN Reason=gpusetup", f"{update}RESUME"]
 
 
 def test_a_job_that_does_not_end_keeps_its_node(slurm):
@@ -117,7 +113,7 @@ def test_a_job_that_does_not_end_keeps_its_node(slurm):
 def test_a_reservation_is_respected(slurm, program):
     cluster = slurm(reservations=RESERVATION.format(name="mine", flags="SPEC_NODES", state="ACTIVE"))
     assert cluster.drain("n1", 5).why == "reserved: mine"
-    assert not [call for call in program.calls() if "update" in call]
+    assert program.updates() == []
 
 
 def test_what_somebody_else_drained_stays_drained(slurm, program):
@@ -125,7 +121,7 @@ def test_what_somebody_else_drained_stays_drained(slurm, program):
     drained = cluster.drain("n1", 5)
     assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by someone else: bad fan")
     assert cluster.undrain("n1") == "someone else drained it meanwhile: bad fan"
-    assert not [call for call in program.calls() if "update" in call]
+    assert program.updates() == []
 
 
 def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
@@ -174,7 +170,7 @@ def test_words_before_the_command(program):
 @pytest.mark.parametrize("name", ["", "-x", "a b", "$(id)", "a;b", "n1\n", "../n"])
 def test_a_node_is_a_name_and_nothing_else(name):
     with pytest.raises(BadInputError):
-        check_node(name)
+        schedulers.check_node(name)
 
 
 def test_any_command(program):
@@ -205,7 +201,7 @@ def test_pods_with_a_gpu():
     daemon = json.loads(json.dumps(POD)) | {"metadata": {"name": "dcgm", "ownerReferences": [{"kind": "DaemonSet"}]}}
     ended = POD | {"status": {"phase": "Succeeded"}}
     plain = POD | {"spec": {"containers": [{"resources": {}}]}}
-    assert gpu_pods({"items": [POD, daemon, ended, plain]}) == ["ml/train"]
+    assert schedulers.gpu_pods({"items": [POD, daemon, ended, plain]}) == ["ml/train"]
 
 
 @pytest.fixture
@@ -231,11 +227,15 @@ esac""",
     return cluster
 
 
+def verbs(program):
+    return [call.split()[1] for call in program.calls()]
+
+
 def test_kubernetes_waits_for_pods_with_a_gpu_then_drains(kubernetes, program):
     cluster = kubernetes(looks=2)
     assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
     cluster.undrain("n1")
-    changes = [call.split()[1] for call in program.calls() if call.split()[1] != "get"]
+    changes = [verb for verb in verbs(program) if verb != "get"]
     assert changes == ["annotate", "cordon", "drain", "uncordon", "annotate"]
     assert "--ignore-daemonsets" in next(call for call in program.calls() if call.startswith("kubectl drain"))
 
@@ -245,13 +245,11 @@ def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
     assert not any(call.startswith("kubectl drain") for call in program.calls())
     refused = kubernetes(drain="echo 'Cannot evict pod: disruption budget' >&2; exit 1").drain("n1", 5)
     assert (refused.ok, refused.why) == (False, "Cannot evict pod: disruption budget")
-    assert [call.split()[1] for call in program.calls()].count("uncordon") == 2
+    assert verbs(program).count("uncordon") == 2
     program("kubectl", 'case "$1" in get) cat node ;; cordon) exit 1 ;; esac')
     with pytest.raises(SchedulerError):
         Kubernetes(call=Caller()).drain("n1", 5)
-    assert [call.split()[1] for call in program.calls()].count("uncordon") == 3, (
-        "its answer may be lost, not its effect"
-    )
+    assert verbs(program).count("uncordon") == 3, "its answer may be lost, not its effect"
 
 
 def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
@@ -260,7 +258,7 @@ def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
         program("kubectl", f'case "$1 $2" in "get node") cat node ;; "get pods") {answer} ;; esac')
         with pytest.raises(SchedulerError):
             cluster.drain("n1", 5)
-        assert [call.split()[1] for call in program.calls()].count("uncordon") == number
+        assert verbs(program).count("uncordon") == number
 
 
 NODE_DOCUMENT = {"metadata": {"annotations": {"a": "b"}}, "spec": {"unschedulable": True, "taints": [{"key": "x"}]}}

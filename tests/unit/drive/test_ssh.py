@@ -1,8 +1,11 @@
 """The one SSH connection that Ansible would make, as an argument list."""
 
+import base64
+import json
 import shlex
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -30,12 +33,8 @@ def test_it_is_ansible_s_connection_but_alone_and_without_questions():
     assert argv[-3:-1] == ["--", "10.0.0.9"]
     options = [argv[place + 1] for place, word in enumerate(argv) if word == "-o"]
     assert options.index("ControlMaster=no") < options.index("ControlMaster=auto"), "ssh takes the first"
-    assert {
-        "BatchMode=yes",
-        'IdentityFile="/keys/my key"',
-        "ConnectTimeout=10",
-        "ProxyCommand=ssh -W %h:%p jump",
-    } <= set(options)
+    asked = {"BatchMode=yes", 'IdentityFile="/keys/my key"', "ConnectTimeout=10", "ProxyCommand=ssh -W %h:%p jump"}
+    assert asked <= set(options)
     assert argv[argv.index("-p") + 1] == "2222"
     assert argv[argv.index("-l") + 1] == "ops"
     assert not any("StrictHostKeyChecking" in option for option in options), "the checking of host keys stays as it is"
@@ -75,10 +74,6 @@ def test_nothing_of_an_inventory_reaches_a_shell(value):
 @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
 @pytest.mark.parametrize("python", ["", sys.executable, "/no/such/python"])
 def test_the_command_runs_what_comes_on_its_input(shell, python):
-    import base64
-    import json
-    import zlib
-
     command = route_of("a", changed(interpreter=python)).argv[-1]
     line = base64.b64encode(zlib.compress(json.dumps(["print(L[1])", "there"]).encode())) + b"\n"
     done = subprocess.run([shell, "-c", command], input=line, capture_output=True, check=True, timeout=30)
