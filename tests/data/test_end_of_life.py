@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from tests.data.lint import holds, shipped
+from tests.data.lint import holds
 from tools.refresh.lints import records
 
 
@@ -30,9 +30,5 @@ def lint(documents):
     return problems
 
 
-def test_shipped():
-    assert lint(shipped()) == []
-
-
-def test_fixtures():
+def test_data():
     holds(lint, "end_of_life")

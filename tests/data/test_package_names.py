@@ -1,10 +1,8 @@
 """For every driver branch there is one answer to what its packages are called, never two and never none."""
 
-from tests.data.lint import holds, shipped
+from tests.data.lint import holds
 
-LISTS = {
-    "drivers": ("family", "module"), "fabric": ("format",),
-}  # fmt: skip
+LISTS = {"drivers": ("family", "module"), "fabric": ("format",)}
 
 
 def _covers(record, branch):
@@ -33,9 +31,5 @@ def lint(documents):
     return problems + [f"no driver packages for {family}" for family in sorted(families - named)]
 
 
-def test_shipped():
-    assert lint(shipped()) == []
-
-
-def test_fixtures():
+def test_data():
     holds(lint, "package_names")

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.data.lint import holds, shipped
+from tests.data.lint import holds
 
 
 def lint(documents):
@@ -32,9 +32,5 @@ def lint(documents):
     return problems
 
 
-def test_shipped():
-    assert lint(shipped()) == []
-
-
-def test_fixtures():
+def test_data():
     holds(lint, "pythons")

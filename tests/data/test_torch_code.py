@@ -1,6 +1,6 @@
 """A torch build says which GPU code it carries, or says that nobody knows: then it is never chosen."""
 
-from tests.data.lint import holds, shipped
+from tests.data.lint import holds
 
 
 def lint(documents):
@@ -17,9 +17,5 @@ def lint(documents):
     return problems
 
 
-def test_shipped():
-    assert lint(shipped()) == []
-
-
-def test_fixtures():
+def test_data():
     holds(lint, "torch_code")
