@@ -69,6 +69,10 @@ class Machine:
         assert json.loads(said.out)["hosts"]["localhost"]
         return said.err
 
+    def looks(self, number, bad, *words):
+        """Verify so often; return the last words."""
+        return [self.look(bad, *words) for _ in range(number)][-1]
+
     def node(self):
         return (self.folder / "state").read_text().strip(), (self.folder / "reason").read_text().strip()
 

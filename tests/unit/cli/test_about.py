@@ -19,32 +19,30 @@ def document(capsys, *argv):
     return found
 
 
-def test_the_document_says_what_decides_the_answers(capsys):
+def test_the_document_says_what_decides_the_answers(capsys, says):
     found = document(capsys, "--verbose", "--format", "json")
     assert found["version"] == __version__
     assert found["install"] == "checkout"
     assert found["matrix"]["digest"] == matrix().digest
     assert found == document(capsys, "--format=json")
-    assert main(["version", "--verbose"]) == 0
-    text = capsys.readouterr().out
+    text = says(0, "version", "--verbose")
     assert f"gpusetup {__version__}, checkout: {found['place']}" in text
     assert found["platform"] in text
     assert all(name in text for name in found["libraries"])
 
 
-def test_what_is_laid_over_is_named_file_by_file(capsys, monkeypatch, tmp_path):
+def test_what_is_laid_over_is_named_file_by_file(capsys, says, monkeypatch, tmp_path):
     (tmp_path / "gpus.more.json").write_text('{"schema": "gpusetup/matrix-gpus/1", "gpus": []}')
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
     overlays = document(capsys, "--format", "json")["overlays"]
     assert overlays[0] == {"setting": "GPUSETUP_MATRIX", "place": str(tmp_path), "files": ["gpus.more.json"]}
-    main(["--version", "--verbose"])
-    assert f"GPUSETUP_MATRIX={tmp_path}: gpus.more.json" in capsys.readouterr().out
+    assert f"GPUSETUP_MATRIX={tmp_path}: gpus.more.json" in says(0, "--version", "--verbose")
 
 
-def test_a_setting_that_leads_nowhere_is_an_error_in_words(capsys, monkeypatch, tmp_path):
+def test_a_setting_that_leads_nowhere_is_an_error_in_words(capsys, says, monkeypatch, tmp_path):
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path / "away"))
-    assert main(["--version", "--verbose"]) == 3
-    assert "GPUSETUP_MATRIX names" in capsys.readouterr().err
+    for words in ((), ("--version", "--verbose")):
+        assert "GPUSETUP_MATRIX names" in says(3, *words)
     assert main(["--version", "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-204"
 

@@ -42,9 +42,8 @@ class Fleet:
     def play(self, _session, name, *, check=False, **_more):
         assert name == "recover"
         self.plays.append(check)
-        return SimpleNamespace(
-            interrupted=False, track=SimpleNamespace(host=lambda _name: SimpleNamespace(failure=None))
-        )
+        track = SimpleNamespace(host=lambda _name: SimpleNamespace(failure=None))
+        return SimpleNamespace(interrupted=False, track=track)
 
 
 @pytest.fixture
@@ -74,18 +73,15 @@ def test_a_dry_run_asks_nobody(fleet, monkeypatch, words):
 
 
 @pytest.mark.parametrize(("answer", "code", "plays"), [("y\n", 0, [True, False]), ("\n", 9, [True]), ("", 9, [True])])
-def test_a_person_is_asked_once(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, code: int, plays: list[bool]
-) -> None:  # fmt: skip
+def test_a_person_is_asked_once(fleet, monkeypatch, capsys, answer, code, plays):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: answer))
     assert main(["doctor", "--apply"]) == code
     assert fleet.plays == plays
     assert "do all of this? [y/N]" in capsys.readouterr().err
 
 
-def test_what_was_done_is_looked_at_and_told(fleet, capsys):
-    assert main(["doctor", "--apply", "--yes", "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_what_was_done_is_looked_at_and_told(fleet, says):
+    document = json.loads(says(0, "doctor", "--apply", "--yes", "--format", "json"))
     assert (document["ok"], document["hosts"]["node"]["healthy"]) == (True, True)
     told = document["recovered"]["node"]
     assert (told["state"], told["did"], told["recovery"]["need"]) == ("done", [f"reset {GPU}"], "reset")

@@ -38,8 +38,12 @@ def fleet(make):
     return hosts
 
 
+def told_of(hosts, *, ok=False):
+    return applied_text(Applied(ok=ok, run="1", log="l", seconds={}, matrix=STAMP, hosts=hosts))
+
+
 def test_what_apply_did_fits_a_screen():
-    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts=fleet(HostOutcome)))
+    text = told_of(fleet(HostOutcome))
     assert len(text.splitlines()) <= 24, text
     assert "gpu1, gpu2, gpu3, gpu4 and 5 more (9 hosts): could not be reached" in text
     assert "gpu10, gpu11, gpu12, gpu13 and 186 more (190 hosts): could not be reached" in text
@@ -101,7 +105,7 @@ def test_every_way_to_say_an_address_is_told_alike():
 
 def test_one_host_is_told_in_its_own_words():
     outcome = HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
-    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"gpu7": outcome}))
+    text = told_of({"gpu7": outcome})
     assert text.startswith("gpu7: could not be reached\n")
     assert "10.0.0.7" in text
     assert "INVENTORY gpu7" in " ".join(text.split())
@@ -112,19 +116,15 @@ def test_other_troubles_and_versions_stay_apart():
         HostOutcome(state="failed", failed_at="x", failure=Trouble(message=f"cudnn {version} is not there"))
         for version in ("9.1.0.70", "9.1.1.17")
     )
-    text = applied_text(
-        Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": first, "b": second, "c": first})
-    )
+    text = told_of({"a": first, "b": second, "c": first})
     assert "a, c (2 hosts): FAILED part-way" in text
     assert "cudnn 9.1.0.70" in text
     assert "b: FAILED part-way" in text
 
 
 def test_only_the_whole_name_is_the_hosts():
-    assert (
-        common("gpu1 of gpu10, gpu1.example, gpu1-ib and gpu1.", "gpu1")
-        == "HOST of gpu10, gpu1.example, gpu1-ib and HOST."
-    )
+    text = "gpu1 of gpu10, gpu1.example, gpu1-ib and gpu1."
+    assert common(text, "gpu1") == "HOST of gpu10, gpu1.example, gpu1-ib and HOST."
 
 
 def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
@@ -141,22 +141,15 @@ def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
 
 def test_what_waits_is_told_and_not_called_done():
     host = HostProgress("a")
-    host.data["gpu_state"] = {
-        "gpu_result": {"state": "done", "waits": ["nvidia_peermem is not loaded: no such device"]}
-    }
+    waits = "nvidia_peermem is not loaded: no such device"
+    host.data["gpu_state"] = {"gpu_result": {"state": "done", "waits": [waits]}}
     outcome = outcome_of(HostPlan(state="change"), host, 1.0)
-    assert (outcome.state, outcome.waits, exit_of(outcome)) == (
-        "done",
-        ("nvidia_peermem is not loaded: no such device",),
-        9,
-    )
-    text = applied_text(Applied(ok=True, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": outcome}))
+    assert (outcome.state, outcome.waits, exit_of(outcome)) == ("done", (waits,), 9)
+    text = told_of({"a": outcome}, ok=True)
     assert "a: done, but not all of it is in effect" in text
-    assert "waits: nvidia_peermem is not loaded: no such device" in text
+    assert f"waits: {waits}" in text
     assert exit_of(replace(outcome, state="verify-failed")) == 8, "what is graver stays so"
-    assert "is in effect" not in applied_text(
-        Applied(ok=True, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": replace(outcome, waits=())})
-    )
+    assert "is in effect" not in told_of({"a": replace(outcome, waits=())}, ok=True)
 
 
 def test_a_plan_tells_its_batches_equal_ones_together():
@@ -183,5 +176,5 @@ def test_a_plan_tells_its_batches_equal_ones_together():
 def test_a_long_message_keeps_its_reference_once():
     message = "\n".join(["the same line"] * 20)
     failed = HostOutcome(state="failed", failed_at="x", failure=Trouble(message=message, reference="GS-601"))
-    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"gpu0": failed}))
+    text = told_of({"gpu0": failed})
     assert text.count("[GS-601]") == 1

@@ -15,9 +15,8 @@ from gpusetup.verify.probe import Observed
 
 PAGE = Path(__file__).parents[3] / "docs/guides/health.md"
 BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-COMMANDS = [
-    found for block in BLOCKS for found in re.findall(r"^\$ (gpusetup .*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-]
+COMMAND = re.compile(r"^\$ (gpusetup .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+COMMANDS = [found for block in BLOCKS for found in COMMAND.findall(block)]
 
 
 @pytest.fixture
@@ -65,9 +64,7 @@ def test_every_block_is_run_in_its_order(root, tmp_path, monkeypatch):
         answer, place = plain(said.err + said.out, tmp_path), 0
         for line in lines:
             if line != "…":
-                assert line in answer[place:], f"{command}: not in the answer after line {place}: {line}\n" + "\n".join(
-                    answer
-                )
+                assert line in answer[place:], "\n".join([f"{command}: not after line {place}: {line}", *answer])
                 place = answer.index(line, place) + 1
         if "…" not in lines and lines:
             assert len(answer) == len(lines), f"{command}: the page leaves lines out without saying so"

@@ -34,6 +34,11 @@ def asked(capsys, *words):
     return code, told.out, told.err
 
 
+def taken(capsys, path, *words):
+    """Take a release in by its digest."""
+    return asked(capsys, "import", path, "--sha256", sha256(path), *words)
+
+
 def release(path, day=TOMORROW, change=lambda driver: None):
     """A file as `matrix export` writes it, with another day and what a test changes."""
     files = dict(releases.release_of(Matrix()).files)
@@ -58,8 +63,7 @@ def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home, capsys):
     path = home / "matrix.json"
     assert asked(capsys, "export", "--out", path)[0] == 0
     assert releases.opened(path.read_bytes(), "here").files == releases.release_of(Matrix()).files
-    code, out, _err = asked(capsys, "import", path, "--sha256", sha256(path))
-    assert (code, out) == (0, f"the matrix of {shipped_date()}, by its digest\n")
+    assert taken(capsys, path)[:2] == (0, f"the matrix of {shipped_date()}, by its digest\n")
     assert matrix().digest == Matrix().digest
 
 
@@ -111,10 +115,10 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
 )
 def test_what_cannot_be_used_changes_nothing(home, capsys, harm, said):
     path = release(home / "matrix.json", change=one_more)
-    assert asked(capsys, "import", path, "--sha256", sha256(path))[0] == 0
+    assert taken(capsys, path)[0] == 0
     before = matrix().digest
     harm(path)
-    code, out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+    code, out, err = taken(capsys, path)
     assert (code, out) == (3, "")
     assert said in " ".join(err.split())
     assert matrix().digest == before
@@ -125,10 +129,10 @@ def test_an_older_release_comes_back_only_when_it_is_asked_for(home, capsys):
     newer = release(home / "newer.json", change=one_more)
     older = release(home / "older.json", day=shipped_date())
     for path in (newer, older):
-        code, _out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+        code, _out, err = taken(capsys, path)
     assert code == 3
     assert "--older takes it" in err
-    assert asked(capsys, "import", older, "--sha256", sha256(older), "--older")[0] == 0
+    assert taken(capsys, older, "--older")[0] == 0
     assert matrix().date == shipped_date()
     assert {path.name[:10] for path in releases.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
 
@@ -138,11 +142,11 @@ def test_so_many_releases_are_kept_and_the_one_in_force_always(home, capsys, mon
     days = [(dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=number)).isoformat() for number in range(3)]
     for day in days:
         content = release(home / f"{day}.json", day)
-        assert asked(capsys, "import", content, "--sha256", sha256(content), "--older")[0] == 0
+        assert taken(capsys, content, "--older")[0] == 0
     folder = home / "data/gpusetup/matrix"
     assert [path.name[:10] for path in releases.all_kept(folder)] == days[1:]
     first = home / f"{days[0]}.json"
-    assert asked(capsys, "import", first, "--sha256", sha256(first), "--older")[0] == 0
+    assert taken(capsys, first, "--older")[0] == 0
     assert [path.name[:10] for path in releases.all_kept(folder)] == [days[0], *days[1:]]
     assert (folder / "current").resolve().name.startswith(days[0])
 
@@ -155,7 +159,7 @@ def test_two_imports_of_one_release_at_the_same_time_both_succeed(home, monkeypa
 
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):
     path = release(home / "matrix.json")
-    asked(capsys, "import", path, "--sha256", sha256(path))
+    taken(capsys, path)
     monkeypatch.setattr("gpusetup.matrix.load.shipped_date", lambda: "2998-01-01")
     assert matrix().overlay is None
 
@@ -175,7 +179,7 @@ def test_differences_name_records_and_fields(home, capsys):
     assert asked(capsys, "diff", "shipped", "shipped", "--exit-code")[0] == 0
     found = json.loads(asked(capsys, "diff", "shipped", path, "--component", "torch", "--format", "json")[1])
     assert found["changes"] == []
-    asked(capsys, "import", path, "--sha256", sha256(path))
+    taken(capsys, path)
     assert NEW in asked(capsys, "history", "driver")[1]
     assert "nothing of it changed" in asked(capsys, "history", "torch")[1]
     assert "no matrix is called 'nothing'" in asked(capsys, "diff", "nothing")[2]
@@ -184,7 +188,7 @@ def test_differences_name_records_and_fields(home, capsys):
 def test_an_overlay_is_not_passed_over_in_silence(home, capsys, monkeypatch):
     path = release(home / "matrix.json")
     monkeypatch.setenv("GPUSETUP_MATRIX", str(home))
-    code, _out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+    code, _out, err = taken(capsys, path)
     assert code == 3
     assert "unset GPUSETUP_MATRIX" in err
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from datetime import datetime, timezone
@@ -9,8 +10,8 @@ from datetime import datetime, timezone
 import jsonschema
 import pytest
 
-from gpusetup.cli import session, verify_quarantine
-from gpusetup.cli.main import main
+from gpusetup.cli import health, session, verify_quarantine
+from gpusetup.cli.main import command_parser, main
 from gpusetup.errors import VerifyFailedError
 from gpusetup.health import history, schedulers, service
 from gpusetup.health.schedulers import condition_patch
@@ -23,8 +24,14 @@ NOW = datetime.now(timezone.utc)
 SLURM = ("--quarantine", "slurm", "--return-after", "2")
 
 
-def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine):
+@pytest.fixture
+def node(machine):
+    """A machine that is a node of Slurm's."""
     machine.slurm()
+    return machine
+
+
+def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine, node, says):
     assert machine.look(False, *SLURM) == ""
     assert "n1 failed 1 of 2 verifications in a row: gpu.recovery" in machine.look(True, *SLURM)
     assert machine.node() == ("IDLE", "")
@@ -32,24 +39,21 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine):
     state, reason = machine.node()
     assert state == "IDLE+DRAIN"
     assert reason.startswith("gpusetup-health: gpu.recovery: ")
-    updates = len([call for call in machine.calls("scontrol") if "update" in call])
+    updates = machine.calls("scontrol update")
     assert "stays out of service" in machine.look(True, *SLURM)
-    assert updates == len([call for call in machine.calls("scontrol") if "update" in call]), "said once"
+    assert updates == machine.calls("scontrol update"), "said once"
     assert "n1 passed 1 of 2 verifications in a row" in machine.look(False, *SLURM)
     assert "returns to service" in machine.look(False, *SLURM)
     assert machine.node() == ("IDLE", "")
-    assert main(["fleet", "history"]) == 0
-    out = machine.capsys.readouterr().out
+    out = says(0, "fleet", "history")
     assert "left service: gpu.recovery" in out
-    assert "returned to service\n" in out
-    assert main(["fleet", "history", "--format", "html", "--out", str(machine.folder / "page.html")]) == 0
-    assert "slurm: left service: gpu.recovery" in (machine.folder / "page.html").read_text()
-    assert main(["fleet", "history", "--format", "json"]) == 0
-    assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
+    assert "returned to service" in out
+    assert "slurm: left service: gpu.recovery" in says(0, "fleet", "history", "--format", "html")
+    told = json.loads(says(0, "fleet", "history", "--format", "json"))
+    assert [one["event"] for one in told["service"]] == ["left", "returned"]
 
 
-def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine):
-    machine.slurm()
+def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine, node):
     event = {"what": "Redeploy", "at": ""}
     machine.bad["facts"]["virtualisation"] = {"events": [event]}
     assert "counts for nothing: the cloud announces Redeploy at any moment" in machine.look(True, *SLURM)
@@ -61,33 +65,28 @@ def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machi
 
 
 @pytest.mark.parametrize("reason", ["bad fan", "gpusetup"])
-def test_what_somebody_else_drained_stays_so(machine, reason):
+def test_what_somebody_else_drained_stays_so(machine, node, reason):
     """An administrator, or an apply of our own."""
-    machine.slurm()
     machine.drained(reason)
-    said = [machine.look(True, *SLURM) for _ in range(3)][-1]
-    assert f"someone else drained it: {reason}" in said
-    for _ in range(3):
-        machine.look(False, *SLURM)
+    assert f"someone else drained it: {reason}" in machine.looks(3, True, *SLURM)
+    machine.looks(3, False, *SLURM)
     assert machine.node() == ("IDLE+DRAIN", reason)
     assert service.events(history.file_of("localhost", os.environ, here=True)) == ()
 
 
-def test_a_drain_that_somebody_took_over_is_theirs(machine):
-    machine.slurm()
-    machine.look(True, *SLURM), machine.look(True, *SLURM)
+def test_a_drain_that_somebody_took_over_is_theirs(machine, node):
+    machine.looks(2, True, *SLURM)
     machine.drained("board ordered")
     assert "by hand; counting starts" in machine.look(False, *SLURM)
-    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    machine.looks(2, False, *SLURM)
     assert machine.node() == ("IDLE+DRAIN", "board ordered")
 
 
-def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel_log(machine):
-    machine.slurm()
+def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel_log(machine, node):
     machine.bad = captured("h200-x1-quick")
     line = "2026-11-23T10:00:00+00:00 h kernel: NVRM: Xid (PCI:0000:04:00): 79, pid=1, GPU has fallen off the bus."
     machine.bad["quick"]["kernel_log"] = {"source": "journalctl", "lines": [line], "error": None}
-    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    machine.looks(2, True, *SLURM)
     assert machine.node()[1].startswith("gpusetup-health: kernel.xid: ")
     machine.drained("")
     (machine.folder / "state").write_text("IDLE")
@@ -97,16 +96,14 @@ def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_history_that_was_lost_is_read_off_our_mark(machine):
-    machine.slurm()
+def test_a_history_that_was_lost_is_read_off_our_mark(machine, node):
     machine.drained("gpusetup-health: gpu.ecc: x")
     assert "still out of service: gpu.ecc: x" in machine.look(False, *SLURM)
     machine.look(False, *SLURM)
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_prolog_refuses_and_the_health_program_tells_why(machine):
-    machine.slurm()
+def test_a_prolog_refuses_and_the_health_program_tells_why(machine, node):
     job = ["fleet", "health", "--quarantine", "slurm-job"]
     assert main(job) == 0
     machine.observed = Observed(machine.bad)
@@ -115,7 +112,7 @@ def test_a_prolog_refuses_and_the_health_program_tells_why(machine):
     machine.drained("Prolog error")
     machine.look(True, *SLURM)
     assert machine.node()[1].startswith("gpusetup-health: gpu.recovery: ")
-    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    machine.looks(2, False, *SLURM)
     assert machine.node() == ("IDLE", "")
     machine.drained("Prolog error")
     machine.look(False, *SLURM)
@@ -147,7 +144,7 @@ def test_kubernetes_gets_a_taint_and_a_condition(machine):
     (condition,) = json.loads((machine.folder / "patch.json").read_text())["status"]["conditions"]
     assert condition["status"] == "False"
     assert "lastTransitionTime" not in condition, "it never changed"
-    machine.look(True, *words), machine.look(True, *words)
+    machine.looks(2, True, *words)
     assert "gpusetup/gpu-unhealthy" in (machine.folder / "node.json").read_text()
     patch = json.loads((machine.folder / "patch.json").read_text())
     (condition,) = patch["status"]["conditions"]
@@ -199,12 +196,11 @@ def test_commands_of_one_s_own_run_once_without_a_shell(machine):
              "--leave-after", "1", "--return-after", "1")  # fmt: skip
     machine.look(False, *words)
     assert machine.calls("give") == [], "it never left"
-    for _ in range(3):
-        machine.look(True, *words)
+    machine.looks(3, True, *words)
     (call,) = machine.calls("take")
     assert call.startswith("take n1 gpu.recovery: ")
     assert call.endswith("; touch planted")
-    machine.look(False, *words), machine.look(False, *words)
+    machine.looks(2, False, *words)
     assert machine.calls("give") == ["give n1"]
     assert not (machine.folder / "planted").exists()
 
@@ -212,11 +208,10 @@ def test_commands_of_one_s_own_run_once_without_a_shell(machine):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("echo no such node >&2; exit 3", "exit 3: no such node"),
-        ("sleep 30", "it was ended after 0.3 s"),
+        ("echo no such node >&2; exit 3", "exit 3: no such node"), ("sleep 30", "it was ended after 0.3 s"),
         (None, "cannot start"),
     ],
-)
+)  # fmt: skip
 def test_a_command_that_fails_is_said_and_runs_again(machine, monkeypatch, body, said):
     monkeypatch.setattr(verify_quarantine, "_COMMAND_SECONDS", 0.3)
     take, give = machine.program("take", body or ""), machine.program("give")
@@ -250,8 +245,7 @@ def test_a_scheduler_that_is_away_changes_no_verdict(machine, body, said):
     machine.look(False, *SLURM)
 
 
-def test_a_driver_that_hangs_every_program_is_bad(machine, monkeypatch):
-    machine.slurm()
+def test_a_driver_that_hangs_every_program_is_bad(machine, node, monkeypatch):
 
     def hangs(*_):
         raise VerifyFailedError("GS-502", "the probe on this machine gave no answer: it was stopped after 30 s")
@@ -264,20 +258,18 @@ def test_a_driver_that_hangs_every_program_is_bad(machine, monkeypatch):
     assert deadline(Ask(level="full", longest=30.0)) > 1000, "measuring takes its time"
 
 
-def test_checks_that_are_ignored_take_nothing_out(machine):
-    machine.slurm()
+def test_checks_that_are_ignored_take_nothing_out(machine, node):
     for _ in range(3):
         assert machine.look(True, *SLURM, "--ignore", "gpu.recovery,gpu.ecc") == ""
     assert machine.node() == ("IDLE", "")
 
 
-def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(machine):
-    machine.slurm()
+def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(machine, node):
     gone = captured("h200-x1-quick")
     smi_says(gone, "No devices were found", 6)
     gone["facts"]["gpus"] = []
     gone["quick"]["proc_gpus"] = {}
-    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    machine.looks(2, True, *SLURM)
     machine.observed = Observed(gone)
     for _ in range(3):
         assert main(["fleet", "health", *SLURM]) == 0
@@ -286,8 +278,7 @@ def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(ma
     assert main(["fleet", "health", *SLURM, "--gpus", "1"]) == 8
 
 
-def test_what_every_level_sees_any_level_finds_good(machine):
-    machine.slurm()
+def test_what_every_level_sees_any_level_finds_good(machine, node):
     full, quick = captured("h200-x1-full"), machine.good
     set_smi(full, 0, "gpu_recovery_action", "Reset")
     machine.observed = Observed(full)
@@ -295,14 +286,13 @@ def test_what_every_level_sees_any_level_finds_good(machine):
     assert machine.node()[0] == "IDLE+DRAIN"
     machine.capsys.readouterr()
     machine.observed = Observed(quick)
-    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    machine.looks(2, False, *SLURM)
     assert machine.node()[0] == "IDLE"
 
 
-def test_commands_beside_a_scheduler_count_for_themselves(machine):
-    machine.slurm()
+def test_commands_beside_a_scheduler_count_for_themselves(machine, node):
     take = machine.program("take")
-    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    machine.looks(2, True, *SLURM)
     words = ("--on-bad", f"{take} {{node}}")
     machine.look(True, *words)
     assert machine.calls("take") == []
@@ -310,8 +300,7 @@ def test_commands_beside_a_scheduler_count_for_themselves(machine):
     assert machine.calls("take") == ["take n1"]
 
 
-def test_a_host_that_changes_is_neither_good_nor_bad(machine):
-    machine.slurm()
+def test_a_host_that_changes_is_neither_good_nor_bad(machine, node):
     machine.look(True, *SLURM)
     machine.observed = Observed(None, "ann on desk changes it", postponed=True)
     for _ in range(3):
@@ -321,11 +310,11 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine):
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
 
 
-def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(machine, tmp_path, monkeypatch):
-    fleet_of = {
-        "gpu01": Observed(machine.good), "gpu02": Observed(machine.bad),
-        "gpu03": Observed(None, "no route to host", unreachable=True),
-    }  # fmt: skip
+def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(
+    machine, tmp_path, monkeypatch, says
+):
+    fleet_of = {"gpu01": Observed(machine.good), "gpu02": Observed(machine.bad)}
+    fleet_of["gpu03"] = Observed(None, "no route to host", unreachable=True)
     monkeypatch.setattr(session, "open_session", lambda _: None)
     monkeypatch.setattr(fleet, "observe_fleet", lambda *_: fleet_of)
     (tmp_path / "inventory.ini").write_text("gpu0[1:3]\n")
@@ -335,42 +324,33 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
     main(words), main(words)
     assert machine.calls("take") == ["take gpu02"]
     machine.capsys.readouterr()
-    assert main(["fleet", "history", "gpu02"]) == 0
-    assert "left service: gpu.recovery" in machine.capsys.readouterr().out
+    assert "left service: gpu.recovery" in says(0, "fleet", "history", "gpu02")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--quarantine", "slurm", "--leave-after", "0"], "must be 1 or more"),
-        (["--quarantine", "slurm", "--ignore", "gpu.temper"], "there is no check 'gpu.temper'"),
-        (["--on-bad", "take 'it"], "cannot be read"),
-        (["--quarantine", "slurm", "inventory.ini", "--node", "n1"], "--node names one machine"),
-        (["--quarantine", "slurm-job", "inventory.ini"], "a prolog verifies its own machine"),
-        (["--timer", "daily", "--on-bad", "/nowhere/take {node}"], "missing or not executable"),
-        (["--forget"], "only with --quarantine"),
-        (["--ignore", "gpu.ecc"], "only with --quarantine"),
-        (["--timer", "daily", "--quarantine", "slurm", "--forget"], "cannot be used with --timer"),
-        (["--timer", "daily", "--quarantine", "slurm-job"], "cannot be used with --timer"),
-        (["--hooks", "slurm", "inventory.ini"], "cannot be used with --hooks"),
-        (["--hooks", "slurm", "--quarantine", "slurm"], "cannot be used with --hooks"),
+        ("--quarantine slurm --leave-after 0", "must be 1 or more"),
+        ("--quarantine slurm --ignore gpu.temper", "there is no check 'gpu.temper'"),
+        ("--on-bad \"take 'it\"", "cannot be read"),
+        ("--quarantine slurm inventory.ini --node n1", "--node names one machine"),
+        ("--quarantine slurm-job inventory.ini", "a prolog verifies its own machine"),
+        ("--timer daily --on-bad '/nowhere/take {node}'", "missing or not executable"),
+        ("--forget", "only with --quarantine"), ("--ignore gpu.ecc", "only with --quarantine"),
+        ("--timer daily --quarantine slurm --forget", "cannot be used with --timer"),
+        ("--timer daily --quarantine slurm-job", "cannot be used with --timer"),
+        ("--hooks slurm inventory.ini", "cannot be used with --hooks"),
+        ("--hooks slurm --quarantine slurm", "cannot be used with --hooks"),
     ],
-)
-def test_what_cannot_be_meant_is_refused(machine, words, said):
-    assert main(["fleet", "health", *words]) == 3
-    assert said in machine.capsys.readouterr().err
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(machine, words, said, says):
+    assert said in says(3, "fleet", "health", *shlex.split(words))
 
 
-def test_a_timer_repeats_what_follows(machine):
-    import argparse
-
-    from gpusetup.cli import health
-    from gpusetup.cli.health import task_of
-
-    parser = argparse.ArgumentParser()
-    health.add_arguments(parser)
+def test_a_timer_repeats_what_follows():
     words = ["--timer", "daily", "--quarantine", "slurm", "--on-bad", "take {node}", "--ignore", "gpu.ecc"]
-    told = task_of(parser.parse_args(words)).words
+    told = health.task_of(command_parser("fleet health").parse_args(words)).words
     for option, value in (("--quarantine", "slurm"), ("--on-bad", "take {node}"), ("--leave-after", "2")):
         assert told[told.index(option) + 1] == value
-    assert "--leave-after" not in task_of(parser.parse_args(["--timer", "daily"])).words
+    plain = command_parser("fleet health").parse_args(["--timer", "daily"])
+    assert "--leave-after" not in health.task_of(plain).words

@@ -42,16 +42,15 @@ def test_it_is_installed_changed_and_removed(systemd, tmp_path, capsys):
     assert main([*question, "--timer", "never"]) == 0
 
 
-def test_a_timer_has_nobody_to_ask(systemd, capsys):
-    assert main(["drift", "-K", "--timer", "daily"]) == 3
-    assert "GS-807" in capsys.readouterr().err
-    assert systemd == []
-
-
-@pytest.mark.parametrize("words", [["-e", "token=planted"], ["--", "-e", "token=planted"], ["--", "-etoken=planted"]])
-def test_no_value_of_a_variable_gets_into_a_unit(systemd, tmp_path, capsys, words):
-    assert main(["drift", "--timer", "daily", "gpu01,", *words]) == 3
-    assert "@FILE" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-K"], "GS-807"), (["gpu01,", "-e", "token=planted"], "@FILE"), (["gpu01,", "--", "-e", "token=planted"], "@FILE"),
+        (["gpu01,", "--", "-etoken=planted"], "@FILE"),
+    ],
+)  # fmt: skip
+def test_a_timer_has_nobody_to_ask_and_no_value_of_a_variable_gets_into_a_unit(systemd, tmp_path, says, words, said):
+    assert said in says(3, "drift", "--timer", "daily", *words)
     assert (systemd, (tmp_path / "units").exists()) == ([], False)
 
 
@@ -81,33 +80,26 @@ def test_systemd_accepts_the_units(tmp_path):
     )
     for suffix, text in timers.units(task, command, "Mon..Fri 06:30", f"{HOSTILE} hosts", {"HOME": "/root"}).items():
         (tmp_path / f"gpusetup-drift.{suffix}").write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", tmp_path / "gpusetup-drift.service", tmp_path / "gpusetup-drift.timer"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    argv = ["systemd-analyze", "verify", tmp_path / "gpusetup-drift.service", tmp_path / "gpusetup-drift.timer"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     said = [line for line in done.stderr.splitlines() if "gpusetup-drift" in line]
     assert not said, said
 
 
-def test_a_verification_has_a_timer_of_the_same_kind(systemd, tmp_path, capsys):
-    folder = tmp_path / "textfiles"
+def test_a_verification_has_a_timer_of_the_same_kind(systemd, tmp_path, says):
+    folder, full = tmp_path / "textfiles", ["fleet", "health", "--level", "full"]
     folder.mkdir()
-    question = ["fleet", "health", "--level", "full", "--textfile", str(folder)]
-    assert main([*question, "--timer", "Sun 04:00", "--budget", "300"]) == 0
+    says(0, *full, "--textfile", folder, "--timer", "Sun 04:00", "--budget", "300")
     service = (tmp_path / "units/gpusetup-health-full.service").read_text()
     assert f'"fleet" "health" "--level" "full" "--when-idle" "--budget" "300" "--textfile" "{folder}"' in service
     assert "SuccessExitStatus=9" in service
-    assert main(["fleet", "health", "--timer", "hourly"]) == 0
+    says(0, "fleet", "health", "--timer", "hourly")
     assert '"--level" "quick" "--when-idle"' in (tmp_path / "units/gpusetup-health.service").read_text()
-    capsys.readouterr()
-    assert main([*question, "--timer", "show"]) == 0
-    assert capsys.readouterr().out.startswith("gpusetup-health-full.timer: Sun 04:00\n")
-    assert main(["fleet", "health", "--level", "full", "--timer", "never"]) == 0
-    assert sorted(path.name for path in (tmp_path / "units").iterdir()) == [
-        "gpusetup-health.service", "gpusetup-health.timer",
-    ]  # fmt: skip
-    assert main(["fleet", "health", "--level", "full", "--timer", "show"]) == 0
-    assert "no such timer" in capsys.readouterr().out
+    assert says(0, *full, "--textfile", folder, "--timer", "show").startswith("gpusetup-health-full.timer: Sun 04:00")
+    says(0, *full, "--timer", "never")
+    units = sorted(path.name for path in (tmp_path / "units").iterdir())
+    assert units == ["gpusetup-health.service", "gpusetup-health.timer"]
+    assert "no such timer" in says(0, *full, "--timer", "show")
 
 
 def test_on_a_machine_with_a_record_the_timer_is_part_of_it(systemd, tmp_path, monkeypatch):
@@ -120,9 +112,8 @@ def test_on_a_machine_with_a_record_the_timer_is_part_of_it(systemd, tmp_path, m
     assert main(["fleet", "health", "--timer", "daily"]) == 0
     kept = json.loads((state / "state.json").read_text())
     assert sorted(kept["files"]) == [str(units / f"gpusetup-health.{kind}") for kind in ("service", "timer")]
-    assert kept["services"] == {
-        "gpusetup-health.timer": {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
-    }
+    service = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+    assert kept["services"] == {"gpusetup-health.timer": service}
     (units / "gpusetup-health.timer").write_text("changed")
     files = {path: {**entry, "now": "another"} for path, entry in kept["files"].items()}
     (first, second) = host_code("gpu_judge.drift").files({}, {"files": files})
