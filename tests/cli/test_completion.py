@@ -37,9 +37,8 @@ def offered(shell, typed, home, expected):
         return set(done.stdout.split())
     pexpect = pytest.importorskip("pexpect")
     words = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
-    session = pexpect.spawn(
-        shell, words, env=environment(home), cwd=home, encoding="utf-8", timeout=60, dimensions=(60, 200)
-    )
+    how = {"cwd": home, "encoding": "utf-8", "timeout": 60, "dimensions": (60, 200)}
+    session = pexpect.spawn(shell, words, env=environment(home), **how)
     load = "autoload -U compinit; compinit -u; " if shell == "zsh" else ""
     session.sendline(f"{load}{SETTLE[shell]}; eval \"$(gpusetup export completion {shell})\"; echo lo''aded")
     session.expect("loaded\r?\n")
@@ -65,39 +64,25 @@ def test_tab_in_a_real_shell(shell, typed, expected, tmp_path):
 
 def _complete(line, folder):
     answer = folder / "answer"
-    environment = {
-        **os.environ,
-        "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
-    }
-    subprocess.run([sys.executable, "-m", "gpusetup"], env=environment, check=False, timeout=60)
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    subprocess.run([sys.executable, "-m", "gpusetup"], env=os.environ | asked, check=False, timeout=60)
     return [word.strip() for word in answer.read_text().split("\013") if word.strip()]
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("gpusetup res", {"resolve"}),
-        ("gpusetup why", {"why", "why-not"}),
-        ("gpusetup matrix --for", {"--format", "--forward"}),
-        ("gpusetup resolve --arch ", {"x86_64", "aarch64"}),
-        ("gpusetup resolve --gpu gh2", {"gh200\\ 480gb"}),
-        ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
-        ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
-        ("gpusetup export schema why", {"why", "why-not"}),
-        ("gpusetup matrix im", {"import"}),
-        ("gpusetup matrix tor", {"torch"}),
-        ("gpusetup matrix import --", {"--quiet", "--format"}),
-        ("gpusetup fleet t", {"token"}),
-        ("gpusetup fleet offer --", {"--format"}),
-        ("gpusetup bundle un", {"unpack"}),
-        ("gpusetup fleet pull --", {"--timer", "--class"}),
-        ("gpusetup fleet known-h", {"known-hosts"}),
-        ("gpusetup resolve wh", {"why", "why-not"}),
+        ("gpusetup res", {"resolve"}), ("gpusetup why", {"why", "why-not"}), ("gpusetup fleet t", {"token"}),
+        ("gpusetup matrix --for", {"--format", "--forward"}), ("gpusetup resolve --arch ", {"x86_64", "aarch64"}),
+        ("gpusetup resolve --gpu gh2", {"gh200\\ 480gb"}), ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
+        ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}), ("gpusetup matrix im", {"import"}),
+        ("gpusetup export schema why", {"why", "why-not"}), ("gpusetup matrix tor", {"torch"}),
+        ("gpusetup matrix import --", {"--quiet", "--format"}), ("gpusetup fleet offer --", {"--format"}),
+        ("gpusetup bundle un", {"unpack"}), ("gpusetup fleet pull --", {"--timer", "--class"}),
+        ("gpusetup fleet known-h", {"known-hosts"}), ("gpusetup resolve wh", {"why", "why-not"}),
     ],
-)
+)  # fmt: skip
 def test_tab(line, expected, tmp_path):
     assert expected <= set(_complete(line, tmp_path))
 
@@ -105,9 +90,8 @@ def test_tab(line, expected, tmp_path):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_what_a_shell_reads(shell, tmp_path):
     script = tmp_path / "completion"
-    subprocess.run(
-        [sys.executable, "-m", "gpusetup", "export", "completion", shell, "--out", script], check=True, timeout=60
-    )
+    argv = [sys.executable, "-m", "gpusetup", "export", "completion", shell, "--out", script]
+    subprocess.run(argv, check=True, timeout=60)
     text = script.read_text()
     assert "gpusetup" in text
     if shell == "bash":

@@ -4,7 +4,6 @@ import csv
 import datetime as dt
 import io
 import json
-import os
 import re
 import shlex
 import shutil
@@ -12,9 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import Matrix
+from gpusetup.model.facts import Facts
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -122,10 +124,8 @@ def test_rows(wish, fields):
 
 def test_torch_2_6_on_a_v100():
     _, told = document("matrix", "torch==2.6.*", "--gpu", "v100")
-    found = [
-        (row["torch"], row["variant"], row["default"], row["driver_min"], row["driver_native"]) for row in told["rows"]
-    ]
-    assert found == [
+    names = ("torch", "variant", "default", "driver_min", "driver_native")
+    assert [tuple(row[name] for name in names) for row in told["rows"]] == [
         ("2.6.0", "cu124", True, "525.60.13", "550.54.14"),
         ("2.6.0", "cu126", False, "525.60.13", "560.28.03"),
         ("2.6.0", "cu118", False, "450.80.02", "520.61.05"),
@@ -154,11 +154,9 @@ def test_every_line_of_a_csv_has_every_column():
 
 
 def test_csv_and_markdown():
-    _, out, _ = run(["matrix", "torch==2.6.*", "--format", "csv"])
-    rows = list(csv.DictReader(io.StringIO(out)))
+    rows = list(csv.DictReader(io.StringIO(run(["matrix", "torch==2.6.*", "--format", "csv"])[1])))
     assert [row["variant"] for row in rows] == ["cu124", "cu126", "cu118"]
-    _, out, _ = run(["matrix", "torch==2.6.*", "--format", "md"])
-    lines = out.splitlines()
+    lines = run(["matrix", "torch==2.6.*", "--format", "md"])[1].splitlines()
     assert lines[1].strip("|-") == ""
     assert len({line.count("|") for line in lines}) == 1
     assert len(lines) == 2 + 3
@@ -210,11 +208,6 @@ def test_old_data_is_said_to_be_old(command, monkeypatch):
 
 
 def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
-    import msgspec
-
-    from gpusetup.facts.collect import captured, matrix_lookup
-    from gpusetup.model.facts import Facts
-
     lookup = matrix_lookup(Matrix())
     names = ("debian12-v100-proprietary", "ubuntu24.04-h200-keep", "ubuntu24.04-gtx1080ti-rtx5090-nostack")
     hosts = {name: captured(HOSTS / name / "root", lookup) for name in names}
@@ -239,27 +232,22 @@ def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
 
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m gpusetup matrix cuda --format json | head -c 10"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60, check=False
-    )
+    argv = ["bash", "-c", f"set -o pipefail; {command}"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
     assert len(done.stdout) == 10
 
 
-def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path):
+def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path, monkeypatch):
     shutil.copy(Matrix().path("vgpu"), tmp_path / "vgpu.json")
-    shutil.copy(Matrix().path("cuda"), tmp_path / "cuda.json")
-    document = json.loads((tmp_path / "cuda.json").read_text())
-    document["releases"][3]["colour"] = "green"
-    (tmp_path / "cuda.json").write_text(json.dumps(document))
-    done = subprocess.run(
-        [sys.executable, "-m", "gpusetup", "resolve", "--format", "json"],
-        env={**os.environ, "GPUSETUP_MATRIX": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 3
-    error = json.loads(done.stdout)["error"]
-    assert error["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
-    assert "colour" in error["message"]
+    broken = json.loads(Path(Matrix().path("cuda")).read_text())
+    broken["releases"][3]["colour"] = "green"
+    (tmp_path / "cuda.json").write_text(json.dumps(broken))
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
+    code, told = document("resolve")
+    assert code == 3
+    assert told["error"]["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
+    assert "colour" in told["error"]["message"]
 
 
 # --- what an answer ends in ---------------------------------------------------------------------------------------------
