@@ -76,61 +76,43 @@ def package(*words: str) -> dict[str, str]:
     return dict(zip(("name", "version"), words, strict=False))
 
 
+def _nvidia(manager: str, version: str, sources: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "gpu_package_manager": manager, "gpu_repo_sources": sources, "gpu_driver_version": version,
+        "gpu_driver_module": "open", "gpu_packages_hold": ["*nvidia*"], "gpu_nouveau_blacklist": True,
+        "gpu_persistence_services": ["nvidia-persistenced"], "gpu_reboot_policy": "when-needed", **more,
+    }  # fmt: skip
+
+
+def _source(repositories: Repositories, name: str, kind: str, uri: str, **more: Any) -> dict[str, Any]:
+    key = {"fingerprints": [repositories.fingerprint], "armored": repositories.armored}
+    return {"name": name, "kind": kind, "uris": [uri], "key": key, **more}
+
+
 def nvidia_on_debian(
     repositories: Repositories, version: str = "580.159.04", flavour: str = "open", **more: Any
 ) -> dict[str, Any]:
     """Variables for the stand-in of NVIDIA's repository, as a person writes them by hand."""
-    module = "nvidia-kernel-open-dkms" if flavour == "open" else "nvidia-kernel-dkms"
-    return {
-        "gpu_package_manager": "apt",
-        "gpu_repo_sources": [
-            {
-                "name": "nvidia-cuda",
-                "kind": "apt",
-                "uris": [repositories.url("debian12") + "/"],
-                "suites": ["/"],
-                "key": {"fingerprints": [repositories.fingerprint], "armored": repositories.armored},
-            }
-        ],
-        "gpu_driver_packages": [package(module, f"{version}-*"), package("nvidia-driver-cuda", f"{version}-*")],
-        "gpu_driver_version": version,
-        "gpu_driver_module": flavour,
-        "gpu_packages_remove": ["nvidia-kernel-dkms" if flavour == "open" else "nvidia-kernel-open-dkms"],
-        "gpu_packages_hold": ["*nvidia*", "libcuda1"],
-        "gpu_nouveau_blacklist": True,
-        "gpu_persistence_services": ["nvidia-persistenced"],
-        "gpu_reboot_policy": "when-needed",
-        **more,
-    }
+    wanted, other = ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms")[:: 1 if flavour == "open" else -1]
+    source = _source(repositories, "nvidia-cuda", "apt", repositories.url("debian12") + "/", suites=["/"])
+    own = {
+        "gpu_driver_packages": [package(wanted, f"{version}-*"), package("nvidia-driver-cuda", f"{version}-*")],
+        "gpu_driver_module": flavour, "gpu_packages_remove": [other], "gpu_packages_hold": ["*nvidia*", "libcuda1"],
+    }  # fmt: skip
+    return _nvidia("apt", version, [source], **own | more)
 
 
 def nvidia_on_el(repositories: Repositories, version: str = "580.159.04", **more: Any) -> dict[str, Any]:
     """The same for the EL-like host and its module streams."""
-    key = {"fingerprints": [repositories.fingerprint], "armored": repositories.armored}
-
-    def source(name: str, uri: str) -> dict[str, Any]:
-        return {"name": name, "kind": "dnf", "uris": [uri], "key": key}
-
-    return {
-        "gpu_package_manager": "dnf",
-        "gpu_repo_sources": [
-            source("nvidia-cuda", repositories.url("rhel9")),
-            source("epel-stand-in", repositories.rocky + "/epel"),
-        ],
+    places = {"nvidia-cuda": repositories.url("rhel9"), "epel-stand-in": repositories.rocky + "/epel"}
+    names = ("kmod-nvidia-open-dkms", "nvidia-driver-cuda")
+    own = {
         "gpu_packages_streams": [{"module": "nvidia-driver", "stream": version.partition(".")[0] + "-open"}],
         "gpu_packages_prerequisites": [package("kernel-devel")],
-        "gpu_driver_packages": [
-            package("kmod-nvidia-open-dkms", f"{version}-*"),
-            package("nvidia-driver-cuda", f"{version}-*"),
-        ],
-        "gpu_driver_version": version,
-        "gpu_driver_module": "open",
-        "gpu_packages_hold": ["*nvidia*"],
-        "gpu_nouveau_blacklist": True,
-        "gpu_persistence_services": ["nvidia-persistenced"],
-        "gpu_reboot_policy": "when-needed",
-        **more,
+        "gpu_driver_packages": [package(name, f"{version}-*") for name in names],
     }
+    sources = [_source(repositories, name, "dnf", uri) for name, uri in places.items()]
+    return _nvidia("dnf", version, sources, **own | more)
 
 
 def files_below(host: Host, *folders: str) -> dict[str, str]:

@@ -136,6 +136,7 @@ def _rpm_root(name: str, suite: str, *packages: str, wears: str, older: tuple[st
     return Root(name=name, suite=suite, packages=packages, hook=f"dressing/{wears}.sh", older=older)
 
 
+OLDER = ("trixie", "systemd", "linux", "linux-signed-amd64")
 ROOTS = {
     root.name: root
     for root in (
@@ -146,13 +147,7 @@ ROOTS = {
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
         _rpm_root("el", "bookworm", "dnf", "dnf-plugins-core", wears="enterprise-linux"),
         # No release of Debian has dnf 5 yet; the systemd of the next one does not start where cgroups are of version 1.
-        _rpm_root(
-            "el-dnf5",
-            "forky",
-            "dnf5",
-            wears="enterprise-linux",
-            older=("trixie", "systemd", "linux", "linux-signed-amd64"),
-        ),
+        _rpm_root("el-dnf5", "forky", "dnf5", wears="enterprise-linux", older=OLDER),
         _rpm_root("suse", "bookworm", "zypper", wears="suse"),
     )
 }

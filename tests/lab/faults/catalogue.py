@@ -24,6 +24,8 @@ NOT_RUN = {
     "SELinux, AppArmor": "the shared kernel enforces neither",
     "the clock of a whole host wrong by years": "all lab hosts share the clock of one kernel; apt's own time is tried above",
 }
+PROXY = {"gpusetup_proxy": "http://user:{secret}@10.77.0.1:9", "gpusetup_no_proxy": '["10.77.0.1"]'}
+NO_SCHEME, LOGIN = {"gpusetup_proxy": "user:{secret}@10.77.0.1:9"}, "http://user:{secret}@{base}"
 FAULTS: dict[str, Callable[[Row], None]] = {
     "mirror: the index is missing (404)": mirror("404", "index", 6, "GS-449"),
     "mirror: a package is missing (404)": mirror("404", "packages", 7, "404"),
@@ -66,20 +68,11 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "one host under two names with two wishes": two_names_two_wishes,
     "51 other runs while one installs": many_runs_beside,
     "the controller's clock six years back, 50 runs kept": clock_went_back,
-    "a proxy's password with -vvvv": secrets_kept(
-        {"gpusetup_proxy": "http://user:{secret}@10.77.0.1:9", "gpusetup_no_proxy": '["10.77.0.1"]'},
-        "--",
-        "-vvvv",
-        code=0,
-    ),
-    "a proxy's password without a scheme": secrets_kept(
-        {"gpusetup_proxy": "user:{secret}@10.77.0.1:9"}, code=5, names="GS-442"
-    ),
-    "a password in a source's address": secrets_kept(
-        {"gpusetup_source": "http://user:{secret}@{base}"}, code=3, names="GS-317"
-    ),
+    "a proxy's password with -vvvv": secrets_kept(PROXY, "--", "-vvvv", code=0),
+    "a proxy's password without a scheme": secrets_kept(NO_SCHEME, code=5, names="GS-442"),
+    "a password in a source's address": secrets_kept({"gpusetup_source": LOGIN}, code=3, names="GS-317"),
     "a password in a key's address": secrets_kept(
-        {"gpusetup_source_key": "http://user:{secret}@{base}/lab-key.asc"}, code=3, names="GS-317"
+        {"gpusetup_source_key": f"{LOGIN}/lab-key.asc"}, code=3, names="GS-317"
     ),
     "the host's record is lost": record_lost,
     "the host's record is cut in half": record_halved,

@@ -62,29 +62,28 @@ class Package:
 def ubuntu() -> list[Package]:
     """NVIDIA's repository for Ubuntu: names carry the branch below 590, from there a pinning package chooses it."""
     packages = [*_common_deb()]
-    for branch, versions in DRIVERS.items():
-        for version in versions:
-            named = int(branch) < PINNING_FROM
-            full = f"{version}-0ubuntu1" if named else f"{version}-1ubuntu1"
-            packages += _ubuntu_driver(branch, version, full, suffix=f"-{branch}" if named else "")
-            packages += _fabric(branch, version, full)
-            if int(branch) >= 580:
-                packages += _pinning(branch, version)
+    for branch, version, named in _releases():
+        full = f"{version}-0ubuntu1" if named else f"{version}-1ubuntu1"
+        packages += _ubuntu_driver(branch, version, full, suffix=f"-{branch}" if named else "")
+        packages += _fabric(branch, version, full)
+        packages += _pinning(branch, version) if int(branch) >= 580 else []
     return packages
 
 
 def debian() -> list[Package]:
     """NVIDIA's repository for Debian: Debian's own names underneath, NVIDIA's metapackages on top."""
     packages = [*_common_deb()]
-    for branch, versions in DRIVERS.items():
-        for version in versions:
-            full, named = f"{version}-1", int(branch) < PINNING_FROM
-            suffix = f"-{branch}" if named else ""
-            packages += _debian_driver(branch, version, full, suffix)
-            packages += _fabric(branch, version, full)
-            if not named:
-                packages += _pinning(branch, version)
+    for branch, version, named in _releases():
+        full = f"{version}-1"
+        packages += _debian_driver(branch, version, full, f"-{branch}" if named else "")
+        packages += _fabric(branch, version, full)
+        packages += [] if named else _pinning(branch, version)
     return packages
+
+
+def _releases() -> list[tuple[str, str, bool]]:
+    """Branch, version, and whether package names carry the branch."""
+    return [(branch, version, int(branch) < PINNING_FROM) for branch in DRIVERS for version in DRIVERS[branch]]
 
 
 def ubuntu_archive(kernel: str) -> list[Package]:
@@ -129,22 +128,12 @@ def ubuntu_archive(kernel: str) -> list[Package]:
         ]  # fmt: skip
     # An ended branch: its names stay as dummies that pull the next one.
     stub = "580.142-0ubuntu0.24.04.1"
-    for name in (
-        "nvidia-driver-570",
-        "nvidia-driver-570-open",
-        "nvidia-dkms-570",
-        "nvidia-dkms-570-open",
-        "nvidia-utils-570",
-        "libnvidia-compute-570",
-    ):
-        packages.append(
-            Package(
-                name=name,
-                version=stub,
-                depends=(name.replace("570", "580"),),
-                summary=f"Transitional package for {name.replace('570', '580')}",
-            )
-        )
+    ended = (
+        "nvidia-driver-{} nvidia-driver-{}-open nvidia-dkms-{} nvidia-dkms-{}-open nvidia-utils-{} libnvidia-compute-{}"
+    )
+    for name in ended.split():
+        old, new = name.format(570), name.format(580)
+        packages.append(Package(name=old, version=stub, depends=(new,), summary=f"Transitional package for {new}"))
     return packages
 
 
@@ -249,18 +238,13 @@ def _common_deb() -> list[Package]:
     for series, releases in CUDA.items():
         dashed = series.replace(".", "-")
         for toolkit, cudart, cublas in releases:
-            packages += cuda_release(
-                series, toolkit, cudart, cublas, lambda name, version: f"{name} (>= {version})", "amd64"
-            )
+            packages += cuda_release(series, toolkit, cudart, cublas, "{} (>= {})".format, "amd64")
         if series in COMPAT:
             packages.append(Package(name=f"cuda-compat-{dashed}", version=COMPAT[series]))
     for major, minor in (("12", "9"), ("13", "4")):
         newest = CUDA[f"{major}.{minor}"][-1][0]
-        packages.append(
-            Package(
-                name=f"cuda-toolkit-{major}", version=newest, depends=(f"cuda-toolkit-{major}-{minor} (>= {newest})",)
-            )
-        )
+        needs = f"cuda-toolkit-{major}-{minor} (>= {newest})"
+        packages.append(Package(name=f"cuda-toolkit-{major}", version=newest, depends=(needs,)))
     for series, versions in NCCL.items():
         for version in versions:
             full = f"{version}-1+cuda{series}"
@@ -268,18 +252,9 @@ def _common_deb() -> list[Package]:
             packages.append(Package(name="libnccl-dev", version=full, depends=(f"libnccl2 (= {full})",)))
     for major, versions in CUDNN.items():
         for version in versions:
-            packages.append(
-                Package(
-                    name=f"libcudnn9-cuda-{major}", version=f"{version}-1", content="cudnn", extra={"cudnn": version}
-                )
-            )
-            packages.append(
-                Package(
-                    name=f"libcudnn9-dev-cuda-{major}",
-                    version=f"{version}-1",
-                    depends=(f"libcudnn9-cuda-{major} (= {version}-1)",),
-                )
-            )
+            name, full = f"libcudnn9-cuda-{major}", f"{version}-1"
+            packages.append(Package(name=name, version=full, content="cudnn", extra={"cudnn": version}))
+            packages.append(Package(name=f"libcudnn9-dev-cuda-{major}", version=full, depends=(f"{name} (= {full})",)))
     packages += _dcgm()
     return packages
 
@@ -297,14 +272,8 @@ def _dcgm() -> list[Package]:
             Package(name=f"datacenter-gpu-manager-4-{part}", version=f"1:{dcgm}-1", depends=(core,))
             for part in ("cuda11", "cuda12", "cuda13", "proprietary", "proprietary-cuda12", "proprietary-cuda13")
         ]
-        packages.append(
-            Package(
-                name="datacenter-gpu-manager-exporter",
-                version=f"{exporter}-1",
-                content="dcgm_exporter",
-                depends=("datacenter-gpu-manager-4-core",),
-            )
-        )
+        name, needs = "datacenter-gpu-manager-exporter", ("datacenter-gpu-manager-4-core",)
+        packages.append(Package(name=name, version=f"{exporter}-1", content="dcgm_exporter", depends=needs))
     return packages
 
 
@@ -318,17 +287,14 @@ def cuda_release(
         return Package(name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words)
 
     libraries = (at_least(f"cuda-cudart-{dashed}", cudart), at_least(f"libcublas-{dashed}", cublas))
+    programs = (at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart))
     return [
         package("cuda-cudart", cudart, content="cudart"),
         package("libcublas", cublas, content="cublas"),
         package("cuda-libraries", toolkit, depends=libraries),
         package("cuda-runtime", toolkit, depends=(at_least(f"cuda-libraries-{dashed}", toolkit),)),
         package("cuda-nvcc", cudart, content="nvcc"),
-        package(
-            "cuda-toolkit",
-            toolkit,
-            depends=(at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart)),
-        ),
+        package("cuda-toolkit", toolkit, depends=programs),
     ]
 
 

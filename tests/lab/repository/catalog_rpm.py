@@ -109,7 +109,7 @@ def libraries() -> list[Package]:
     found = []
     for series, releases in CUDA.items():
         for release in releases:
-            found += cuda_release(series, *release, lambda name, version: f"{name} >= {version}", "x86_64")
+            found += cuda_release(series, *release, "{} >= {}".format, "x86_64")
     for series, versions in NCCL.items():
         for version in versions:
             full = f"{version}-1+cuda{series}"
@@ -142,27 +142,20 @@ def base_system() -> list[Package]:
     kernel = {"kernel": EL_KERNEL}
     package = partial(_rpm, version=f"{version}-{release}", extra=kernel)
     provides = (f"kernel-devel-uname-r = {EL_KERNEL}",)
+    locks = ("dnf-command(versionlock)", "dnf-plugin-versionlock = 4.3.0-20.el9")
     return [
         package("kernel-core"),
         package("kernel-devel", content="kernel_devel", provides=provides),
         package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
         package("kernel-headers"),
-        _rpm(
-            "python3-dnf-plugin-versionlock",
-            "4.3.0-20.el9",
-            content="versionlock",
-            provides=("dnf-command(versionlock)", "dnf-plugin-versionlock = 4.3.0-20.el9"),
-        ),
+        _rpm("python3-dnf-plugin-versionlock", "4.3.0-20.el9", content="versionlock", provides=locks),
         _rpm("bash", "5.1.8-9.el9", provides=("/bin/sh", "/usr/bin/sh")),
         _rpm("rocky-release", "9.6-1.3.el9", provides=("system-release = 9.6", "redhat-release = 9.6")),
     ]
 
 
-PRESENT = (
-    "kernel-core",
-    "bash",
-    "rocky-release",
-)  # in rpm's database of a new host: what they stand for is really there
+PRESENT = ("kernel-core", "bash", "rocky-release")
+"""In rpm's database of a new host: what they stand for is really there."""
 
 
 def tools() -> list[Package]:

@@ -1,5 +1,6 @@
 """What is inside a stand-in package: files, links and maintainer scripts, the same for apt and dnf."""
 
+import json
 from dataclasses import dataclass, field
 
 from tests.lab.places import SOURCE
@@ -8,6 +9,7 @@ from tests.lab.repository.elf import module
 
 STAND_IN = SOURCE / "repository" / "stand_in"
 FAULTS = "/var/lib/gpusetup-lab/faults"
+RELOAD = "[ -d /run/systemd/system ] && systemctl daemon-reload || true\n"
 CUDA_OF = {
     "535": "12.2", "550": "12.4", "570": "12.8", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3", "615": "13.4",
 }  # fmt: skip
@@ -34,9 +36,7 @@ class Content:
         """A shared library's file name and links; the probe and people read the name, nobody can load it."""
         place = folder or self.libdir
         self.add(f"{place}/{name}.so.{version}", f"lab stand-in for {name} {version}\n")
-        self.links[f"{place}/{name}.so.{version.partition('.')[0] if name != 'libcuda' else '1'}"] = (
-            f"{name}.so.{version}"
-        )
+        self.links[f"{place}/{name}.so.{version.partition('.')[0]}"] = f"{name}.so.{version}"
 
 
 def content_of(package: Package, libdir: str) -> Content:
@@ -70,21 +70,21 @@ def _smi(package: Package, content: Content) -> None:
 def _persistenced(package: Package, content: Content) -> None:
     content.copy("nvidia-persistenced", "usr/bin/nvidia-persistenced", 0o755)
     content.copy("nvidia-persistenced.service", "usr/lib/systemd/system/nvidia-persistenced.service")
-    content.after_install = "[ -d /run/systemd/system ] && systemctl daemon-reload || true\n"
+    content.after_install = RELOAD
 
 
 def _fabricmanager(package: Package, content: Content) -> None:
     content.copy("nv-fabricmanager", "usr/bin/nv-fabricmanager", 0o755, version=package.driver)
     content.copy("nvidia-fabricmanager.service", "usr/lib/systemd/system/nvidia-fabricmanager.service")
     content.add("usr/share/nvidia/nvswitch/fabricmanager.cfg", "LOG_LEVEL=4\nFABRIC_MODE=0\n")
-    content.after_install = "[ -d /run/systemd/system ] && systemctl daemon-reload || true\n"
+    content.after_install = RELOAD
     content.before_removal = "[ -d /run/systemd/system ] && systemctl disable --now nvidia-fabricmanager || true\n"
 
 
 def _dcgm(package: Package, content: Content) -> None:
     content.copy("nv-hostengine", "usr/bin/nv-hostengine", 0o755, version=package.version)
     content.copy("nvidia-dcgm.service", "usr/lib/systemd/system/nvidia-dcgm.service")
-    content.after_install = "[ -d /run/systemd/system ] && systemctl daemon-reload || true\n"
+    content.after_install = RELOAD
     content.before_removal = "[ -d /run/systemd/system ] && systemctl disable --now nvidia-dcgm || true\n"
 
 
@@ -144,23 +144,15 @@ def _prebuilt_module(package: Package, content: Content) -> None:
     place = f"kernel/nvidia-{branch}srv{package.extra['open']}" if branch else package.extra["place"]
     folder = f"usr/lib/modules/{kernel}/{place}"
     for name in ("nvidia", "nvidia-uvm"):
-        image = module(
-            {
-                "version": package.driver,
-                "license": licence,
-                "vermagic": f"{kernel} SMP mod_unload",
-                "name": name,
-                "signer": package.extra.get("signer", "Lab stand-in for Canonical"),
-            }
-        )
-        content.add(f"{folder}/{name}.ko", image)
+        told = {"version": package.driver, "license": licence, "vermagic": f"{kernel} SMP mod_unload", "name": name}
+        signer = package.extra.get("signer", "Lab stand-in for Canonical")
+        content.add(f"{folder}/{name}.ko", module({**told, "signer": signer}))
     content.after_install = f"depmod {kernel}\n"
 
 
 def _headers(package: Package, content: Content) -> None:
-    content.add(
-        f"usr/share/gpusetup-lab/headers-{package.extra['kernel']}", "the tree itself is part of the host's root\n"
-    )
+    place = f"usr/share/gpusetup-lab/headers-{package.extra['kernel']}"
+    content.add(place, "the tree itself is part of the host's root\n")
 
 
 def _kernel_devel(package: Package, content: Content) -> None:
@@ -197,10 +189,8 @@ def _cudart(package: Package, content: Content) -> None:
     release, number = package.extra["cuda"], package.extra["full"].rpartition("-")[0]
     root = f"usr/local/cuda-{release}"
     content.library("libcudart", number, f"{root}/lib64")
-    content.add(
-        f"{root}/version.json",
-        f'{{"cuda": {{"name": "CUDA SDK", "version": "{package.extra["toolkit"].rpartition("-")[0]}"}}, "cuda_cudart": {{"version": "{number}"}}}}\n',
-    )
+    whole = {"name": "CUDA SDK", "version": package.extra["toolkit"].rpartition("-")[0]}
+    content.add(f"{root}/version.json", json.dumps({"cuda": whole, "cuda_cudart": {"version": number}}) + "\n")
     content.after_install = f"update-alternatives --install /usr/local/cuda cuda /{root} {release.replace('.', '')}\n"
     content.before_removal = f"update-alternatives --remove cuda /{root}\n"
 
