@@ -11,9 +11,10 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
 
 from gpusetup.cli.handover import files_for_awx as files
-from gpusetup.cli.main import main
+from gpusetup.cli.main import command_parser, main
 from gpusetup.content import content_path
 from gpusetup.handover.awx import ASKED, survey
 from gpusetup.model.request import COMPONENTS
@@ -76,8 +77,6 @@ def test_every_answer_is_a_variable_that_the_playbook_reads():
 
 
 def test_the_playbook_names_every_option_that_its_plugin_takes():
-    from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
-
     (play,) = yaml.safe_load((content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8"))
     told = play["tasks"][0]["gpusetup.stack.gpu_front_end"]["options"]
     assert set(told) == {name for names in OPTIONS.values() for name in names}
@@ -85,16 +84,9 @@ def test_the_playbook_names_every_option_that_its_plugin_takes():
 
 
 def test_each_option_exists_on_its_command():
-    import argparse
-    from importlib import import_module
-
-    from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
-
     for command, names in OPTIONS.items():
         if command != "verdict":
-            parser = argparse.ArgumentParser()
-            import_module(f"gpusetup.cli.{command}").add_arguments(parser)
-            known = {word for action in parser._actions for word in action.option_strings}
+            known = {word for action in command_parser(command)._actions for word in action.option_strings}
             assert {f"--{name.replace('_', '-')}" for name in names} <= known, command
 
 
@@ -120,17 +112,16 @@ def words(value):
 def test_no_file_has_a_place_for_a_secret():
     for name, text in files().items():
         if name.endswith(".yml"):
-            assert [
-                word for word in words(yaml.safe_load(text)) if re.search(r"password|token|secret|private", word)
-            ] == []
+            named = words(yaml.safe_load(text))
+            assert [word for word in named if re.search(r"password|token|secret|private", word)] == []
 
 
-def test_the_command_writes_them_and_takes_no_hosts(tmp_path, capsys):
-    assert main(["export", "handover", "awx", "--out", str(tmp_path / "out"), "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_the_command_writes_them_and_takes_no_hosts(tmp_path, says):
+    words, out = ("export", "handover", "awx"), ("--out", tmp_path / "out")
+    document = json.loads(says(0, *words, *out, "--format", "json"))
     there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert set(document["files"]) == there == set(files())
-    assert main(["export", "handover", "awx", "hosts.ini", "--out", str(tmp_path / "out")]) == 3
+    says(3, *words, "hosts.ini", *out)
 
 
 def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_has():

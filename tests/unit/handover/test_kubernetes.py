@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import yaml
 
-from gpusetup.cli.main import main
 from gpusetup.handover.kubernetes import handover, kubernetes_files
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.facts import Facts, Service
@@ -17,6 +16,7 @@ from gpusetup.model.settings import MigCut, MigDevice
 from tests.hosts.machines import machine
 
 ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("1g.18gb",) * 7
 SCHEMA = json.loads((ROOT / "fixtures/handover/clusterpolicy.json").read_text(encoding="utf-8"))
 
 
@@ -32,17 +32,13 @@ def ready(name="ubuntu24.04-h200x2-keep"):
 
 def cut(*profiles, ours=False):
     facts = ready()
-    gpus = tuple(
-        msgspec.structs.replace(
-            gpu,
-            mig="Enabled" if kinds else "Disabled",
-            slices=Slices(devices=tuple(MigDevice(profile=kind, uuid=f"MIG-{kind}") for kind in kinds)),
-        )
-        for gpu, kinds in zip(facts.gpus, profiles, strict=True)
-    )
+    gpus = []
+    for gpu, kinds in zip(facts.gpus, profiles, strict=True):
+        slices = Slices(devices=tuple(MigDevice(profile=kind, uuid=f"MIG-{kind}") for kind in kinds))
+        gpus.append(msgspec.structs.replace(gpu, mig="Enabled" if kinds else "Disabled", slices=slices))
     layout = MigCut(enabled=True, instances=())
     record = HostRecord(mig=RecordedMig(found={}, wanted={gpus[0].address: layout})) if ours else None
-    return msgspec.structs.replace(facts, gpus=gpus, state=record)
+    return msgspec.structs.replace(facts, gpus=tuple(gpus), state=record)
 
 
 def told(**hosts):
@@ -54,9 +50,8 @@ def told(**hosts):
 def test_hosts_that_have_all_of_it_need_nothing_from_the_operator():
     found = told(a=ready(), b=ready())
     assert (found.values["driver"], found.values["toolkit"]) == ({"enabled": False}, {"enabled": False})
-    assert found.labels == dict.fromkeys(
-        "ab", ("nvidia.com/gpu.deploy.driver=false", "nvidia.com/gpu.deploy.container-toolkit=false")
-    )
+    off = ("nvidia.com/gpu.deploy.driver=false", "nvidia.com/gpu.deploy.container-toolkit=false")
+    assert found.labels == {"a": off, "b": off}
     assert yaml.safe_load(kubernetes_files(found)["runtimeclass.yaml"])["handler"] == "nvidia"
 
 
@@ -70,10 +65,8 @@ def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others():
     found = told(a=ready(), b=bare())
     assert found.values["driver"] == {"enabled": True, "version": "580.159.04"}
     assert list(found.labels) == ["a"]
-    assert (
-        "driver: a have one on the host; the operator's driver container is off by the labels of these nodes"
-        in found.twice
-    )
+    why = "driver: a have one on the host; the operator's driver container is off by the labels of these nodes"
+    assert why in found.twice
 
 
 def test_docker_is_not_what_kubelet_talks_to():
@@ -86,12 +79,7 @@ def test_docker_is_not_what_kubelet_talks_to():
 
 @pytest.mark.parametrize(
     ("profiles", "strategy"),
-    [
-        ((("1g.18gb",) * 7, ("1g.18gb",) * 7), "single"),
-        ((("1g.18gb",) * 7, ("3g.71gb",) * 2), "mixed"),
-        ((("1g.18gb",) * 7, ()), "mixed"),
-        (((), ()), "single"),
-    ],
+    [((SMALL, SMALL), "single"), ((SMALL, ("3g.71gb",) * 2), "mixed"), ((SMALL, ()), "mixed"), (((), ()), "single")],
 )
 def test_the_strategy_follows_the_slices(profiles, strategy):
     assert told(a=cut(*profiles)).values["mig"] == {"strategy": strategy}
@@ -120,15 +108,11 @@ def test_files_are_what_tools_read():
     assert "# back: kubectl label node a nvidia.com/gpu.deploy.driver- " in files["label-nodes.sh"]
 
 
-def test_the_command_writes_them(tmp_path, capsys):
+def test_the_command_writes_them(tmp_path, says):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": ready()})))
-    code = main(
-        ["export", "handover", "kubernetes", "--from", str(facts), "--out", str(tmp_path / "out"), "--format", "json"]
-    )
-    assert code == 0
-    document = json.loads(capsys.readouterr().out)
+    words, more = ("export", "handover", "kubernetes"), ("--from", facts, "--out", tmp_path / "out")
+    document = json.loads(says(0, *words, *more, "--format", "json"))
     assert (document["schema"], document["ok"]) == ("gpusetup/handover/1", True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == document["files"]
-    refused = main(["export", "handover", "kubernetes", "x.ini", "--from", str(facts), "--out", str(tmp_path / "out")])
-    assert refused == 3
+    says(3, *words, "x.ini", *more)

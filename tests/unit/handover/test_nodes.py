@@ -76,10 +76,9 @@ def test_the_package_is_what_the_agent_reads(handed):
     steps = [step for steps in config["modes"].values() for step in steps]
     for step in steps:
         assert os.access(handed / "node/skyhook_dir" / step["path"], os.X_OK), step
-    assert {mode.removesuffix("-check") for mode in config["modes"] if mode.endswith("-check")} == {
-        "apply", "config", "post-interrupt", "uninstall",
-    }  # fmt: skip
-    checks = [step for mode, steps in config["modes"].items() if mode.endswith("-check") for step in steps]
+    checked = {mode: steps for mode, steps in config["modes"].items() if mode.endswith("-check")}
+    assert set(checked) == {"apply-check", "config-check", "post-interrupt-check", "uninstall-check"}
+    checks = [step for steps in checked.values() for step in steps]
     assert [step["returncodes"] for step in checks] == [[0]] * 4, "a check that is content with a failure is none"
 
 
@@ -109,16 +108,14 @@ def test_the_daemonset_is_what_kubernetes_takes(handed):
         judge.validate(broken, judge.latest_version(), strict=True)
 
 
-def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed, tmp_path):
-    facts = tmp_path / "facts.json"
-    root = ROOT / "hosts/ubuntu24.04-h200x2-keep/root"
-    assert main(["facts", "--root", str(root), "--format", "json", "--out", str(facts)]) == 0
-    both, alone = tmp_path / "both", tmp_path / "alone"
-    lock = str(handed.parent / "gpu.lock.json")
-    assert main(["export", "handover", "kubernetes", "--from", str(facts), "--lock", lock, "--out", str(both)]) == 0
-    assert {"nodewright.yaml", "daemonset.yaml", "gpu-operator-values.yaml", "README.md", "NODES.md"} <= {
-        path.name for path in both.iterdir()
-    }
-    assert main(["export", "handover", "kubernetes", "--from", str(facts), "--out", str(alone)]) == 0
+def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed, tmp_path, says):
+    facts, both, alone = tmp_path / "facts.json", tmp_path / "both", tmp_path / "alone"
+    root, lock = ROOT / "hosts/ubuntu24.04-h200x2-keep/root", handed.parent / "gpu.lock.json"
+    says(0, "facts", "--root", root, "--format", "json", "--out", facts)
+    words = ("export", "handover", "kubernetes", "--from", facts, "--out")
+    says(0, *words, both, "--lock", lock)
+    written = {"nodewright.yaml", "daemonset.yaml", "gpu-operator-values.yaml", "README.md", "NODES.md"}
+    assert written <= {path.name for path in both.iterdir()}
+    says(0, *words, alone)
     assert not (alone / "nodewright.yaml").exists()
-    assert main(["export", "handover", "awx", "--lock", lock, "--out", str(alone)]) == 3
+    says(3, "export", "handover", "awx", "--lock", lock, "--out", alone)

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.handover.slurm import slurm_files, slurm_warnings
 from gpusetup.model.facts import Facts
 from tests.hosts.machines import machine
@@ -20,13 +19,9 @@ def hosts():
     two = machine("ubuntu24.04-h200x2-keep")
     other = msgspec.structs.replace(two.gpus[1], name="L4", reported_name="NVIDIA L4")
     cut = tuple(msgspec.structs.replace(gpu, mig="Enabled") for gpu in two.gpus)
-    return {
-        "n1": two,
-        "n2": two,
-        "mixed": msgspec.structs.replace(two, gpus=(two.gpus[0], other)),
-        "cut": msgspec.structs.replace(two, gpus=cut),
-        "plain": msgspec.structs.replace(two, gpus=()),
-    }
+    kinds = {"mixed": (two.gpus[0], other), "cut": cut, "plain": ()}
+    others = {name: msgspec.structs.replace(two, gpus=gpus) for name, gpus in kinds.items()}
+    return {"n1": two, "n2": two, **others}
 
 
 def test_alike_hosts_share_a_line_and_each_kind_has_its_device_files(hosts):
@@ -50,17 +45,15 @@ def test_what_cannot_be_said_is_left_out_and_told(hosts):
     )
 
 
-def test_it_is_written_from_saved_facts(hosts, tmp_path, capsys):
+def test_it_is_written_from_saved_facts(hosts, tmp_path, says):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"n1": hosts["n1"]})))
-    assert main(["export", "handover", "slurm", "--from", str(facts), "--out", str(tmp_path / "out")]) == 0
-    assert "gpusetup-wait-for-gpus" in capsys.readouterr().out
-    assert os.access(tmp_path / "out/gpusetup-wait-for-gpus", os.X_OK)
-    assert not os.access(tmp_path / "out/gres.conf", os.X_OK)
-    assert (
-        main(["export", "handover", "slurm", "--from", str(facts), "--lock", "x", "--out", str(tmp_path / "out")]) == 3
-    )
-    assert main(["export", "handover", "slurm", "--from", str(facts), "--out", str(facts)]) == 3
+    words, out = ("export", "handover", "slurm", "--from", facts, "--out"), tmp_path / "out"
+    assert "gpusetup-wait-for-gpus" in says(0, *words, out)
+    assert os.access(out / "gpusetup-wait-for-gpus", os.X_OK)
+    assert not os.access(out / "gres.conf", os.X_OK)
+    says(3, *words, out, "--lock", "x")
+    says(3, *words, facts)
 
 
 @pytest.fixture
@@ -70,12 +63,8 @@ def wait(hosts, tmp_path):
     script.write_text(slurm_files(hosts)["gpusetup-wait-for-gpus"])
     root = tmp_path / "root"
     (root / "dev").mkdir(parents=True)
-    for name, vendor, kind in (
-        ("a", "10de", "0302"),
-        ("b", "10de", "0300"),
-        ("c", "1002", "0300"),
-        ("d", "10de", "0403"),
-    ):
+    for name in ("10de:0302", "10de:0300", "1002:0300", "10de:0403"):
+        vendor, _, kind = name.partition(":")
         device = root / "sys/bus/pci/devices" / name
         device.mkdir(parents=True)
         (device / "vendor").write_text(f"0x{vendor}\n")

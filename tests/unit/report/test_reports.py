@@ -9,12 +9,16 @@ from datetime import datetime, timezone
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
 from gpusetup.cli.verify import FORMATS
 from gpusetup.model.verdict import Curve, Curves, Grid, Item, Result
-from gpusetup.report.formats import render
+from gpusetup.report.formats import render, to_text
+from gpusetup.report.html import _markup
 from gpusetup.report.model import HostReport, Report, Row
 from gpusetup.report.verification import verification_report
+from gpusetup.verify.pages import page
+from gpusetup.verify.registry import checks
 from tests.unit.verify.verify_documents import captured, set_smi
 
 STARTED = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
@@ -27,32 +31,28 @@ def fleet():
     slow["sections"]["peer"]["read"][2][1] = [210.0, 212.0]
     set_smi(slow, 2, "persistence_mode", "Disabled")
     documents = {"gpu-a1": captured("h200-x4-full"), "gpu-a2": slow, "gpu-b1": captured("h200-x1-stress")}
-    return verification_report(
-        documents, level="full", started=STARTED, seconds=31.5, problems={"gpu-c1": "Connection refused"}
-    )
+    problems = {"gpu-c1": "Connection refused"}
+    return verification_report(documents, level="full", started=STARTED, seconds=31.5, problems=problems)
+
+
+@pytest.fixture(scope="module")
+def one():
+    """One host of one GPU."""
+    return verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
 
 
 @pytest.fixture(scope="module")
 def awkward():
-    result = Result(
-        id="gpu.ecc",
-        level="quick",
-        verdict="fail",
-        text=AWKWARD,
-        measured=1,
-        expected=0,
-        limit=0,
-        unit="errors",
-        items=(Item(subject=AWKWARD, verdict="fail", text=AWKWARD),),
-        figures=(
-            Grid(title=AWKWARD, unit="GB/s", rows=(AWKWARD,), columns=("b",), values=((None,),)),
-            Curves(title=AWKWARD, x_label="x", y_label="y", lines=(Curve(name=AWKWARD, points=((1.0, 2.0),)),)),
-        ),
+    curves = (Curve(name=AWKWARD, points=((1.0, 2.0),)),)
+    figures = (
+        Grid(title=AWKWARD, unit="GB/s", rows=(AWKWARD,), columns=("b",), values=((None,),)),
+        Curves(title=AWKWARD, x_label="x", y_label="y", lines=curves),
     )
-    host = HostReport(name=AWKWARD, rows=(Row(label="machine", text=AWKWARD),), results=(result,), seconds=1.0)
-    return Report(
-        title=AWKWARD, started="2026-11-20T12:00:00Z", seconds=1.0, program="gpusetup 0", level="quick", hosts=(host,)
-    )
+    items = (Item(subject=AWKWARD, verdict="fail", text=AWKWARD),)
+    told = Result(id="gpu.ecc", level="quick", verdict="fail", text=AWKWARD, items=items, figures=figures)
+    told = structs.replace(told, measured=1, expected=0, limit=0, unit="errors")
+    host = HostReport(name=AWKWARD, rows=(Row(label="machine", text=AWKWARD),), results=(told,), seconds=1.0)
+    return Report(title=AWKWARD, started="2026-11-20T12:00:00Z", seconds=1.0, program="x", level="quick", hosts=(host,))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -87,9 +87,8 @@ def test_the_terminal_has_80_columns(fleet):
     assert "cupy.kernel" not in text, "a fleet's summary shows the trouble alone"
 
 
-def test_one_host_shows_all_and_why_something_was_not_judged():
-    report = verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
-    text = render(report, "text")
+def test_one_host_shows_all_and_why_something_was_not_judged(one):
+    text = render(one, "text")
     assert "cupy.kernel" in text
     assert re.search(r"4,28\d\S* GB/s \(expected", text)
     assert "only one GPU: no pair to test" in text
@@ -125,17 +124,15 @@ def test_promtool_accepts_the_textfile(fixture, request):
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
     text = render(request.getfixturevalue(fixture), "prometheus")
-    finished = subprocess.run(
-        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
-    )
+    argv = [promtool, "check", "metrics"]
+    finished = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60, check=False)
     assert (finished.returncode, finished.stdout + finished.stderr) == (0, "")
 
 
 def test_the_textfile_has_one_verdict_per_check(fleet):
     text = render(fleet, "prometheus")
-    given = re.findall(
-        r'gpusetup_verify_check\{host="gpu-a2",check="p2p.read",level="full",verdict="(\w+)"\} (\d)', text
-    )
+    wanted = r'gpusetup_verify_check\{host="gpu-a2",check="p2p.read",level="full",verdict="(\w+)"\} (\d)'
+    given = re.findall(wanted, text)
     assert [verdict for verdict, value in given if value == "1"] == ["fail"]
     assert len(given) == 5
     assert 'gpusetup_verify_ok{host="gpu-c1",level="full"} 0' in text
@@ -149,9 +146,8 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.addresses += [
-            value for name, value in attrs if name in ("src", "href", "action", "data", "poster", "srcset")
-        ]
+        named = ("src", "href", "action", "data", "poster", "srcset")
+        self.addresses += [value for name, value in attrs if name in named]
 
     def handle_data(self, data):
         self.text.append(data)
@@ -172,16 +168,8 @@ def test_the_page_shows_fleet_heat_map_and_curves(fleet):
     page = _Page()
     page.feed(text)
     said = " ".join(page.text)
-    for words in (
-        "gpu-a1",
-        "gpu-c1",
-        "Connection refused",
-        "Peer read",
-        "NCCL all-reduce",
-        "Launch latency",
-        "Temperature under load",
-        "4 GiB",
-    ):
+    for words in ("gpu-a1", "gpu-c1", "Connection refused", "Peer read", "NCCL all-reduce", "Launch latency",
+                  "Temperature under load", "4 GiB"):  # fmt: skip
         assert words in said, words
     assert page.tags.count("rect") >= 4 * 16
     assert page.tags.count("polyline") >= 8
@@ -202,21 +190,13 @@ def test_chromium_draws_the_page(fleet, tmp_path):
         pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
     page = tmp_path / "report.html"
     page.write_text(render(fleet, "html"), encoding="utf-8")
-    subprocess.run(
-        [
-            chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600",
-            f"--screenshot={tmp_path}/page.png", f"--user-data-dir={tmp_path}/profile", f"file://{page}",
-        ],
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )  # fmt: skip
+    words = ("--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600", f"file://{page}")
+    argv = [chromium, *words, f"--screenshot={tmp_path}/page.png", f"--user-data-dir={tmp_path}/profile"]
+    subprocess.run(argv, capture_output=True, timeout=120, check=True)
     assert (tmp_path / "page.png").stat().st_size > 50_000
 
 
 def test_a_narrow_terminal_has_no_table(fleet):
-    from gpusetup.report.formats import to_text
-
     text = to_text(fleet, width=40)
     assert max(map(len, text.splitlines())) <= 40
     assert "FAIL p2p.read" in text
@@ -234,10 +214,9 @@ def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
     assert linked == set(re.findall(r'id="(check-[^"]+)"', page))
 
 
-def test_what_was_not_judged_is_folded_below_what_was():
-    report = verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
-    skipped = [result for result in report.hosts[0].results if result.verdict in ("skip", "unsupported")]
-    judged, _, folded = render(report, "html").partition(f"<summary>{len(skipped)} not judged</summary>")
+def test_what_was_not_judged_is_folded_below_what_was(one):
+    skipped = [result for result in one.hosts[0].results if result.verdict in ("skip", "unsupported")]
+    judged, _, folded = render(one, "html").partition(f"<summary>{len(skipped)} not judged</summary>")
     assert skipped
     for result in skipped:
         assert f"<code>{result.id}</code>" not in judged
@@ -245,10 +224,6 @@ def test_what_was_not_judged_is_folded_below_what_was():
 
 
 def test_a_page_with_a_table_is_a_table_in_html():
-    from gpusetup.report.html import _markup
-    from gpusetup.verify.pages import page
-    from gpusetup.verify.registry import checks
-
     text = _markup(page(next(check for check in checks() if check.id == "driver.responds")))
     assert "<td>Driver/library version mismatch</td>" in text
     assert "|" not in text

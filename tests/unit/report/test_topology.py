@@ -57,19 +57,14 @@ def test_links_are_told_one_to_one_unless_a_gpu_reaches_others_over_more_than_it
 
 
 def test_links_that_a_gpu_has_fewer_of_are_told_one_by_one():
-    gpus = [
-        gpu(number, nvlinks={"up": 18 - number, "down": number}, fabric={"state": "Completed"}) for number in (0, 1)
-    ]
+    links = [{"up": 18 - number, "down": number} for number in (0, 1)]
+    gpus = [gpu(number, nvlinks=links[number], fabric={"state": "Completed"}) for number in (0, 1)]
     assert "NVLinks: GPU 0 18, GPU 1 17" in sentences(topology_of({"gpus": gpus}))
 
 
 def test_devices_stand_on_their_node_and_below_the_bridge_that_they_share():
-    hca = {
-        "name": "mlx5_0",
-        "numa_node": 1,
-        "way": {"above": ["x", "root1"]},
-        "ports": [{"rate": 400.0, "state": "ACTIVE"}],
-    }
+    hca = {"name": "mlx5_0", "numa_node": 1, "way": {"above": ["x", "root1"]}}
+    hca["ports"] = [{"rate": 400.0, "state": "ACTIVE"}]
     gpus = [gpu(0, root="root0"), gpu(1, node=1, root="root1"), gpu(2, node=1, root="root2")]
     drawn = topology_svg(topology_of({"gpus": gpus, "rdma": {"hcas": [hca]}}))
     assert drawn.index("NUMA node 0") < drawn.index("NUMA node 1")

@@ -35,17 +35,12 @@ def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(s
 @pytest.mark.parametrize(
     ("driver", "cuda", "relation"),
     [
-        ("550.144.03", "12.4.1", "native"),
-        ("550.144.03", "12.1.0", "backward"),
-        ("550.144.03", "11.8.0", "backward"),
-        ("550.54.14", "12.6.0", "minor-version"),
-        ("525.60.13", "12.4.0", "minor-version"),
-        ("580.178.04", "13.0.2", "native"),
-        ("580.178.04", "13.2.0", "minor-version"),
-        ("595.91.07", "12.4.0", "backward"),
-        ("450.80.02", "11.8.0", "minor-version"),
+        ("550.144.03", "12.4.1", "native"), ("550.144.03", "12.1.0", "backward"), ("550.144.03", "11.8.0", "backward"),
+        ("550.54.14", "12.6.0", "minor-version"), ("525.60.13", "12.4.0", "minor-version"),
+        ("580.178.04", "13.0.2", "native"), ("580.178.04", "13.2.0", "minor-version"),
+        ("595.91.07", "12.4.0", "backward"), ("450.80.02", "11.8.0", "minor-version"),
     ],
-)
+)  # fmt: skip
 def test_relations(ask, driver, cuda, relation):
     stack = ask(f"cuda=={cuda}", driver=driver).stack
     assert (stack.cuda.relation, stack.driver.relation) == (relation, relation)
@@ -139,11 +134,8 @@ def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask, shippe
 
 def test_a_working_installed_driver_is_kept(ask):
     kept = ask("torch", installed_driver="580.126.09", installed_module="open", gpu=["h100"])
-    assert (kept.stack.driver.version, kept.stack.driver.module, kept.stack.driver.installed) == (
-        "580.126.09",
-        "open",
-        True,
-    )
+    driver = kept.stack.driver
+    assert (driver.version, driver.module, driver.installed) == ("580.126.09", "open", True)
     assert "keep-installed-driver" in rules_of(kept, "driver")
     assert kept.stack.torch.relation == "native"  # of the builds of the newest release, the one for this driver
     replaced = ask("cuda==13.*", installed_driver="535.154.05")
@@ -264,6 +256,7 @@ def test_the_own_python_stays_where_it_carries_the_same_stack(ask):
 
 
 def test_a_python_that_is_asked_for_stays(ask):
+    assert ask("cuda", "python==3.11").stack.python.version == "3.11", "beside a toolkit alone"
     packaged = ask("torch", "python==3.11", os="rocky9")
     assert packaged.stack.python.version == "3.11"
     assert any("3.11 is Rocky Linux 9's own package python3.11" in item.text for item in packaged.reasons)
@@ -388,11 +381,6 @@ def test_an_unknown_distribution_suggests(ask):
     with pytest.raises(BadInputError) as caught:
         ask("torch", os="ubunto24.04")
     assert "ubuntu24.04" in caught.value.hint
-
-
-def test_a_python_beside_a_toolkit_alone(ask):
-    stack = ask("cuda", "python==3.11").stack
-    assert stack.python.version == "3.11"
 
 
 def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask):

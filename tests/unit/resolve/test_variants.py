@@ -70,9 +70,8 @@ def test_the_reference_takes_every_value_that_we_know():
     with EntryPointPluginLoader() as loader:
         known = {item.name: item.values for item in loader.get_all_configs()["nvidia"].configs}
     for variant in TOY["variants"].values():
-        found = [
-            VariantProperty("nvidia", name, item) for name, items in variant.get("nvidia", {}).items() for item in items
-        ]
+        named = variant.get("nvidia", {}).items()
+        found = [VariantProperty("nvidia", name, item) for name, items in named for item in items]
         assert validate_variant(VariantDescription(found), VariantsJson(copy.deepcopy(TOY))).is_valid()
     wrong = VariantDescription([VariantProperty("nvidia", "cuda_version_lower_bound", "12.99")])
     assert not validate_variant(wrong, VariantsJson(copy.deepcopy(TOY))).is_valid()
@@ -84,18 +83,10 @@ def test_the_reference_takes_every_value_that_we_know():
     [
         (["h100"], "565.57.01", ["12.7", "12.6"], ["90_real", "90_virtual"]),
         (["h100"], "999.10", None, ["90_real", "90_virtual"]),
-        (
-            ["rtx 4090", "t4"],
-            "580.95.05",
-            ["13.0", "13"],
-            [f"8{minor}_real" for minor in range(9, -1, -1)] + ["80_virtual"],
-        ),
-        (["b200"], "535.154.05", [], []),
-        (["v100"], "590.44.01", [], []),
-        ([], "580.95.05", [], []),
-        (["h100"], None, [], []),
+        (["rtx 4090", "t4"], "580.95.05", ["13.0", "13"], [*(f"8{one}_real" for one in range(9, -1, -1)), "80_virtual"]),
+        (["b200"], "535.154.05", [], []), (["v100"], "590.44.01", [], []), ([], "580.95.05", [], []), (["h100"], None, [], []),
     ],
-)
+)  # fmt: skip
 def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpus, driver, first, code):
     values = supported(machine_of(matrix(), gpus, driver))
     lower, upper = values.get("cuda_version_lower_bound", []), values.get("cuda_version_upper_bound", [])
