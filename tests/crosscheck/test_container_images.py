@@ -9,9 +9,8 @@ from gpusetup.versions import nv
 from tests.crosscheck.facts import check_set, rows
 
 ROWS = rows("container_image_pins")
-SETS = sorted(
-    {(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}, key=lambda row: (nv(row[0]), row)
-)
+PINNED = {(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}
+SETS = sorted(PINNED, key=lambda row: (nv(row[0]), row))
 
 
 def test_there_are_313_rows():

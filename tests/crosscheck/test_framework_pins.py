@@ -66,12 +66,10 @@ JAX = [row for row in rows("jax_pins") if not row.get("yanked")]
 @pytest.mark.parametrize("row", JAX, ids=lambda row: f"{row['package']}-{row['version']}-{row['extra']}")
 def test_jax(matrix, row):
     """The release fits with the lowest cuDNN its requirement takes, when that is one that was published."""
-    releases = [
-        item for item in matrix.jax.releases if item.version == row["version"] and item.cuda_major == row["cuda_major"]
-    ]
-    assert len(releases) == 1
+    wanted = (row["version"], row["cuda_major"])
+    (release,) = [item for item in matrix.jax.releases if (item.version, item.cuda_major) == wanted]
     pins = {name: "" if text == "any" else text for name, text in row["requires"].items()}
-    assert releases[0].pins == pins
+    assert release.pins == pins
     wanted = [_requirement("jax", f"=={row['version']}")]
     cudnn = next((text for name, text in pins.items() if name.startswith("nvidia-cudnn-cu")), "")
     if cudnn:

@@ -18,9 +18,8 @@ def ask(shipped):
     def asked(*texts: str, **fields: Any) -> Resolution:
         gpus = tuple(fields.pop("gpu", ()))
         count = fields.pop("gpu_count", len(gpus))
-        return resolve(
-            Request(requirements=parse_requirements(list(texts)), gpus=gpus, gpu_count=count, **fields), shipped
-        )
+        requirements = parse_requirements(list(texts))
+        return resolve(Request(requirements=requirements, gpus=gpus, gpu_count=count, **fields), shipped)
 
     return asked
 

@@ -85,24 +85,13 @@ def test_no_code_runs_nowhere(shipped):
 
 
 def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped, refused):
-    ptx_only = [
-        (build.version, build.variant, build.cuda)
-        for build in shipped.torch.builds
-        if build.code and "x86_64" in build.code and build.code["x86_64"].ptx
-    ]
-    for version, variant, _ in ptx_only:
-        code = next(
-            b.code["x86_64"] for b in shipped.torch.builds if (b.version, b.variant) == (version, variant) and b.code
-        )
-        reached = [cc for cc in ("9.0", "10.0", "12.0") if code_for(code, cc) == "ptx"]
-        for cc in reached:
-            document = refused(f"torch=={version}+{variant}", gpu=["sm_" + cc.replace(".", "")], driver="450.80.02")
-            assert document["rules"] & {
-                "ptx-needs-native-driver",
-                "driver-runs-cuda",
-                "gpu-driver-window",
-                "module-flavour",
-            }
+    rules = {"ptx-needs-native-driver", "driver-runs-cuda", "gpu-driver-window", "module-flavour"}
+    for build in shipped.torch.builds:
+        code = (build.code or {}).get("x86_64")
+        for cc in ("9.0", "10.0", "12.0") if code and code.ptx else ():
+            if code_for(code, cc) == "ptx":
+                wish = f"torch=={build.version}+{build.variant}"
+                assert refused(wish, gpu=["sm_" + cc.replace(".", "")], driver="450.80.02")["rules"] & rules
 
 
 def test_grace_hopper_implies_its_cpu_and_open_modules(ask, refused):

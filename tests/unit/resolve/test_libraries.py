@@ -34,9 +34,8 @@ def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_th
         for item in cast("list[Any]", domain("cudnn", shipped, space.request)):
             if major in item.cuda_majors and item.row.cuda[0].partition(".")[0] == str(major):
                 rows.setdefault(item.version, []).append(item.row)
-        serving = {
-            version for version, told in rows.items() if any(rules.cudnn_row_covers(shipped, row, cc) for row in told)
-        }
+        covers = {name: any(rules.cudnn_row_covers(shipped, row, cc) for row in rows[name]) for name in rows}
+        serving = {version for version in rows if covers[version]}
         in_range = {version for version in rows if SpecifierSet(pin.rpartition("]")[2]).contains(version)}
         taken = rules.newest(version for version in rows if allowed.contains(version))
         if in_range & serving:

@@ -117,12 +117,10 @@ def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(ref
 @pytest.mark.parametrize(
     ("system", "hint"),
     [
-        ("mint22", "--os ubuntu24.04"),
-        ("Linux Mint 21.3", "--os ubuntu22.04"),
-        ("centos7", "older"),
+        ("mint22", "--os ubuntu24.04"), ("Linux Mint 21.3", "--os ubuntu22.04"), ("centos7", "older"),
         ("arch", "installs nothing"),
     ],
-)
+)  # fmt: skip
 def test_other_distributions_get_a_next_step(shipped, system, hint):
     with pytest.raises(BadInputError) as caught:
         find_system(shipped, system)
