@@ -59,24 +59,15 @@ class Offered:
         wish = self.wishes.get("driver")
         offered = {item.version: item.modules for item in self.request.driver_candidates or ()}
         linux = [item for item in self.matrix.driver.versions if item.platform == "linux"]
-        told = set()
+        published, told = [item.version for item in linux], set()
         for item in linux:
-            finals = [other for other in linux if other.branch == item.branch and not other.beta]
             if item.beta:
-                named = (
-                    wish is not None and wish.specifier and self.names(wish, item.version, [v.version for v in linux])
-                )
-                better = (
-                    any(self.names(wish, other.version, [v.version for v in linux]) for other in finals)
-                    if wish
-                    else True
-                )
-                if (
-                    item.version not in offered
-                    and item.version not in (self.request.driver, self.request.installed_driver)
-                    and (not named or better)
-                ):
-                    continue  # fmt: skip
+                finals = [other for other in linux if other.branch == item.branch and not other.beta]
+                named = wish is not None and wish.specifier and self.names(wish, item.version, published)
+                better = wish is None or any(self.names(wish, other.version, published) for other in finals)
+                here = item.version in (*offered, self.request.driver, self.request.installed_driver)
+                if not here and (not named or better):
+                    continue
             told.add(item.version)
             yield from self.flavours(item.version, branches[item.branch], item.confidence, offered)
         for version in (self.request.driver, self.request.installed_driver, *offered):
@@ -94,9 +85,8 @@ class Offered:
         ended = branch.ended or (branch.eol != "unknown" and branch.eol < day[: len(branch.eol)])
         known = any(item.version == version and item.platform == "linux" for item in self.matrix.driver.versions)
         for module in offered.get(version, modules):
-            yield Candidate(
-                version=version, module=module, branch=branch, confidence=confidence, ended=ended, known=known
-            )
+            told = {"confidence": confidence, "ended": ended, "known": known}
+            yield Candidate(version=version, module=module, branch=branch, **told)
 
     def cuda(self) -> Iterator[Candidate]:
         for item in self.matrix.cuda.releases:

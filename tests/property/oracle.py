@@ -152,16 +152,12 @@ class Oracle(Rules):
         """Tell whether a library inside a torch wheel leaves a GPU out."""
         build = one.build
         for gpu in self.gpus:
-            rows = [
-                other.row for other in self.cudnn() if build.cudnn and num(other.version)[:3] == num(build.cudnn)[:3]
-            ]
+            pinned = num(build.cudnn)[:3] if build.cudnn else None
+            rows = [other.row for other in self.cudnn() if num(other.version)[:3] == pinned]
             if rows and not any(self.on_gpu("cudnn", Candidate(row=row), gpu) for row in rows):
                 return True
-            nccl = [
-                other
-                for other in self.nccl()
-                if other.version == build.nccl and major(other.minor) == major(build.cuda) and other.build.targets
-            ]
+            nccl = [other for other in self.nccl() if other.version == build.nccl and other.build.targets]
+            nccl = [other for other in nccl if major(other.minor) == major(build.cuda)]
             if nccl and not any(self.nccl_runs(other, gpu) for other in nccl):
                 return True
         return False

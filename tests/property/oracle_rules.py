@@ -165,10 +165,8 @@ class Rules(Offered):
                     return False
         for name in FRAMEWORKS:
             for gpu in self.gpus if name in a else ():
-                if self.runs(a[name].code, gpu.cc) == "ptx" and self.stands(driver, name, a[name]) not in (
-                    "native",
-                    "backward",
-                ):
+                jit = self.runs(a[name].code, gpu.cc) == "ptx"
+                if jit and self.stands(driver, name, a[name]) not in ("native", "backward"):
                     return False
         return "jax" not in a or num(driver.version) >= num(a["jax"].min_driver)
 

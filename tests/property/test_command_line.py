@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 
 from hypothesis import given
@@ -13,30 +14,35 @@ from gpusetup.model.request import COMPONENTS, SAID_AS
 EXPECTED = {0, 2, 3, 4}
 
 names = st.sampled_from((*COMPONENTS, *SAID_AS, "Torch", "PyTorch", "cuda_toolkit", "pandas", "", "-", "drivr"))
+NUMBERS = [
+    "2.6.0",
+    "2.7.1",
+    "12.4",
+    "12",
+    "13.4.2",
+    "535.154.05",
+    "550.144.03",
+    "535.154.02",
+    "9.10.2",
+    "3.11",
+    "0",
+    "14",
+]
 numbers = st.one_of(
-    st.sampled_from(
-        (
-            "2.6.0", "2.7.1", "12.4", "12", "13.4.2", "535.154.05", "550.144.03", "535.154.02", "9.10.2", "3.11", "0",
-            "14",
-        )
-    ),
+    st.sampled_from(NUMBERS),
     st.from_regex(r"\A[0-9]{1,4}(\.[0-9]{1,4}){0,3}((a|b|rc|\.post|\.dev)[0-9]{1,2})?\Z"),
     st.from_regex(r"\A\d{1,4}(\.\d{1,2}){0,2}\Z"),
-)  # fmt: skip
+)
 operators = st.sampled_from(("==", ">=", "<=", "~=", "!=", "<", ">", "===", "=", "", "~", "=>"))
 suffixes = st.sampled_from(("", "", "", ".*", "+cu118", "+cu128", "+CU126", "+cpu", "+cu999", ",<3", ",!=2.7.0", " "))
 requirements = st.one_of(
     st.builds(lambda *parts: "".join(parts), names, operators, numbers, suffixes), names, st.text(max_size=12)
 )
-gpus = st.one_of(
-    st.sampled_from(
-        (
-            "h100", "a100", "v100", "rtx 4090", "rtx4090", "RTX 5090", "t4g", "gh200", "gtx 1080 ti", "sm_90", "sm_61", "b200",
-            "k80", "10de:2335", "10DE:2330", "0x10de:0x1db6", "10de:ffff", "sm_00", "nvidia", "tesla", "rtx", "mx150",
-        )
-    ),
-    st.text(max_size=10),
+GPUS = (
+    "h100", "a100", "v100", "rtx 4090", "rtx4090", "RTX 5090", "t4g", "gh200", "gtx 1080 ti", "sm_90", "sm_61", "b200",
+    "k80", "10de:2335", "10DE:2330", "0x10de:0x1db6", "10de:ffff", "sm_00", "nvidia", "tesla", "rtx", "mx150",
 )  # fmt: skip
+gpus = st.one_of(st.sampled_from(GPUS), st.text(max_size=10))
 systems = st.one_of(
     st.sampled_from(("ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "amzn2023", "ubuntu", "")),
     st.text(max_size=8),
@@ -50,13 +56,7 @@ options = st.one_of(
     st.tuples(st.just("--from"), st.sampled_from(("/nonexistent", "/", "/dev/null", "pyproject.toml", ""))),
 )
 command_lines = st.builds(
-    lambda command, asked, chosen, form: [
-        command,
-        *(word for option in chosen for word in option),
-        *form,
-        "--",
-        *asked,
-    ],
+    lambda command, asked, chosen, form: [command, *itertools.chain(*chosen), *form, "--", *asked],
     st.sampled_from(("resolve", "matrix", "why", "why-not")),
     st.lists(requirements, max_size=3),
     st.lists(options, max_size=3),

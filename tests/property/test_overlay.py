@@ -21,18 +21,12 @@ COMMANDS = (
     ("resolve", "cuda==99.*", "--gpu", "b200", "--forward", "--format", "json"),
     ("why", "driver", "--gpu", "t4", "--format", "json"),
 )
+ODD = (
+    "", "12.4\n", "1.", "999.1", "2026-99-99", "2026-13-01", "unknown", "cu999", "9.0", "3.12t", [], {}, ["9.0"], ["x"],
+)  # fmt: skip
 garbage = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-5, 10**20),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=6),
-    st.sampled_from(
-        (
-            "", "12.4\n", "1.", "999.1", "2026-99-99", "2026-13-01", "unknown", "cu999", "9.0", "3.12t", [], {},
-            ["9.0"], ["x"],
-        )
-    ),
+    st.none(), st.booleans(), st.integers(-5, 10**20), st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=6), st.sampled_from(ODD),
 )  # fmt: skip
 
 

@@ -42,15 +42,10 @@ def test_any_text_is_a_requirement_or_bad_input(text):
     assert refused.hint
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            ("torch>=2.4", "cuda>=12", "cudnn", "nccl", "cupy", "jax", "driver<600", "python>=3.10", "torch<2.12")
-        ),
-        unique=True,
-    ),
-    st.randoms(use_true_random=False),
-)
+WISHES = ("torch>=2.4", "cuda>=12", "cudnn", "nccl", "cupy", "jax", "driver<600", "python>=3.10", "torch<2.12")
+
+
+@given(st.lists(st.sampled_from(WISHES), unique=True), st.randoms(use_true_random=False))
 def test_the_order_of_requirements_says_nothing(texts, dice):
     shuffled = list(texts)
     dice.shuffle(shuffled)
@@ -71,9 +66,8 @@ def test_a_gpu_more_never_widens_what_fits(question, gpu):
     matrix, request = question
     # A GPU that exists beside one CPU alone may say which CPU is meant: that is another question.
     assume(request.arch is not None or gpu not in ("gh200", "t4g"))
-    more = msgspec.structs.replace(
-        request, gpus=(*request.gpus, gpu), gpu_count=max(request.gpu_count, len(request.gpus) + 1)
-    )
+    count = max(request.gpu_count, len(request.gpus) + 1)
+    more = msgspec.structs.replace(request, gpus=(*request.gpus, gpu), gpu_count=count)
     if fits(more, matrix):
         assert fits(request, matrix)
 
@@ -87,8 +81,6 @@ def test_what_resolves_fits_and_stays_when_installed(question):
         assert not fits(request, matrix)
         return
     assert fits(request, matrix)
-    assert chosen is not None
     again = msgspec.structs.replace(request, installed_driver=chosen.version, installed_module=chosen.module)
     kept = resolve(again, matrix).stack.driver
-    assert kept is not None
     assert (kept.version, kept.module) == (chosen.version, chosen.module), "a second run changes the driver"

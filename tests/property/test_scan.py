@@ -88,10 +88,8 @@ def test_the_scan_finds_what_a_plain_one_finds(log, cuts):
 def test_every_occurrence_of_a_text_is_found_wherever_it_stands(texts, parts, fill):
     wanted = [text.encode() for text in texts]
     log = b"." * fill + b"".join(wanted[number % len(wanted)] + between.encode() for number, between in parts)
-    expected = sorted(
-        (at, number) for number, text in enumerate(wanted) for at in range(len(log)) if log.startswith(text, at)
-    )
-    assert Literals(wanted).hits(log) == expected
+    found = [(at, number) for number, text in enumerate(wanted) for at in range(len(log)) if log.startswith(text, at)]
+    assert Literals(wanted).hits(log) == sorted(found)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +99,10 @@ def test_every_occurrence_of_a_text_is_found_wherever_it_stands(texts, parts, fi
         (r"(?:could not insert|modprobe)[^\n]{0,60}nvidia[\w-]*\W{1,3} ?No such", (("nvidia", "No", "such"),)),
         (r"nvml\.h: error|libcuda\.so", (("nvml.h:", "error"), ("libcuda.so",))),
         (r"colou?r of x{0,2}[(]ab{2}", (("colo", "of", "ab"),)),
-        (r"device (?P<what>\d+) \(gone\)", (("device", "(gone)"),)),
-        (r"^Xid$", (("Xid",),)),
-        (r"(?i)error", ()),
-        (r"error|\d+", ()),
-        (r"(?:one|two)", ()),
+        (r"device (?P<what>\d+) \(gone\)", (("device", "(gone)"),)), (r"^Xid$", (("Xid",),)),
+        (r"(?i)error", ()), (r"error|\d+", ()), (r"(?:one|two)", ()),
     ],
-)
+)  # fmt: skip
 def test_the_words_that_every_match_contains(expression, needs):
     assert _words(expression) == needs
 

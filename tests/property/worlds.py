@@ -20,17 +20,10 @@ GPUS = (
     "sm_86", "sm_121",
 )  # fmt: skip
 SYSTEMS = ("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rocky9", "amzn2023")
-FINAL = {
-    branch.branch: found
-    for branch in SHIPPED.driver.branches
-    if (
-        found := [
-            item
-            for item in SHIPPED.driver.versions
-            if item.branch == branch.branch and item.platform == "linux" and not item.beta
-        ]
-    )
-}
+FINAL: dict[int, list[Any]] = {}
+for _item in SHIPPED.driver.versions:
+    if _item.platform == "linux" and not _item.beta:
+        FINAL.setdefault(_item.branch, []).append(_item)
 change = msgspec.structs.replace
 
 
@@ -75,47 +68,28 @@ def matrices(draw: Any) -> SmallMatrix:
         eol = draw(st.sampled_from((branch.eol, "unknown", "2025-01", "2028-06-30")))
         branches.append(change(branch, latest=newest, kind=kind, eol=eol, ended=False))
     releases = [change(item, confidence=draw(confidences)) for item in some(draw, shipped.cuda.releases, 2, 5)]
-    torches = some(
-        draw,
-        [item for item in shipped.torch.builds if any(r.version == item.version for r in shipped.torch.releases)],
-        2,
-        5,
-    )
-    torches = [
-        change(
-            item,
-            confidence=draw(confidences),
-            code={arch: bent(draw, code) for arch, code in item.code.items()} if item.code else None,
-        )
-        for item in torches
-    ]
-    frameworks = {
-        name: change(
-            getattr(shipped, name),
-            releases=tuple(
-                change(item, confidence=draw(confidences), code=bent(draw, item.code))
-                for item in some(draw, getattr(shipped, name).releases[-20:], 1, 2)
-            ),
-        )
-        for name in ("tensorflow", "jax")
-    }
+    known, builds, frameworks = {item.version for item in shipped.torch.releases}, [], {}
+    for item in some(draw, [item for item in shipped.torch.builds if item.version in known], 2, 5):
+        confidence = draw(confidences)
+        code = {arch: bent(draw, code) for arch, code in item.code.items()} if item.code else None
+        builds.append(change(item, confidence=confidence, code=code))
+    for name in ("tensorflow", "jax"):
+        picked = some(draw, getattr(shipped, name).releases[-20:], 1, 2)
+        picked = [change(item, confidence=draw(confidences), code=bent(draw, item.code)) for item in picked]
+        frameworks[name] = change(getattr(shipped, name), releases=tuple(picked))
+
+    def few(records: Any, low: int, high: int) -> tuple[Any, ...]:
+        return tuple(some(draw, records, low, high))
+
+    cudnn = {"releases": few(shipped.cudnn.releases, 1, 3), "support": few(shipped.cudnn.support, 1, 6)}
     return SmallMatrix(
         driver=change(shipped.driver, branches=tuple(branches), versions=tuple(versions)),
-        cuda=change(shipped.cuda, releases=tuple(releases)),
-        cudnn=change(
-            shipped.cudnn,
-            releases=tuple(some(draw, shipped.cudnn.releases, 1, 3)),
-            support=tuple(some(draw, shipped.cudnn.support, 1, 6)),
-        ),
-        nccl=change(shipped.nccl, releases=tuple(some(draw, shipped.nccl.releases, 1, 2))),
-        torch=change(shipped.torch, builds=tuple(torches)),
-        cupy=change(shipped.cupy, releases=tuple(some(draw, shipped.cupy.releases, 1, 3))),
-        gpus=shipped.gpus,
-        os=shipped.os,
-        forward_compat=shipped.forward_compat,
-        vgpu=shipped.vgpu,
-        **frameworks,
-    )
+        cuda=change(shipped.cuda, releases=tuple(releases)), cudnn=change(shipped.cudnn, **cudnn),
+        nccl=change(shipped.nccl, releases=few(shipped.nccl.releases, 1, 2)),
+        torch=change(shipped.torch, builds=tuple(builds)),
+        cupy=change(shipped.cupy, releases=few(shipped.cupy.releases, 1, 3)), gpus=shipped.gpus, os=shipped.os,
+        forward_compat=shipped.forward_compat, vgpu=shipped.vgpu, **frameworks,
+    )  # fmt: skip
 
 
 def published(matrix: Matrix, component: str) -> list[str]:
@@ -131,15 +105,8 @@ def published(matrix: Matrix, component: str) -> list[str]:
 
 @st.composite
 def requests(draw: Any, matrix: Matrix) -> Request:
-    asked = draw(
-        st.lists(
-            st.sampled_from(
-                ("torch", "torch", "tensorflow", "jax", "cupy", "cuda", "cuda", "cudnn", "nccl", "driver", "python")
-            ),
-            max_size=3,
-            unique=True,
-        )
-    )
+    names = ("torch", "torch", "tensorflow", "jax", "cupy", "cuda", "cuda", "cudnn", "nccl", "driver", "python")
+    asked = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
     requirements = []
     for component in asked:
         specifier, variant = "", ""
@@ -163,10 +130,8 @@ def requests(draw: Any, matrix: Matrix) -> Request:
     offered = None
     if draw(st.integers(0, 7)) == 0:
         modules = st.sampled_from((("open",), ("proprietary",), ("open", "proprietary")))
-        offered = tuple(
-            DriverCandidate(version=version, modules=draw(modules))
-            for version in draw(st.lists(st.sampled_from(drivers), max_size=2, unique=True))
-        )
+        picked = draw(st.lists(st.sampled_from(drivers), max_size=2, unique=True))
+        offered = tuple(DriverCandidate(version=version, modules=draw(modules)) for version in picked)
     gpus = tuple(draw(st.lists(st.sampled_from(GPUS), max_size=2, unique=True)) if draw(st.booleans()) else ())
     return Request(
         requirements=tuple(requirements), gpus=gpus, gpu_count=max(len(gpus), draw(st.sampled_from((0, 1, 8)))),

@@ -21,10 +21,8 @@ FITS_NOT = FITS + 'installed_driver = "470.82.01"\n'
 def stepped(step, inputs, folder):
     """Run one step of the action as the runner does: bash, with the inputs in its environment."""
     values = {name: one["default"] for name, one in ACTION["inputs"].items()} | dict(inputs)
-    told = {
-        name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda one: values[one[1]], text)
-        for name, text in step["env"].items()
-    }
+    wanted = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
+    told = {name: wanted.sub(lambda one: values[one[1]], text) for name, text in step["env"].items()}
     places = {name: str(folder / name.lower()) for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {**os.environ, **told, **places, "RUNNER_TEMP": str(folder), "GITHUB_ACTION_PATH": str(ROOT), "PATH": path}

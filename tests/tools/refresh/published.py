@@ -26,6 +26,10 @@ def newest(component: str, prefix: str = "") -> str:
     return max((row["version"] for row in rows), key=lambda text: [int(part) for part in text.split(".")])
 
 
+def row_of(found: Any, component: str, version: str, part: str = "releases") -> Any:
+    return next((row for row in found.rows(component, part) if row["version"] == version), None)
+
+
 def next_patch(version: str) -> str:
     head, _, last = version.rpartition(".")
     return f"{head}.{int(last) + 1}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.tools.refresh.published import documents, listing, manifest, newest, next_patch
+from tests.tools.refresh.published import documents, listing, manifest, newest, next_patch, row_of
 
 MINOR = "13.2"
 KNOWN = newest("cuda", f"{MINOR}.")
@@ -16,10 +16,6 @@ DRIVER = next(row["version"] for row in documents()["driver"]["versions"] if row
 def pair(site, version, driver, cuda=None):
     said = {"cuda": {"version": cuda or f"{version}.20261120"}, "nvidia_driver": {"version": driver}}
     site.bodies[f"/pairing/version_{version}.json"] = ("application/json", json.dumps(said).encode())
-
-
-def row_of(found, component, version):
-    return next((row for row in found.rows(component, "releases") if row["version"] == version), None)
 
 
 def test_an_update_of_a_known_minor_has_its_branch_and_the_installers_driver(site, ask):
@@ -112,10 +108,8 @@ def test_a_login_page_is_no_list(site, ask):
 
 
 def test_links_that_lead_elsewhere_are_not_followed(site, ask):
-    listing(
-        site, "/cuda/", "../../etc/redistrib_13.2.9.json", "//other.example/redistrib_13.2.9.json",
-        "redistrib_13.2.9.json/..",
-    )  # fmt: skip
+    name = "redistrib_13.2.9.json"
+    listing(site, "/cuda/", f"../../etc/{name}", f"//other.example/{name}", f"{name}/..")
     _found, failed = ask("cuda")
     assert "lists no manifest" in str(failed["cuda"])
     assert site.asked == ["/cuda/"]

@@ -5,19 +5,11 @@ import json
 
 import pytest
 
-from tests.replay import CAPTURED, JSON, metadata, sdist, serving, wheel
+from tests.replay import CAPTURED, JSON, metadata, sdist, wheel
 from tools.collect.__main__ import DATA, main
-from tools.refresh import asking
 
 SEEN = "2026-01-01"
 VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
-
-
-@pytest.fixture
-def site(monkeypatch):
-    monkeypatch.setattr(asking.time, "sleep", lambda _seconds: None)
-    with serving() as one:
-        yield one
 
 
 @pytest.fixture
@@ -60,9 +52,8 @@ def collect(site, data, *words):
 
 
 def row(data, name, version):
-    return next(
-        item for item in json.loads((data / f"{name}.json").read_text())["releases"] if item["version"] == version
-    )
+    releases = json.loads((data / f"{name}.json").read_text())["releases"]
+    return next(item for item in releases if item["version"] == version)
 
 
 def test_rows_that_say_what_the_index_says_do_not_differ(site, data, capsys):
@@ -84,14 +75,8 @@ def test_a_release_and_a_changed_pin_are_told_and_written_only_when_asked(site, 
     told = capsys.readouterr().out
     assert "~ 0.32.0: requires torch: ==2.12.0 → ==2.13.0" in told
     (line,) = [line for line in told.splitlines() if line.startswith("  + 0.33.0")]
-    for words in (
-        "2026-11-02",
-        "glibc 2.28 on aarch64",
-        "Python on x86_64: 3.11 3.12 3.13 3.14;",
-        "CUDA 13.0",
-        "torch ==2.14.0",
-        "(read: range)",
-    ):
+    for words in ("2026-11-02", "glibc 2.28 on aarch64", "Python on x86_64: 3.11 3.12 3.13 3.14;", "CUDA 13.0",
+                  "torch ==2.14.0", "(read: range)"):  # fmt: skip
         assert words in line
     assert (data / "vllm.json").read_text() == before
 
@@ -111,15 +96,8 @@ def test_a_sidecar_is_read_where_there_is_one_and_held_against_its_digest(site, 
     text = metadata("bitsandbytes", "0.50.2", "Requires-Python: >=3.10", "Requires-Dist: torch<3,>=2.4")
     names = [f"bitsandbytes-0.50.2-py3-none-manylinux_2_24_{arch}.whl" for arch in ("x86_64", "aarch64")]
     digest = hashlib.sha256(text.encode()).hexdigest()
-    files = [
-        site.file(
-            name,
-            b"no zip",
-            text,
-            **{"requires-python": ">=3.10", "core-metadata": {"sha256": digest}, "upload-time": "2026-08-27T"},
-        )
-        for name in names
-    ]
+    told = {"requires-python": ">=3.10", "core-metadata": {"sha256": digest}, "upload-time": "2026-08-27T"}
+    files = [site.file(name, b"no zip", text, **told) for name in names]
     site.package("bitsandbytes", *files)
     assert collect(site, data, "bitsandbytes") == 9
     assert capsys.readouterr().out.splitlines()[2:] == ["  ~ 0.50.2: read: range → pep658"]
@@ -136,9 +114,8 @@ def test_a_sidecar_is_read_where_there_is_one_and_held_against_its_digest(site, 
 
 def test_what_a_wheel_holds_names_its_cuda(site, data, capsys):
     names = ["a/libbitsandbytes_cuda118.so", "a/libbitsandbytes_cuda130.so", "a/libbitsandbytes_cpu.so"]
-    body = wheel(
-        {**dict.fromkeys(names, b"x"), "bitsandbytes-0.51.0.dist-info/METADATA": metadata("bitsandbytes", "0.51.0")}
-    )
+    told = {"bitsandbytes-0.51.0.dist-info/METADATA": metadata("bitsandbytes", "0.51.0")}
+    body = wheel({**dict.fromkeys(names, b"x"), **told})
     old = site.file("bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl", b"", metadata("bitsandbytes", "0.50.2"))
     site.package("bitsandbytes", old, site.file("bitsandbytes-0.51.0-py3-none-manylinux_2_24_x86_64.whl", body))
     assert collect(site, data, "bitsandbytes", "--write") == 0
@@ -205,9 +182,8 @@ def test_one_bad_release_leaves_the_others(site, data, capsys):
 
 def test_a_wheel_of_another_version_is_no_evidence(site, data, capsys):
     captured(site)
-    site.bodies[f"/files/{VLLM}"] = (
-        "application/zip", wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")}),
-    )  # fmt: skip
+    other = wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")})
+    site.bodies[f"/files/{VLLM}"] = ("application/zip", other)
     assert collect(site, data, "vllm") == 6
     assert "of another version: 0.1" in capsys.readouterr().err
 
@@ -236,10 +212,8 @@ def test_a_server_without_ranges_is_served_too(site, data, capsys):
 
 def test_the_html_form_is_read_where_a_mirror_has_no_other(site, data, capsys):
     listed = captured(site)
-    links = "".join(
-        f'<a href="{item["url"]}#sha256=00" data-requires-python="&lt;3.15,&gt;=3.11">{item["filename"]}</a>'
-        for item in listed
-    )
+    link = '<a href="{url}#sha256=00" data-requires-python="&lt;3.15,&gt;=3.11">{filename}</a>'
+    links = "".join(link.format(**item) for item in listed)
     page(site, "text/html", f"<html><body>{links}</body></html>".encode())
     assert collect(site, data, "vllm") == 0
     assert "nothing differs" in capsys.readouterr().out
@@ -284,9 +258,8 @@ def test_logins_are_not_told(site, data, capsys):
 def test_what_was_left_out_before_is_not_looked_at_again(site, data, capsys):
     bad = "Requires-Dist: torch>=1.9.*"
     old = site.file("vllm-0.0.9-py3-none-any.whl", b"", metadata("vllm", "0.0.9", bad), **{"upload-time": "2023-01-01"})
-    late = site.file(
-        "vllm-0.31.9-py3-none-any.whl", wheel({}), metadata("vllm", "0.31.9"), **{"upload-time": "2026-11-01"}
-    )
+    day = {"upload-time": "2026-11-01"}
+    late = site.file("vllm-0.31.9-py3-none-any.whl", wheel({}), metadata("vllm", "0.31.9"), **day)
     site.package("vllm", *captured(site), old, late)
     assert collect(site, data, "vllm") == 9
     told = capsys.readouterr()
@@ -306,60 +279,42 @@ def test_what_was_left_out_before_is_not_looked_at_again(site, data, capsys):
 def torch(site, tmp_path):
     """torch.json with one release, and an index that says the same of it."""
     document = json.loads((DATA.parent / "torch.json").read_text())
-    document["releases"] = [item for item in document["releases"] if item["version"] == "2.9.1"]
+    document["releases"] = [row(DATA.parent, "torch", "2.9.1")]
     (tmp_path / "torch.json").write_text(json.dumps(document))
     (tmp_path / "frameworks").mkdir()
-    return tmp_path / "frameworks", [
-        torch_wheel(site, python, "2.9.1") for python in document["releases"][0]["pythons"]
-    ]
+    pythons = document["releases"][0]["pythons"]
+    return tmp_path / "frameworks", [torch_wheel(site, python, "2.9.1") for python in pythons]
 
 
 def torch_wheel(site, python, version, **changed):
-    row = next(
-        item for item in json.loads((DATA.parent / "torch.json").read_text())["releases"] if item["version"] == "2.9.1"
-    )
-    pins = row["pins"] | changed
-    asked = [
-        f"Requires-Dist: {name}{text if text[0] in '<>~=[' else '==' + text}; platform_system == 'Linux'"
-        for name, text in pins.items()
-    ]
+    known = row(DATA.parent, "torch", "2.9.1")
+    pins = {name: text if text[0] in "<>~=[" else f"=={text}" for name, text in (known["pins"] | changed).items()}
+    asked = [f"Requires-Dist: {name}{text}; platform_system == 'Linux'" for name, text in pins.items()]
     tag = "cp" + python.replace(".", "")
     name = f"torch-{version}-{tag.removesuffix('t')}-{tag}-manylinux_2_28_x86_64.whl"
-    return site.file(
-        name, b"", metadata("torch", version, *asked), **{"requires-python": ">=3.10", "upload-time": row["date"]}
-    )
+    told = {"requires-python": ">=3.10", "upload-time": known["date"]}
+    return site.file(name, b"", metadata("torch", version, *asked), **told)
+
+
+def beside(site, name, version):
+    """Serve a wheel that is released with torch 2.9.1."""
+    text = metadata(name, version, "Requires-Dist: torch==2.9.1")
+    return site.file(f"{name}-{version}-py3-none-any.whl", b"", text)
 
 
 def test_torch_and_what_is_released_with_it_are_held_against_their_row(site, torch, capsys):
     data, files = torch
-    vision = site.file(
-        "torchvision-0.24.1-py3-none-any.whl", b"", metadata("torchvision", "0.24.1", "Requires-Dist: torch==2.9.1")
-    )
-    audio = site.file(
-        "torchaudio-2.9.1-py3-none-any.whl", b"", metadata("torchaudio", "2.9.1", "Requires-Dist: torch==2.9.1")
-    )
-    for name, listed in (("torch", files), ("torchvision", [vision]), ("torchaudio", [audio])):
-        site.package(name, *listed)
+    vision = beside(site, "torchvision", "0.24.1")
+    site.package("torch", *files)
+    site.package("torchvision", vision)
+    site.package("torchaudio", beside(site, "torchaudio", "2.9.1"))
     assert collect(site, data, "torchvision") == 0
     assert "torch: 1 rows, nothing differs" in capsys.readouterr().out
 
-    site.package(
-        "torch", *[torch_wheel(site, "3.12", "2.9.1", **{"nvidia-cudnn-cu12": "9.99.0.1"})],
-        torch_wheel(site, "3.12", "2.99.0"),
-    )  # fmt: skip
-    site.package(
-        "torchvision",
-        vision,
-        site.file(
-            "torchvision-0.24.9-py3-none-any.whl", b"", metadata("torchvision", "0.24.9", "Requires-Dist: torch==2.9.1")
-        ),
-    )
-    site.package(
-        "torchaudio",
-        site.file(
-            "torchaudio-2.9.2-py3-none-any.whl", b"", metadata("torchaudio", "2.9.2", "Requires-Dist: torch==2.9.1")
-        ),
-    )
+    changed = torch_wheel(site, "3.12", "2.9.1", **{"nvidia-cudnn-cu12": "9.99.0.1"})
+    site.package("torch", changed, torch_wheel(site, "3.12", "2.99.0"))
+    site.package("torchvision", vision, beside(site, "torchvision", "0.24.9"))
+    site.package("torchaudio", beside(site, "torchaudio", "2.9.2"))
     before = (data.parent / "torch.json").read_bytes()
     assert collect(site, data, "torch", "--write") == 9
     told = capsys.readouterr().out

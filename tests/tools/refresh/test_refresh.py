@@ -2,10 +2,8 @@
 
 import datetime as dt
 import difflib
-import http.server
 import json
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,11 +22,8 @@ NEW = "580.201.07"
 
 def listed(*more, branch="580", kind="lts branch"):
     """The list as it is published: what the matrix knows of a branch, and more before it."""
-    versions = [
-        {"release_version": item["version"], "release_date": item.get("date", ""), "runfile_url": {}}
-        for item in reversed(KNOWN["versions"])
-        if item["branch"] == int(branch)
-    ]
+    known = [item for item in reversed(KNOWN["versions"]) if item["branch"] == int(branch)]
+    versions = [{"release_version": item["version"], "release_date": item.get("date", "")} for item in known]
     return {branch: {"type": kind, "driver_info": [*more, *versions]}}
 
 
@@ -68,15 +63,12 @@ def test_a_new_release_says_where_it_is_from_and_that_nobody_tried_it():
 @pytest.mark.parametrize(
     ("more", "branch", "said"),
     [
-        (release("580.201.07; rm -rf /"), "580", "no version of a driver"),
-        (release("../../etc/passwd"), "580", "no version of a driver"),
-        (release("595.201.07"), "580", "it stands under R580"),
-        (release("799.10.01"), "799", "R799 is new"),
+        (release("580.201.07; rm -rf /"), "580", "no version of a driver"), (release("799.10.01"), "799", "R799 is new"),
+        (release("../../etc/passwd"), "580", "no version of a driver"), (release(NEW, day=""), "580", "its day is missing"),
+        (release("595.201.07"), "580", "it stands under R580"), (release(NEW, day="soon"), "580", "its day is soon"),
         (release(NEW, day="2999-01-01"), "580", "still to come"),
-        (release(NEW, day=""), "580", "its day is missing"),
-        (release(NEW, day="soon"), "580", "its day is soon"),
     ],
-)
+)  # fmt: skip
 def test_what_looks_wrong_is_left_out_and_said(more, branch, said):
     found, told = taken(listed(more, branch=branch))
     assert found == set()
@@ -93,25 +85,14 @@ def test_an_old_copy_and_another_kind_are_said():
 
 
 @pytest.fixture
-def server():
-    """A server whose answers a test sets: {path: (status, bytes)}."""
-    answers = {}
+def served(site):
+    """Serve a list of drivers, and return the words that ask for it."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            status, content = answers[self.path]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def serve(content=None):
+        site.bodies["/releases.json"] = ("application/json", content or json.dumps(listed(release(NEW))).encode())
+        return ("drivers", "--from", f"drivers={site.url}/releases.json")
 
-        def log_message(self, *_words):
-            pass
-
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    yield answers, f"http://127.0.0.1:{web.server_port}"
-    web.shutdown()
+    return serve
 
 
 @pytest.fixture
@@ -134,10 +115,8 @@ def drivers(data):
     return {item.version for item in Matrix(data).driver.versions}
 
 
-def test_from_a_server_to_an_answer(data, refresh, server):
-    answers, url = server
-    answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
-    source = ("drivers", "--from", f"drivers={url}/releases.json")
+def test_from_a_server_to_an_answer(data, refresh, served):
+    source = served()
     code, out, _err = refresh(*source)
     assert code == 9
     assert f"added driver: {NEW}" in out
@@ -153,58 +132,43 @@ def test_from_a_server_to_an_answer(data, refresh, server):
 @pytest.mark.parametrize(
     "content",
     [
-        json.dumps(listed(release(NEW))).encode()[:-30],
-        b"<html>proxy login</html>",
-        b'{"580": {"driver_info": "none"}}',
-        b"\xff\xfe",
-        b"[]",
+        json.dumps(listed(release(NEW))).encode()[:-30], b"<html>proxy login</html>", b'{"580": {"driver_info": "none"}}',
+        b"\xff\xfe", b"[]",
     ],
-)
-def test_a_broken_answer_changes_nothing(data, refresh, server, content):
-    answers, url = server
-    answers["/releases.json"] = (200, content)
+)  # fmt: skip
+def test_a_broken_answer_changes_nothing(data, refresh, served, content):
     before = drivers(data)
-    code, out, err = refresh("drivers", "--from", f"drivers={url}/releases.json", "--write")
+    code, out, err = refresh(*served(content), "--write")
     assert (code, out) == (3, "nothing is new\n")
     assert "not NVIDIA's list of drivers" in err
     assert drivers(data) == before
 
 
-def test_a_server_that_says_no_is_unreachable(refresh, server):
-    answers, url = server
-    answers["/releases.json"] = (404, b"")
-    code, _out, err = refresh("drivers", "--from", f"drivers={url}/releases.json")
+def test_a_server_that_says_no_is_unreachable(refresh, site):
+    code, _out, err = refresh("drivers", "--from", f"drivers={site.url}/releases.json")
     assert code == 6
     assert "404" in err
 
 
-def test_sources_that_fail_cost_only_themselves(data, refresh, server):
-    answers, url = server
-    answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
-    answers |= dict.fromkeys(("/cuda/",), (404, b""))
-    places = ("--from", f"drivers={url}/releases.json", "--from", f"cuda={url}/cuda")
-    code, _out, err = refresh("drivers", "cuda", *places, "--write")
+def test_sources_that_fail_cost_only_themselves(data, refresh, served, site):
+    code, _out, err = refresh("cuda", *served(), "--from", f"cuda={site.url}/cuda", "--write")
     assert code == 6
     assert "cuda brought nothing: http://" in err
     assert NEW in drivers(data)
 
 
-def test_an_answer_says_that_nobody_has_tried_what_it_takes(data, refresh, server):
-    answers, url = server
-    answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
-    refresh("drivers", "--from", f"drivers={url}/releases.json", "--write")
+def test_an_answer_says_that_nobody_has_tried_what_it_takes(data, refresh, served):
+    refresh(*served(), "--write")
     wish = Requirement(component="driver", specifier=f"=={NEW}")
     told = resolve(Request(gpus=("h100",), gpu_count=1, requirements=(wish,)), Matrix(data)).reasons
-    assert [item.text for item in told if item.rule == "candidate"] == [
-        f"driver {NEW}: read by a program on {TODAY}; nobody of gpusetup has tried it"
-    ]
+    said = f"driver {NEW}: read by a program on {TODAY}; nobody of gpusetup has tried it"
+    assert [item.text for item in told if item.rule == "candidate"] == [said]
 
 
 def manifest(folder, version):
-    document = {"version": version, "cuda_variant": ["13"]}
-    (folder / "redistrib_9.99.0.json").write_text(json.dumps({
-        "release_date": "2026-11-20", "release_label": "9.99.0", "release_product": "cudnn", "cudnn": document,
-    }))  # fmt: skip
+    document = {"release_date": "2026-11-20", "release_label": "9.99.0", "release_product": "cudnn"}
+    document["cudnn"] = {"version": version, "cuda_variant": ["13"]}
+    (folder / "redistrib_9.99.0.json").write_text(json.dumps(document))
 
 
 def test_copies_in_a_folder_do_as_well(refresh, tmp_path):

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tests.tools.refresh.published import apt, documents, newest, rpm
+from tests.tools.refresh.published import apt, documents, newest, row_of, rpm
 from tools.refresh import repositories
 
 DEB, RPM = "ubuntu2404/x86_64", "rhel9/x86_64"
@@ -12,10 +12,6 @@ BRANCH = next(row for row in documents()["driver"]["branches"] if row["branch"] 
 DRIVER = f"{BRANCH['latest'].rpartition('.')[0].rpartition('.')[0]}.299.01"
 CUDNN = "9.99.0.7"
 NCCL = newest("nccl")
-
-
-def row_of(found, component, part, version):
-    return next((row for row in found.rows(component, part) if row["version"] == version), None)
 
 
 def test_both_kinds_bring_drivers_cudnn_and_nccl(site, ask):
@@ -27,14 +23,13 @@ def test_both_kinds_bring_drivers_cudnn_and_nccl(site, ask):
     found, failed = ask("repositories")
     assert failed == {}
     assert found.told == []
-    assert row_of(found, "driver", "versions", DRIVER)["branch"] == 580
+    assert row_of(found, "driver", DRIVER, "versions")["branch"] == 580
     assert next(row for row in found.rows("driver", "branches") if row["branch"] == 580)["latest"] == DRIVER
-    assert row_of(found, "cudnn", "releases", CUDNN)["cuda_majors"] == [12, 13]
-    builds = row_of(found, "nccl", "releases", NCCL)["builds"]
+    assert row_of(found, "cudnn", CUDNN)["cuda_majors"] == [12, 13]
+    builds = row_of(found, "nccl", NCCL)["builds"]
     assert {"cuda": "12.9", "kind": "package", "version": f"{NCCL}-1+cuda12.9"} in builds
-    assert row_of(found, "nccl", "releases", "2.99.1")["builds"] == [
-        {"cuda": "13.0", "kind": "package", "version": "2.99.1-1+cuda13.0"}
-    ]
+    new = {"cuda": "13.0", "kind": "package", "version": "2.99.1-1+cuda13.0"}
+    assert row_of(found, "nccl", "2.99.1")["builds"] == [new]
 
 
 def test_a_repository_that_is_half_published_costs_only_itself(site, ask):
@@ -44,27 +39,24 @@ def test_a_repository_that_is_half_published_costs_only_itself(site, ask):
     found, failed = ask("repositories")
     assert failed == {}
     assert "half published" in " ".join(found.told)
-    assert row_of(found, "cudnn", "releases", CUDNN) is None
-    assert row_of(found, "nccl", "releases", "2.99.1")
+    assert row_of(found, "cudnn", CUDNN) is None
+    assert row_of(found, "nccl", "2.99.1")
+
+
+RELEASE, REPOMD = f"/repos/{DEB}/Release", f"/repos/{RPM}/repodata/repomd.xml"
+ELSEWHERE = (
+    b"<repomd xmlns='http://linux.duke.edu/metadata/repo'><data type='primary'>"
+    b"<checksum type='sha256'>00</checksum><location href='repodata/../../../etc/passwd'/></data></repomd>"
+)
 
 
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        (f"/repos/{DEB}/Release", b"<html>login</html>"),
-        (f"/repos/{DEB}/Release", b""),
-        (f"/repos/{RPM}/repodata/repomd.xml", b"<repomd"),
-        (f"/repos/{RPM}/repodata/repomd.xml", b"<html>login</html>"),
-        (f"/repos/{RPM}/repodata/repomd.xml", b"\x00\xff"),
-        (
-            f"/repos/{RPM}/repodata/repomd.xml",
-            (
-                b"<repomd xmlns='http://linux.duke.edu/metadata/repo'><data type='primary'>"
-                b"<checksum type='sha256'>00</checksum><location href='repodata/../../../etc/passwd'/></data></repomd>"
-            ),
-        ),
+        (RELEASE, b"<html>login</html>"), (RELEASE, b""), (REPOMD, b"<repomd"), (REPOMD, b"<html>login</html>"),
+        (REPOMD, b"\x00\xff"), (REPOMD, ELSEWHERE),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_index_is_a_fault_with_a_name(site, ask, name, body):
     if DEB in name:
         rpm(site, RPM, {})

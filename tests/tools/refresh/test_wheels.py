@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.replay import metadata
-from tests.tools.refresh.published import documents, newest, next_patch
+from tests.tools.refresh.published import documents, newest, next_patch, row_of
 
 CUDNN = "9.99.0.7"
 LINUX = "manylinux_2_27_x86_64"
@@ -13,10 +13,6 @@ TORCH = newest("torch")
 NEW = next_patch(TORCH)
 ROW = next(row for row in documents()["torch"]["releases"] if row["version"] == TORCH)
 BUILDS = [row for row in documents()["torch"]["builds"] if row["version"] == TORCH]
-
-
-def row_of(found, component, version, part="releases"):
-    return next((row for row in found.rows(component, part) if row["version"] == version), None)
 
 
 def wheels(site, name, *versions):
