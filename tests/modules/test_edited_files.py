@@ -50,11 +50,12 @@ def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(ledger, pat
     assert [found.read_text() for found in path.parent.glob("*saved*")] == [EDITED]
 
 
-def test_a_file_without_anything_of_ours_stays(ledger, path):
+@pytest.mark.parametrize("left", [THEIRS, None], ids=["without anything of ours", "deleted"])
+def test_what_is_no_longer_ours_stays_and_is_not_brought_back(ledger, path, left):
     ledger.write(str(path), OURS)
-    path.write_text(THEIRS)
+    path.unlink() if left is None else path.write_text(left)
     assert not ledger.restore(str(path))
-    assert path.read_text() == THEIRS
+    assert (path.read_text() if path.exists() else None) == left
     assert (ledger.left, ledger.saved, ledger.state["files"]) == ([str(path)], {}, {})
 
 
@@ -74,13 +75,6 @@ def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(l
     assert ledger.restore(str(path))
     assert not path.parent.exists(), "the folder was made for it"
     assert (tmp_path / "etc/crio/99-nvidia.toml.gpusetup-saved").read_text().endswith("log = true\n")
-
-
-def test_a_file_that_somebody_deleted_is_not_brought_back(ledger, path):
-    ledger.write(str(path), OURS)
-    path.unlink()
-    assert not ledger.restore(str(path))
-    assert (path.exists(), ledger.left) == (False, [str(path)])
 
 
 def test_a_second_edit_gets_a_place_of_its_own(ledger, path):

@@ -29,21 +29,14 @@ def slow(running):
     return {"changed": True, "pid": os.getpid()}
 
 
-def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path):
+def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwhile(tmp_path):
     first = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(slow, 0.1)
     assert first["state"] == "running"
-    status = until_over(jobs.Job(str(tmp_path), "packages", {"a": 1}), lambda _job: pytest.fail("started twice"))
-    assert status["result"]["changed"] is True
-    assert status["result"]["pid"] != os.getpid()
-    assert os.getsid(0) != status["result"]["pid"]
-
-
-def test_another_request_is_refused_while_one_runs(tmp_path):
-    running = jobs.Job(str(tmp_path), "packages", {"a": 1})
-    running.start_or_join(slow, 0.1)
     with refused("GS-452", "already changing this host"):
         jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
-    until_over(running, slow)
+    status = until_over(jobs.Job(str(tmp_path), "packages", {"a": 1}), lambda _job: pytest.fail("started twice"))
+    assert status["result"]["changed"] is True
+    assert status["result"]["pid"] not in {os.getpid(), os.getsid(0)}
 
 
 def test_an_answer_nobody_fetched_is_given_once(tmp_path):
@@ -97,19 +90,16 @@ def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, m
     assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
 
 
-def test_a_killed_job_is_started_again(tmp_path):
+@pytest.mark.parametrize("over", ["killed", "of an earlier boot"])
+def test_a_job_that_is_over_without_an_end_is_started_again(tmp_path, over):
     job = jobs.Job(str(tmp_path), "x", {})
-    job.start_or_join(lambda _job: time.sleep(60), 0.5)
-    os.kill(files.read_json(job.status_path)["pid"], 9)
-    time.sleep(0.3)
+    if over == "killed":
+        job.start_or_join(lambda _job: time.sleep(60), 0.5)
+        os.kill(files.read_json(job.status_path)["pid"], 9)
+        time.sleep(0.3)
+    else:
+        os.makedirs(job.folder)
+        status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}
+        files.write_json(job.status_path, status)
     status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
     assert (status["state"], status["result"]) == ("done", {"again": True})
-
-
-def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path):
-    job = jobs.Job(str(tmp_path), "x", {})
-    os.makedirs(job.folder)
-    status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}
-    files.write_json(job.status_path, status)
-    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
-    assert status["result"] == {"again": True}

@@ -13,7 +13,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mi
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_mig
 
 from gpusetup.content import host_code
-from tests.lab.captures import A100
+from tests.lab.captures import A100, H200
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
 from tests.modules.stand_ins import refused
 
@@ -120,20 +120,19 @@ def test_programs_on_a_gpu_are_named_and_a_gpu_that_is_gone_is_said(host, lay):
     lay({"0000:00:20.0": {"1g.18gb": 7}}, fails=": no GPU answers at 0000:00:20.0")
 
 
-def test_services_that_watch_are_stopped_for_it_and_started_again(host, lay):
-    host.unit("nvidia-dcgm.service")
-    host.unit("nvidia-persistenced.service")
-    lay({FIRST: {"1g.18gb": 7}})
-    kept = [line for line in host.did() if "persistenced" in line or "dcgm" in line]
-    assert kept == ["stop nvidia-dcgm.service", "start nvidia-dcgm.service"]
-
-
-def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host, lay):
-    host.boards(A100, A100)
-    host.unit("nvidia-persistenced.service")
-    assert lay({FIRST: {"1g.10gb": 7}})["reboot"] == []
-    assert host.layouts == {FIRST: "7 x 1g.10gb", SECOND: "off"}
-    assert {"stop nvidia-persistenced.service", "start nvidia-persistenced.service"} <= set(host.did())
+@pytest.mark.parametrize(
+    ("gpu", "profile", "stopped"),
+    [(H200, "1g.18gb", ["nvidia-dcgm"]), (A100, "1g.10gb", ["nvidia-dcgm", "nvidia-persistenced"])],
+    ids=["Hopper", "Ampere, which is reset for its mode"],
+)
+def test_services_that_watch_are_stopped_for_it_and_started_again(host, lay, gpu, profile, stopped):
+    host.boards(gpu, gpu)
+    for name in ("nvidia-dcgm.service", "nvidia-persistenced.service"):
+        host.unit(name)
+    assert lay({FIRST: {profile: 7}})["reboot"] == []
+    assert host.layouts == {FIRST: f"7 x {profile}", SECOND: "off"}
+    for verb in ("stop", "start"):
+        assert {line for line in host.did() if line.startswith(verb)} == {f"{verb} {name}.service" for name in stopped}
 
 
 def boot(host):

@@ -93,6 +93,8 @@ def test_an_owner_whose_host_reboots_has_that_time_again(clock, folder):
 
 
 def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock, folder):
+    owner.hold(folder, "")
+    assert not Path(folder).exists(), "to look for an owner leaves nothing behind"
     late = owner.take(folder, ANNA, "580")
     token = owner.take(folder, BERT, "590")
     assert clock.now > 1000.0
@@ -179,12 +181,6 @@ def test_the_proxys_password_is_hidden_by_every_module(run_module, monkeypatch):
         run_module(gpu_service, check=True, names=[], host={"state_dir": "/nonexistent", "proxy": proxy})
     assert all("secret" in values for values in hidden)
     assert len(hidden) == 2
-
-
-def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path):
-    folder = tmp_path / "nobody"
-    owner.hold(str(folder), "")
-    assert not folder.exists()
 
 
 def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, monkeypatch):

@@ -52,17 +52,10 @@ def run(tmp_path, monkeypatch):
     return Run(tmp_path / "state")
 
 
-def test_a_run_of_some_tags_leaves_the_rest_to_the_next_whole_run(run):
-    run("packages", "driver")
-    assert not run.begin()["converged"], "nobody made the containers, the environment, the exporter"
-    run()
-    assert run.begin()["converged"]
-
-
-def test_parts_of_several_runs_make_a_whole(run):
-    run("packages", "driver")
-    run("container", "python")
-    assert not run.begin()["converged"]
+def test_a_run_of_some_tags_leaves_the_rest_and_parts_of_several_runs_make_a_whole(run):
+    for tags in (("packages", "driver"), ("container", "python")):
+        run(*tags)
+        assert not run.begin()["converged"]
     run("monitoring")
     assert run.begin()["converged"]
     other = {**WANTED, "container": [["podman"], True]}

@@ -152,6 +152,27 @@ def test_a_look_that_breaks_off_looks_once_more(look, monkeypatch):
     assert len(answers) == 1
 
 
+OURS, OTHER = "https://m.example/c", "https://other.example/x"
+BAD = "W: GPG error: {}/ InRelease: The following signatures were invalid: BADSIG"
+
+
+@pytest.mark.parametrize(
+    ("line", "address", "asked", "told"),
+    [
+        (BAD, OURS, [OURS], ("refuse", "GS-448")),
+        (BAD, OTHER, [OURS], ("warn", "GS-448")),
+        (BAD, OTHER, [], ("refuse", "GS-448")),
+        ("E: Failed to fetch {}/Packages  404  Not Found", OURS, [OURS], ("refuse", "GS-449")),
+        ("E: Failed to fetch {}/Packages  404  Not Found", OTHER, [OURS], ("info", "")),
+        ("W: {}/ has no Date", OURS, [OURS], ("info", "")),
+    ],
+)
+def test_trouble_of_our_own_repositories_is_refused(tmp_path, line, address, asked, told):
+    look = preview.Preview({"simulated_root": "", "older": False, "state_dir": str(tmp_path)})
+    look._judge_trouble([line.format(address)], [{"name": "cuda", "uris": [f"{uri}/" for uri in asked]}])
+    assert [(item["level"], item["reference"]) for item in look.findings] == [told]
+
+
 PLAN = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 300 * _MB, "disk_bytes": 900 * _MB}  # fmt: skip
 
 

@@ -77,15 +77,12 @@ class TestKeys:
         key = {"fingerprints": [spaced], "armored": keys["good"]["armored"]}
         assert sources.key_of(source(key=key), NETWORK) == keys["good"]["binary"]
 
-    def test_another_key_is_refused_with_both_fingerprints(self, keys):
-        key = {"fingerprints": [keys["good"]["fingerprint"]], "armored": keys["other"]["armored"]}
-        with refused("GS-445", keys["good"]["fingerprint"], keys["other"]["fingerprint"]):
-            sources.key_of(source(key=key), NETWORK)
-
-    def test_a_stranger_beside_the_expected_key_is_refused(self, keys):
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_another_key_is_refused_with_both_fingerprints_also_beside_the_expected_one(self, keys, beside):
         both = openpgp.armored(keys["good"]["binary"] + keys["other"]["binary"]).decode()
-        with refused("not the expected one"):
-            sources.key_of(source(key={"fingerprints": [keys["good"]["fingerprint"]], "armored": both}), NETWORK)
+        armored = both if beside else keys["other"]["armored"]
+        with refused("GS-445", "not the expected one", *(key["fingerprint"] for key in keys.values())):
+            sources.key_of(source(key={"fingerprints": [keys["good"]["fingerprint"]], "armored": armored}), NETWORK)
 
     @pytest.mark.parametrize(
         "key",

@@ -173,6 +173,13 @@ class TestHolding:
         assert caught.value.result["rolled_back"] is True
         assert host.installed == {"bash": "0:5-1"}
 
+    def test_a_stream_that_dnf_does_not_enable_is_a_failure(self, site, el, monkeypatch):
+        host = el({"driver": "0:1-1"}, enabled={"nvidia-driver": "a"})
+        monkeypatch.setattr(host, "_module", lambda _words: (0, "", ""))
+        with refused("GS-465", "the stream is a, not b"):
+            site.transaction("dnf", ("driver", "2-1"), streams=[{"module": "nvidia-driver", "stream": "b"}])
+        assert host.installed == {"driver": "0:1-1"}
+
     def test_holds_of_a_call_that_was_cut_are_ours_and_go_when_nobody_asks_for_them(self, site, debian, monkeypatch):
         host, real = debian({}), Ledger.save
 
