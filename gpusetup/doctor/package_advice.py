@@ -82,8 +82,9 @@ def _span(releases: list[PackageRelease]) -> str:
 
 
 def _install(file: PackageFile, release: PackageRelease) -> str:
-    # Wheels for CUDA 11 had no extras; extras for one CUDA major are left to the user.
-    extras = tuple(extra for extra in file.extras if not major_of_extra(extra)) if "11" not in _majors(release) else ()
+    extras = tuple(
+        extra for extra in release.extras if not major_of_extra(extra)
+    )  # those for one CUDA: the user's choice
     wanted = f"{file.name}[{','.join(extras)}]" if extras else file.name
     return f"python3 -m pip install {quote(f'{wanted}=={release.version}')}"
 

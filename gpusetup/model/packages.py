@@ -56,7 +56,7 @@ class PackageRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     adds: tuple[str, ...] = ()
     """Packages that it loads at run time without requiring them."""
     extras: tuple[str, ...] = ()
-    """Extras without which this release does not require what it needs."""
+    """Extras to install it with; of those that end in `cuN` only the one for the stack's CUDA major."""
     yanked: bool = False
 
 
@@ -66,8 +66,6 @@ class PackageFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: str
     needs: tuple[str, ...] = ()
     """Components that it cannot work without, although not every release's metadata requires them."""
-    extras: tuple[str, ...] = ()
-    """Extras to install it with; of those that end in `cuN` only the one for the stack's CUDA major."""
     build: str = ""
     """What building it from source needs."""
     releases: tuple[PackageRelease, ...]

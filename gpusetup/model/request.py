@@ -15,6 +15,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...]
     said_as: dict[str, str]
     of_vendors: tuple[tuple[str, str], ...]
+    elsewhere: dict[str, str]
 
 
 _NAMES = msgspec.json.decode((Path(__file__).parent / "data/packages.json").read_bytes(), type=_Names)
@@ -24,7 +25,10 @@ SAID_AS = _NAMES.said_as
 """Other names of components."""
 OF_VENDORS = _NAMES.of_vendors
 """(pattern, component) for package names of distributions, NVIDIA and conda; groups capture the component's series,
-the CUDA major it was built for, or the major of a toolkit's part, whose version begins with the toolkit's."""
+the CUDA major it was built for, the major of a toolkit's part, whose version begins with the toolkit's, or the series
+of a toolkit's library, which has versions of its own."""
+ELSEWHERE = _NAMES.elsewhere
+"""What to type for names that are not components."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Every component, in the order in which preferences apply to them."""

@@ -163,23 +163,27 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
         cuda=release.cuda[0] if len(release.cuda) == 1 else None,
         relation=package_relation(space, driver, value),
         extras=tuple(
-            text
-            for text in (*value.file.extras, *release.extras)
-            if major_of_extra(text) in ("", str(_cuda_major(space, solution)))
+            text for text in release.extras if major_of_extra(text) in ("", str(_cuda_major(space, value, solution)))
         ),
         adds=release.adds,
         build=value.file.build if release.kind == "source" else "",
     )
 
 
-def _cuda_major(space: Space, solution: Mapping[str, Value]) -> int:
-    """Return the CUDA major of the stack's framework or toolkit, else the newest that the driver runs."""
+def _cuda_major(space: Space, package: PackageValue, solution: Mapping[str, Value]) -> int:
+    """Return the CUDA major of the stack's framework or toolkit, else the newest for driver, GPUs and package."""
+    from gpusetup.resolve.packages import extra_majors, lowest_made
+
     beside = next((solution[name] for name in (*FRAMEWORKS, "cuda") if name in solution), None)
     if beside is not None:
         return space.cuda_major(beside)
     driver = cast("DriverValue", solution["driver"])
+    lowest, own = lowest_made(space.matrix), extra_majors(package)
     majors = [row.major for row in space.matrix.cuda.majors if driver.number >= nv(row.min_driver)]
-    return max(majors)
+    return max(
+        (major for major in majors if major in own and all(lowest[major] <= nv(gpu.cc) for gpu in space.gpus)),
+        default=0,
+    )
 
 
 def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:

@@ -10,7 +10,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import PackageValue, TorchValue, Value, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
-from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, requires
+from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, extra_majors, last_with, requires
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import Pair, Unary
 from gpusetup.resolve.space import FRAMEWORKS, OTHERS, Space, own_python, pythons
@@ -104,7 +104,7 @@ def _gpus_unpublished(_: Context, member: Unary) -> str:
 
 def _gpu_compiler(context: Context, member: Unary) -> str:
     gpu, value = member.subject, _newest(context, member.scope[0])
-    major = max(cuda_majors(value))
+    major = min(cuda_majors(value) or extra_majors(value))
     compilers = [row for row in context.space.matrix.cuda.toolchains if rules.major(row.minor) == major]
     lowest = min((row.cc_min for row in compilers), key=nv)
     made = f"is built with CUDA {major}, which makes code from compute capability {lowest} on"
@@ -248,6 +248,9 @@ def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[st
         if release.kind == "source":
             how = value.file.build
             yield f"{name} {value.version} is built on the host" + (f": {how}" if how else "")
+        if release.cuda and not release.extras and any(other.extras for other in value.file.releases):
+            cuda = release.cuda[0]
+            yield f"{name} {value.version} installs no CUDA libraries: CUDA {cuda} and its cuDNN must be there"
         for other in release.adds:
             yield f"{name} opens libraries of {other}, without requiring it: gpusetup installs it too"
 

@@ -115,7 +115,9 @@ def _hardware(space: Space, name: str) -> None:
     for gpu in space.gpus:
         space.unary("package-gpu-floor", name, partial(_above_floor, nv(gpu.cc)), subject=gpu)
         space.unary("package-code-for-gpu", name, partial(_has_code, gpu.cc), subject=gpu)
-        space.unary("package-cuda-for-gpu", name, partial(_has_compiler, _lowest(space.matrix), gpu.cc), subject=gpu)
+        space.unary(
+            "package-cuda-for-gpu", name, partial(_has_compiler, lowest_made(space.matrix), gpu.cc), subject=gpu
+        )
         if name not in _pinned(space):
             _documented(space, name, gpu)
     drivers = {value.version: cast("DriverValue", value) for value in space.values["driver"]}
@@ -154,7 +156,7 @@ def _documented(space: Space, name: str, gpu: GpuKind) -> None:
 
 
 @lru_cache(maxsize=4)
-def _lowest(matrix: Matrix) -> Mapping[int, NvVersion]:
+def lowest_made(matrix: Matrix) -> Mapping[int, NvVersion]:
     """Return, per CUDA major, the lowest compute capability that any of its compilers supports."""
     lowest: dict[int, NvVersion] = {}
     for row in matrix.cuda.toolchains:
@@ -164,7 +166,7 @@ def _lowest(matrix: Matrix) -> Mapping[int, NvVersion]:
 
 
 def _has_compiler(lowest: Mapping[int, NvVersion], cc: str, value: PackageValue) -> bool:
-    majors = cuda_majors(value)
+    majors = cuda_majors(value) or extra_majors(value)
     return not majors or any(lowest.get(major, nv(cc)) <= nv(cc) for major in majors)
 
 
@@ -251,7 +253,12 @@ def _exact(text: str) -> str:
 
 def cuda_of(value: PackageValue) -> tuple[str, ...]:
     """Return the CUDA versions of which one must run: those of the wheel, else those of its extras."""
-    return value.release.cuda or tuple(filter(None, map(major_of_extra, value.file.extras)))
+    return value.release.cuda or tuple(filter(None, map(major_of_extra, value.release.extras)))
+
+
+def extra_majors(value: PackageValue) -> frozenset[int]:
+    """Return the CUDA majors of which one is chosen by an extra; empty if the release has no such extras."""
+    return frozenset(int(text) for text in map(major_of_extra, value.release.extras) if text)
 
 
 def cuda_majors(value: PackageValue) -> frozenset[int]:

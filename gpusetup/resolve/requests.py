@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import BUILT_FOR, COMPONENTS, OF_VENDORS, SAID_AS, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, COMPONENTS, ELSEWHERE, OF_VENDORS, SAID_AS, Request, Requirement
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ _PARTS = re.compile(r"[\s,]*([^\s,]+)")
 _PACKAGE_RELEASE = re.compile(r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$")
 """What apt and dnf put behind a version: 2.26.2-1+cuda12.8."""
 _NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
-_NAME_AND_NUMBER = re.compile(r"([A-Za-z]+)-?([0-9]+(?:\.[0-9]+)*)")
+_NAME_AND_NUMBER = re.compile(
+    r"([A-Za-z]+(?:[-_][A-Za-z]+)*)-?([0-9]+(?:\.[0-9]+)*(?:\+cu[0-9]{2,3}(?![\w.]))?)(?:-[\w.+-]+\.whl)?"
+)
+_AROUND = re.compile(r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]")
+"""What a package's name has around the word that distinguishes it."""
+_IMAGE = re.compile(r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+")
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
 _CUDA_MAJOR = re.compile(r"cu1[0-9]")
@@ -45,25 +50,31 @@ _SERIES = 2
 """After one `=`, a version with fewer dots than this is a prefix: torch=2.6 is torch==2.6.*."""
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip().lower())
+
+
 def _component(name: str, text: str) -> str:
-    lowered = name.lower().replace("_", "-")
+    lowered = _plain(name)
     component = SAID_AS.get(lowered, lowered)
     if component in COMPONENTS:
         return component
     import difflib
 
-    known = (*COMPONENTS, *SAID_AS)
-    close = difflib.get_close_matches(lowered, known, n=_MOST_NAMED, cutoff=0.6)
-    close += [item for item in known if item.startswith(lowered) and item not in close]
-    close = close[:_MOST_NAMED] or difflib.get_close_matches(lowered, known, n=1, cutoff=0.5)
-    raise BadInputError(
-        "GS-110", f"unknown component {name!r}", path=f"REQ {text!r}",
-        hint=(f"did you mean {close[0]}? " if close else "")
-        + (f"Near as well: {', '.join(close[1:])}. " if close[1:] else "")
-        + (f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else "")
-        + ("A GPU's MIG profiles: gpusetup matrix gpu 'A100 SXM4 80GB'. " if lowered == "mig" else "")
-        + "`gpusetup matrix` lists what is known",
-    )  # fmt: skip
+    cores: dict[str, list[str]] = {}
+    for item in (*COMPONENTS, *SAID_AS):
+        cores.setdefault(_AROUND.sub("", item), []).append(item)
+    core = _AROUND.sub("", lowered)
+    near = difflib.get_close_matches(core, cores, n=_MOST_NAMED, cutoff=0.6)
+    close = [
+        item for own in dict.fromkeys((*near, *(own for own in cores if own.startswith(core)))) for item in cores[own]
+    ]
+    hint = f"did you mean {close[0]}? " if close else ""
+    hint += f"Near as well: {', '.join(close[1:_MOST_NAMED])}. " if close[1:] else ""
+    hint += f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else ""
+    hint = f"{ELSEWHERE[lowered]}. " if lowered in ELSEWHERE else hint
+    hint += "`gpusetup matrix` lists what is known"
+    raise BadInputError("GS-110", f"unknown component {name!r}", path=f"REQ {text!r}", hint=hint)
 
 
 def _canonical(specifier: str) -> str:
@@ -96,7 +107,7 @@ def joined_words(words: Iterable[str]) -> list[str]:
 def _package_of_vendor(text: str) -> str:
     """Return the component for a package name: `nvidia-driver-580-server-open` is `driver==580.*`."""
     name, specifier = re.findall(r"(?s)^([^<>=!~]*)(.*)", text.strip())[0]
-    lowered = name.strip().lower().replace("_", "-")
+    lowered = _plain(name)
     for pattern, component in OF_VENDORS:
         match = re.fullmatch(pattern, lowered)
         if match is None:
@@ -105,9 +116,15 @@ def _package_of_vendor(text: str) -> str:
         release = _PACKAGE_RELEASE.search(specifier)
         if release is not None:
             specifier, groups["major"] = specifier[: release.start()], release[1] or groups["major"]
+        if (library := groups.get("library")) and specifier:
+            if "-" not in library:
+                what = f"{name.strip()} is a part of the CUDA toolkit with version numbers of its own"
+                hint = f"ask for the toolkit: cuda=={library}.*"
+                raise BadInputError("GS-111", what, path=f"REQ {text!r}", hint=hint)
+            specifier = ""  # the name has the toolkit's series
         if "part" in groups:
             specifier = re.sub(r"^={1,3}\s*(\d+\.\d+)\..+", r"==\1.*", specifier)
-        series = (groups["series"] or groups.get("part") or "").replace("-", ".")
+        series = (groups["series"] or groups.get("part") or library or "").replace("-", ".")
         build = f"+cu{groups['major']}" if groups["major"] and component in BUILT_FOR else ""
         return component + (specifier or (f"=={series}.*" if series else "")) + build
     return text
@@ -126,7 +143,7 @@ def _plain_spelling(text: str) -> str:
     match = _NAME_AND_NUMBER.fullmatch(stripped)
     if match is None:
         return text
-    name = {"r": "driver"}.get(match[1].lower(), match[1].lower())
+    name = {"r": "driver"}.get(match[1].lower(), _plain(match[1]))
     return f"{name}={match[2]}" if SAID_AS.get(name, name) in COMPONENTS else text
 
 
@@ -147,10 +164,12 @@ def parse_requirement(text: str) -> Requirement:
     """Parse one requirement; raise BadInputError with a hint when the text is not one."""
     match = _REQUIREMENT.fullmatch(_plain_spelling(text))
     if match is None:
-        raise BadInputError(
-            "GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}",
-            hint="give a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
-        )  # fmt: skip
+        hint = "give a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'"
+        if _IMAGE.fullmatch(text):
+            cuda = re.search(r"cuda[-:]?(\d+\.\d+)", text)
+            hint = "a container image includes its CUDA; the driver that its host needs: "
+            hint += f"gpusetup matrix cuda=={cuda[1] if cuda else 'MINOR'}.*"
+        raise BadInputError("GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}", hint=hint)
     component = _component(match["name"], text)
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
     build = _VARIANT.search(specifier)
@@ -228,6 +247,7 @@ def question(
 ) -> Request:
     """Build a request; a partial driver version (550.54) becomes the first release with that prefix."""
     if driver is not None:
+        driver = re.sub(r"^[rR](?=\d)", "", driver)
         _check_driver(driver, matrix)
         driver = _whole_driver(driver, matrix)
     named = tuple(gpus)

@@ -114,6 +114,7 @@ PACKAGES: dict[str, dict[str, Any]] = {
     },
     "onnxruntime-gpu": {
         "table": "onnxruntime_gpu.onnxruntime_gpu",
+        "until": ("1.18.1", "11"),
         "inside": "onnxruntime",
         "extras": ["cuda", "cudnn"],
     },
@@ -121,7 +122,7 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "table": "llama_cpp_python.llama_cpp_python",
         "build": "nvcc, gcc, cmake and CMAKE_ARGS=-DGGML_CUDA=on; without that it is built for the CPU alone",
     },
-    "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu12", "cu13"]},
+    "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu11", "cu12", "cu13"]},
     "cudf-cu12": {"table": "rapids.cudf_cu12"} | _RAPIDS_12,
     "cudf-cu13": {"table": "rapids.cudf_cu13"} | _RAPIDS_13,
     "cuml-cu12": {"table": "rapids.cuml_cu12"} | _RAPIDS_12,

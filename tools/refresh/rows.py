@@ -44,7 +44,7 @@ def assemble(
     }
     if "documented" in about:
         found["sources"]["documented"] = about["documented"] | {"seen": seen}
-    return found | {field: about[field] for field in ("needs", "extras", "build") if field in about}
+    return found | {field: about[field] for field in ("needs", "build") if field in about}
 
 
 def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
     }
     if wheels.get("glibc_tag"):
         found["glibc"] = {arch: text for arch, text in wheels["glibc_tag"].items() if arch in _ARCHES}
-    found |= {"extras": [whole]} if whole else {}
+    extras = [name for name in about.get("extras", ()) if _plain(name) in (row.get("extras") or {})]
+    found |= {"extras": [whole] if whole else extras} if whole or extras else {}
     cuda, linked = _cuda(row, about)
     for field, joined in (("names_major", True), ("brings_major", False)):
         for major in ("12", "13") if field in about else ():
@@ -150,8 +151,9 @@ def _cuda(row: dict[str, Any], about: dict[str, Any]) -> tuple[tuple[str, ...], 
     told = row.get("cuda_main") or row.get("cuda_version") or (row.get("build") or {}).get("cuda")
     if told:
         return (str(told),), True
-    if about.get("major"):
-        return (about["major"],), True
+    last, major = about.get("until") or ("", about.get("major"))
+    if major and (not last or Version(row["version"]) <= Version(last)):
+        return (major,), True
     return tuple(majors), bool(majors)
 
 
