@@ -95,7 +95,7 @@ def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
 def _same(known: str, said: str) -> bool:
     """Return whether a number means a release: 24.04, 2404 or 24 for the id 24.04; 8 or 8.10 for the id 8."""
     if "." in known:
-        return said in (known, known.replace(".", ""), known.partition(".")[0])
+        return said in (known, known.replace(".", ""), known.partition(".")[0]) or said.startswith(f"{known}.")
     return said.partition(".")[0] == known
 
 

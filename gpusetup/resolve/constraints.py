@@ -10,6 +10,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import find_system
 from gpusetup.model.platforms import OsRelease
+from gpusetup.model.release import TorchBuild
 from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import (
@@ -309,19 +310,25 @@ def _cudnn(space: Space) -> None:
         ("driver", lambda value: value.version),
         lambda floor, version: floor is None or nv(version) >= nv(floor),
     )
+    # A build whose cuDNN was not read has one of the major that the release's other builds have.
+    likely = {build.version: _cudnn_inside(build)[:1] for build in space.matrix.torch.builds if build.cudnn}
     space.pair(
         "torch-pins-cudnn",
-        ("torch", lambda value: (value.build.cudnn, rules.major(value.build.cuda))),
+        ("torch", lambda value: (_cudnn_inside(value.build) or likely.get(value.version, ()), space.cuda_major(value))),
         ("cudnn", lambda value: (nv(value.version).numbers[:3], value.cuda_majors)),
-        lambda torch, cudnn: torch[1] in cudnn[1] and (torch[0] is None or nv(torch[0]).numbers[:3] == cudnn[0]),
+        lambda torch, cudnn: torch[1] in cudnn[1] and cudnn[0][: len(torch[0])] == torch[0],
     )
     for name in ("tensorflow", "jax"):
         space.pair(
-            "framework-takes-cudnn",
+            f"{name}-takes-cudnn",
             (name, lambda value: (tuple(value.release.pins.items()), space.cuda_major(value))),
             ("cudnn", lambda value: (value.version, value.cuda_majors)),
             _takes_cudnn,
         )
+
+
+def _cudnn_inside(build: TorchBuild) -> tuple[int, ...]:
+    return nv(build.cudnn).numbers[:3] if build.cudnn else ()
 
 
 def _takes_cudnn(framework: Any, cudnn: Any) -> bool:

@@ -120,8 +120,7 @@ def _framework(space: Space, gpu: GpuKind, name: str) -> None:
         )
     if name == "jax":
         space.unary("jax-gpu-floor", name, lambda value: nv(value.release.min_cc) <= nv(gpu.cc), subject=gpu)
-    rule = "torch-needs-code-for-gpu" if name == "torch" else "framework-needs-code-for-gpu"
-    space.unary(rule, name, lambda value: way(value) is not None, subject=gpu)
+    space.unary(f"{name}-needs-code-for-gpu", name, lambda value: way(value) is not None, subject=gpu)
     if any(way(value) == "ptx" for value in space.values[name]):
         drivers = {value.version: value for value in space.values["driver"]}
         space.pair(

@@ -19,6 +19,7 @@ from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.search import Constraint, Pair, Unary, bits
 from gpusetup.resolve.sentences import sentence
 from gpusetup.resolve.space import FRAMEWORKS, Space
+from gpusetup.versions import nv
 
 
 class _Context:
@@ -136,6 +137,8 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
             text = f"driver {before}, which is installed, breaks the policy: {why} ({policy.quoted(key)})"
             yield Reason(component="driver", rule=rule_of(key), text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
+    if (own := nv(value.version).major) != branch.branch:
+        text = f"R{own} is not in the matrix; R{branch.branch} is the nearest older branch that is"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
     yield from _not_newer_branch(space, value)
     for gpu in space.gpus:

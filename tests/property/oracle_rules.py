@@ -186,8 +186,11 @@ class Rules(Offered):
             return False
         if "cuda" in a and not self.row_takes(one.row, a["cuda"].minor):
             return False
-        if "torch" in a and a["torch"].build.cudnn and num(a["torch"].build.cudnn)[:3] != num(one.version)[:3]:
-            return False
+        if "torch" in a:
+            own, same = a["torch"].build, [b for b in self.matrix.torch.builds if b.version == a["torch"].version]
+            inside = num(own.cudnn)[:3] if own.cudnn else next((num(b.cudnn)[:1] for b in same[::-1] if b.cudnn), ())
+            if num(one.version)[: len(inside)] != inside:
+                return False
         for name in ("tensorflow", "jax"):
             if name in a:
                 pin = a[name].pins.get(f"nvidia-cudnn-cu{major(a[name].minor)}")

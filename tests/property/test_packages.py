@@ -6,6 +6,7 @@ import pytest
 
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.packages import major_of_extra
 from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.lookup import lookup
@@ -23,7 +24,11 @@ def test_what_matrix_marks_is_what_resolve_gives(name):
             requirements=(Requirement(component=name),), gpus=(gpu,), driver=driver, os=system, allow_builds=builds
         )
         try:
-            given = resolve(request, matrix()).stack.part(name).version
+            part = resolve(request, matrix()).stack.part(name)
+            given = part.version
+            release = next(item for item in matrix().package(name).releases if item.version == given)
+            assert {*part.extras} <= {*release.extras}
+            assert gpu != "v100" or "13" not in map(major_of_extra, part.extras)
         except NoStackError:
             given = None
         try:

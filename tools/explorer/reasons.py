@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
     from tools.explorer.compiled import Compiled, Gpus
 
-_CODE = {"torch": "torch-needs-code-for-gpu"}
-
 
 def about_reasons(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
     """Return the sentences for one CPU; `{}` stands for the name of a GPU or a build."""
@@ -84,9 +82,7 @@ def _code(compiled: Compiled, gpus: Gpus, name: str) -> list[str]:
     """Return the GPUs that each build has code for."""
     space = compiled.space(gpu=gpus.kinds[0][0])
     rule = next(
-        item
-        for item in space.constraints
-        if item.rule == _CODE.get(name, "framework-needs-code-for-gpu") and item.scope == (name,)
+        item for item in space.constraints if item.rule == f"{name}-needs-code-for-gpu" and item.scope == (name,)
     )
     (gpu,) = space.gpus
     told = []

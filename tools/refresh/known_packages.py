@@ -21,6 +21,14 @@ _RAPIDS = {
     "publisher": "RAPIDS",
     "url": "https://docs.rapids.ai/platform-support",
 }
+_TENSORRT: dict[str, Any] = {
+    "cc_min": [("8.6", "8.6.99", "5.0"), ("10.0", "10.4.99", "7.0"), ("10.5", "", "7.5")],
+    "documented": {
+        "title": "TensorRT 10.5.0 (no Volta from it on) and 8.5.2 release notes, 10.1.0 support matrix (7.0 on)",
+        "publisher": "NVIDIA",
+        "url": "https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/release-notes-10/10.5.0.html",
+    },
+}
 _RAPIDS_12 = {"major": "12", "cc_min": [("24.2", "", "7.0")], "driver_min": "535", "documented": _RAPIDS}
 _RAPIDS_13 = {"major": "13", "cc_min": [("25.10", "", "7.5")], "documented": _RAPIDS}
 
@@ -95,19 +103,19 @@ PACKAGES: dict[str, dict[str, Any]] = {
     "causal-conv1d": {"table": "torch_addons.causal_conv1d", "needs": ["torch"], "build": _HOURS},
     "triton": {"table": "triton.triton"},
     "tensorrt": {
-        "cc_min": [("11.2.1", "", "7.5")],
+        **_TENSORRT,
         "table": "tensorrt.tensorrt",
         "names_major": "tensorrt",
         "build": _STUB,
     },
     "tensorrt-cu12": {
-        "cc_min": [("11.2.1", "", "7.5")],
+        **_TENSORRT,
         "table": "tensorrt.tensorrt_cu12",
         "build": _STUB,
         "major": "12",
     },
     "tensorrt-cu13": {
-        "cc_min": [("11.2.1", "", "7.5")],
+        **_TENSORRT,
         "table": "tensorrt.tensorrt_cu13",
         "build": _STUB,
         "major": "13",

@@ -37,6 +37,15 @@ def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask, shipped):
     assert "vendor-confirmed" not in newest
 
 
+@pytest.mark.parametrize("words", ["torch==2.15.* k80", "tensorflow==2.21.* k80", "jax k80", "tensorrt==10.9.* v100"])
+def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, shipped, words):
+    text, gpu = words.split()
+    name = text.partition("=")[0]
+    file = shipped.package(name) if name == "tensorrt" else getattr(shipped, name)
+    cited = refused(text, gpu=[gpu], allow_builds=True)["conflict"][-1]["source"]
+    assert cited in {source.url for source in file.sources.values()}
+
+
 @pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
 def test_a_plain_question_about_torch_meets_no_warning(ask, gpu):
     assert ask("torch", gpu=[gpu]).warnings == ()

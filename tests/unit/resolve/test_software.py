@@ -100,6 +100,7 @@ def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask)
     assert any("550.199.99 is not in the matrix" in text for text in resolution.warnings)
     newer = ask("cuda", driver="599.10.01")
     assert any("judged as R595" in text for text in newer.warnings)
+    assert not any(reason.text.startswith("R595 is ") for reason in newer.reasons)
 
 
 def test_a_driver_older_than_every_branch_is_bad_input(ask):

@@ -55,11 +55,17 @@ const Reasons = (about, given, told) => {
     ? `${said.gpu} has compute capability ${about.kinds[gpu].cc}; ${left.places(name).slice(-3).map((place) => told.code[name][place]).join("; ")}`
     : constant);
 
+  const takesCudnn = ({ of: name }, left) => {
+    const last = left.places(name).pop();
+    return `${label(name, last)} requires cuDNN ${told.pins[name][last] || `for CUDA ${majors(name, [last])[0]}`}`;
+  };
+
   const writers = {
     requested: ({ of: name }, left, constant, said) => `${name}==${said.wishes[name]} was asked for`,
     "installed-driver-stays": (member, left, constant, said, { driver }) => `driver ${driver} is installed and stays ${told.stays[driver.split(".")[0]]}`,
     "torch-needs-code-for-gpu": code,
-    "framework-needs-code-for-gpu": code,
+    "tensorflow-needs-code-for-gpu": code,
+    "jax-needs-code-for-gpu": code,
     "jax-gpu-floor": (member, left, constant) => {
       const [least] = left.places("jax").map((place) => told.jax[place][1]).sort(older);
       return constant.replace(/capability \S+ or/, `capability ${least} or`);
@@ -84,10 +90,8 @@ const Reasons = (about, given, told) => {
       const parts = left.places("torch").slice(-3).map((place) => `${label("torch", place)} includes ${told.torch[place] ? `cuDNN ${told.torch[place]}` : `a cuDNN for CUDA ${majors("torch", [place])[0]}`}`);
       return `${parts.join("; ")}; a second cuDNN in the same environment shadows it`;
     },
-    "framework-takes-cudnn": ({ of: name }, left) => {
-      const last = left.places(name).pop();
-      return `${label(name, last)} requires cuDNN ${told.pins[name][last] || `for CUDA ${majors(name, [last])[0]}`}`;
-    },
+    "tensorflow-takes-cudnn": takesCudnn,
+    "jax-takes-cudnn": takesCudnn,
     "framework-pins-agree": ({ of, and }, left) => `${label(of, left.places(of).pop())} and ${label(and, left.places(and).pop())} pin different versions of the same CUDA wheels`,
     "jax-driver-floor": (member, left) => `JAX needs driver ${left.places("jax").map((place) => told.jax[place][0]).sort(older)[0]} or newer`,
     "glibc-tag": ({ of: name }, left, constant) => constant.replace(/glibc [^;]*;/, `glibc ${span(left.places(name).map((place) => told.glibc[name][place]))};`),
