@@ -165,7 +165,7 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
         extras=tuple(
             text for text in release.extras if major_of_extra(text) in ("", str(_cuda_major(space, value, solution)))
         ),
-        adds=release.adds,
+        adds=(*release.adds, *limits_of(space, value)),
         build=value.file.build if release.kind == "source" else "",
     )
 

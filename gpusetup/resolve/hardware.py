@@ -13,6 +13,7 @@ from gpusetup.resolve.domains import (
     DriverValue,
     JaxValue,
     NcclValue,
+    PackageValue,
     TensorflowValue,
     TorchValue,
     Value,
@@ -188,17 +189,20 @@ def limits_of(space: Space, value: Value) -> tuple[str, ...]:
 
 
 def cudnn_limit(space: Space, value: Value) -> CudnnLimit | None:
-    """Return the limit that a framework's cuDNN needs here; None when pip's newest supports every GPU.
+    """Return the limit that the cuDNN of a framework or package needs here; None when pip's newest supports every GPU.
 
-    TensorFlow and JAX require a range (`nvidia-cudnn-cu12>=9.10.2.21,<10`), and pip installs the newest release in it,
-    which may have dropped the host's GPU.
+    TensorFlow, JAX and ONNX Runtime require a range (`nvidia-cudnn-cu12>=9.10.2.21,<10`), and pip installs the newest
+    release in it, which may have dropped the host's GPU. Beside torch, torch's own cuDNN counts.
     """
-    if not isinstance(value, TensorflowValue | JaxValue):
-        return None
-    major = space.cuda_major(value)
-    package = f"nvidia-cudnn-cu{major}"
-    pin = value.release.pins.get(package)
-    if pin is None or pin[:1].isdigit():
+    pins: dict[str, str] = {}
+    if isinstance(value, TensorflowValue | JaxValue):
+        pins = value.release.pins
+    elif isinstance(value, PackageValue) and "torch" not in space.values:
+        added = (text.partition("==") for text in value.release.adds)
+        pins = value.release.requires | {name: f"=={version}" for name, equals, version in added if equals}
+    package = next((name for name in pins if name.startswith("nvidia-cudnn-cu")), "")
+    pin, major = pins.get(package, "any"), int(package[-2:] or 0)
+    if pin == "any" or pin[:1].isdigit():
         return None
     limits = [limit for gpu in space.gpus if (limit := _limit_for(space, gpu, major, package, pin)) is not None]
     return min(limits, key=lambda limit: nv(limit.below), default=None)

@@ -71,7 +71,11 @@ PACKAGES: dict[str, dict[str, Any]] = {
     "peft": {"table": "trainers.peft"},
     "whisperx": {"table": "ctranslate2.whisperx"},
     "faster-whisper": {"table": "ctranslate2.faster_whisper", "opens": ("0", "12", "nvidia-cublas-cu12")},
-    "ctranslate2": {"table": "ctranslate2.ctranslate2", "opens": ("4.0", "12", "nvidia-cublas-cu12")},
+    "ctranslate2": {
+        "table": "ctranslate2.ctranslate2",
+        "opens": ("4.0", "12", "nvidia-cublas-cu12"),
+        "opens_too": [("4.0", "4.4.99", "nvidia-cudnn-cu12==8.*"), ("4.5", "4.6.2", "nvidia-cudnn-cu12==9.*")],
+    },
     "xformers": {"table": "xformers.xformers", "inside": "xformers", "needs": ["torch"], "build": _HOURS},
     "flash-attn": {
         "table": "flash_attn.flash_attn_index",

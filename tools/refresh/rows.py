@@ -70,6 +70,9 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
         found["glibc"] = {arch: text for arch, text in wheels["glibc_tag"].items() if arch in _ARCHES}
     extras = [name for name in about.get("extras", ()) if _plain(name) in (row.get("extras") or {})]
     found |= {"extras": [whole] if whole else extras} if whole or extras else {}
+    for extra in extras:
+        asked = row["extras"][_plain(extra)].items()
+        requires |= {_plain(name): _specifier(text) for name, text in asked if name.startswith("nvidia-cudnn-cu")}
     cuda, linked = _cuda(row, about)
     for field, joined in (("names_major", True), ("brings_major", False)):
         for major in ("12", "13") if field in about else ():
@@ -80,6 +83,9 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
         cuda, linked = next((_cuda(item, {}) for item in rows if item["version"] == pinned), (cuda, linked))
     if "opens" in about and version >= Version(about["opens"][0]):
         cuda, linked, found["adds"] = (about["opens"][1],), False, [about["opens"][2]]
+        found["adds"] += [
+            pin for low, high, pin in about.get("opens_too", ()) if Version(low) <= version <= Version(high)
+        ]
     found |= {"cuda": list(cuda)} if cuda else {}
     found |= {"linked": True} if linked else {}
     for low, high, capability in about.get("cc_min", ()):

@@ -183,7 +183,7 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
         pins += _other_wheels(stack, matrix.nccl, wheels)
     limits = [line for framework in (stack.tensorflow, stack.jax) if framework is not None for line in framework.limits]
     toolkit = stack.cupy is not None and stack.cupy.ctk and "cuda" in wheels
-    return (*options, *pins, *dict.fromkeys(limits), *compiler_caps(stack, matrix, toolkit=toolkit))
+    return (*options, *dict.fromkeys((*pins, *limits)), *compiler_caps(stack, matrix, toolkit=toolkit))
 
 
 def _packages(stack: Stack) -> list[str]:
@@ -194,7 +194,7 @@ def _packages(stack: Stack) -> list[str]:
         build = f"+{stack.torch.variant}" if name in _WITH_TORCH and stack.torch and not stack.torch.on_pypi else ""
         pins.append(f"{name}{extras}=={chosen.version}{build}")
         pins += chosen.adds
-    return list(dict.fromkeys(pins))
+    return pins
 
 
 def _toolkit_wheels(stack: Stack, cuda: CudaFile) -> list[str]:
