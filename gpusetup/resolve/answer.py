@@ -221,7 +221,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     if "torch" in solution:
         found += _torch_warnings(space, cast("TorchValue", solution["torch"]))
     if "tensorflow" in solution:
-        found += _tensorflow_warnings(cast("TensorflowValue", solution["tensorflow"]))
+        found += _tensorflow_warnings(space, cast("TensorflowValue", solution["tensorflow"]))
     found += _code(space, solution)
     if any(name in solution for name in PACKAGES):
         from gpusetup.resolve.package_sentences import package_warnings
@@ -348,7 +348,12 @@ def _torch_warnings(space: Space, value: TorchValue) -> Iterator[str]:
         yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; check the index before you rely on it"
 
 
-def _tensorflow_warnings(value: TensorflowValue) -> Iterator[str]:
+def _tensorflow_warnings(space: Space, value: TensorflowValue) -> Iterator[str]:
+    if pin := value.release.pins.get("tensorrt"):
+        row = next(item for item in space.matrix.package("tensorrt").releases if item.version == pin)
+        last = row.pythons.get("x86_64", ("",))[-1]
+        had = f"up to Python {last} only" if row.kind == "wheel" else "only as a stub of https://pypi.nvidia.com"
+        yield f"TensorFlow {value.version} installs tensorrt {pin}, which PyPI has {had}; 2.15.1 installs none"
     if not value.release.pins:
         yield (
             f"TensorFlow {value.version} does not include CUDA: it needs CUDA {value.release.cuda} and cuDNN "

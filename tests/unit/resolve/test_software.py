@@ -400,3 +400,8 @@ def test_a_long_conflict_without_a_package_is_told_whole(refused):
     texts = [item["text"] for item in told["conflict"]]
     assert texts[:2] == ["torch<2.5 was asked for", "jax>=0.7 was asked for"]
     assert len(texts) > 4
+
+
+@pytest.mark.parametrize(("version", "warned"), [("2.14.1", True), ("2.15.0", True), ("2.15.1", False)])
+def test_a_tensorrt_that_pip_cannot_install_everywhere_is_warned_of(ask, version, warned):
+    assert any("installs tensorrt" in text for text in ask(f"tensorflow=={version}").warnings) == warned
