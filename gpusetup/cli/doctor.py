@@ -15,14 +15,13 @@ import select
 import stat
 import sys
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import doctor_hosts, options, output, streams
+from gpusetup.cli import doctor_hosts, options, output
 from gpusetup.cli.requests import is_project
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
 from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
-from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.errors import BadInputError, Exit
 from gpusetup.matrix.security import CVE, page, rows
 
 if TYPE_CHECKING:
@@ -30,11 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.doctor.logs import Log
-    from gpusetup.doctor.look import Look
-    from gpusetup.model.diagnosis import Diagnosis, Finding
+    from gpusetup.model.diagnosis import Finding
     from gpusetup.monitoring.rules import Alert
 
-_STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
 _LARGE = 4
@@ -112,8 +109,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     if project:
         return _project(arguments, project)
     if arguments.watch:
-        return _watch(as_json=arguments.format == "json")
-    code = _machines(arguments, inventory)
+        return doctor_hosts.watched(as_json=arguments.format == "json")
+    code = doctor_hosts.diagnosed(arguments, inventory)
     if not chosen and _unread_input():
         output.warn("this is about the machine; to examine piped text: … | gpusetup doctor --text -")
     return code
@@ -285,47 +282,6 @@ def _chunks(name: str) -> Iterator[bytes]:
         ) from error
 
 
-def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
-    from gpusetup.doctor.diagnose import diagnose
-    from gpusetup.doctor.text import diagnoses
-    from gpusetup.model.facts import LOCAL_NAME
-
-    failures = {}
-    exits = []
-    if inventory is not None:
-        from gpusetup.cli.session import names_of_gpus, open_session
-
-        try:
-            looks, told, _track = doctor_hosts.hosts(open_session(arguments), names_of_gpus())
-        except BadInputError as error:
-            if os.path.isfile(inventory):  # noqa: PTH113 - takes names of any length
-                error.hint = f"if it is a log: gpusetup doctor --text {quote(inventory)}; {error.hint}"
-            raise
-        failures = {name: str(failure) for name, failure in told.items()}
-        exits = [Exit(failure.exit) for failure in told.values()]
-    else:
-        look = _look(arguments.root)
-        if arguments.probe:
-            from dataclasses import replace
-
-            from gpusetup.doctor.ptx import measured
-
-            look = replace(look, ptx=measured())
-        looks = {LOCAL_NAME: look}
-    hosts = {name: diagnose(look) for name, look in looks.items()}
-    healthy = not failures and all(entry.healthy for entry in hosts.values())
-    if arguments.format == "json":
-        from gpusetup.model.examined import DoctorHosts
-
-        text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=hosts, failures=failures))
-    else:
-        text = output.painted(diagnoses(hosts, failures))
-    output.write_answer(text, arguments.out)
-    if arguments.bundle:
-        _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], hosts[LOCAL_NAME])
-    return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in hosts.values())])
-
-
 def _project(arguments: argparse.Namespace, path: str) -> Exit:
     """Print the stack for a project on this machine with its driver; raise NoStackError if none fits."""
     from argparse import Namespace
@@ -338,7 +294,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     from gpusetup.plan.preflight import NO_GPU
     from gpusetup.resolve.api import resolve
 
-    matrix, host = load_matrix(), _look(arguments.root).facts
+    matrix, host = load_matrix(), doctor_hosts.machine(arguments.root).facts
     if not host.gpus and not host.virtualisation.wsl:
         raise PreflightError(
             "GS-607", f"{path} cannot be compared with this machine: {NO_GPU}", path=path,
@@ -355,91 +311,6 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     for warning in resolution.warnings:
         output.warn(warning)
     return Exit.DONE
-
-
-def _look(root: str | None = None) -> Look:
-    """Examine this machine, or a captured one."""
-    from gpusetup.cli.session import names_of_gpus
-
-    gpus = names_of_gpus()
-    return doctor_hosts.this_machine(gpus) if root is None else doctor_hosts.captured(Path(root), gpus)
-
-
-def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:
-    import platform
-
-    from gpusetup.content import host_code
-    from gpusetup.doctor import bundle
-    from gpusetup.doctor.text import diagnoses
-
-    files = host_code("gpu_probe.host").open_host(root or "/")
-    capture, commands = host_code("gpu_probe.capture"), host_code("gpu_probe.commands")
-    names = [platform.node()] if root is None else []
-
-    def redact(text: str) -> str:
-        return str(capture.redact(commands.mask(text), names))
-
-    documents = {
-        "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),
-        "diagnosis.json": output.json_text(diagnosis),
-        "facts.json": output.json_text(look.facts),
-        "kernel.log": look.kernel_log or "",
-    }
-    environment = dict(os.environ) if root is None else look.symptoms.environment
-    taken = bundle.collect(files, documents, environment, redact)
-    if root is None:
-        taken.update(bundle.bug_report(Path.cwd(), redact))
-    for line in ["", f"written to {path}, without passwords, tokens, addresses and names:", *bundle.write(path, taken)]:
-        print(line, file=sys.stderr)
-    if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
-        print("NVIDIA's own report is not included: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
-
-
-def _watch(*, as_json: bool) -> Exit:
-    import time
-
-    from gpusetup.doctor.diagnose import diagnose
-    from gpusetup.doctor.logs import kernel_messages, watch
-    from gpusetup.doctor.text import one_line
-
-    def say(finding: Finding) -> None:
-        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        print(
-            output.json_line({"time": now, "finding": finding}) if as_json else f"{now} {one_line(finding)}", flush=True
-        )
-
-    def health() -> Finding | None:
-        return diagnose(_look()).cause
-
-    try:
-        messages = kernel_messages()
-        first = next(messages)
-    except PermissionError:
-        output.warn("only root may read the kernel's messages; watching the GPUs only")
-        messages, first = _ticks(), ""
-    except OSError as error:
-        output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
-        messages, first = _ticks(), ""
-    streams.end_with_reader()
-    print("watching; press Ctrl-C to stop", file=sys.stderr)
-
-    def all_messages() -> Iterator[str]:
-        yield first
-        yield from messages
-
-    try:
-        watch(all_messages(), health, say)
-    except KeyboardInterrupt:
-        return Exit.DONE
-    return Exit.DONE
-
-
-def _ticks() -> Iterator[str]:
-    import time
-
-    while True:
-        yield ""
-        time.sleep(_STAY_AWAKE)
 
 
 def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log: Log) -> Exit:

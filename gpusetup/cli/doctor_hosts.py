@@ -1,4 +1,4 @@
-"""Examine the machines to diagnose (this one, a captured one, all hosts of an inventory), and recover with `--apply`.
+"""Diagnose machines (this one, a captured one, all hosts of an inventory), watch this one, recover with `--apply`.
 
 A recovery shows the resets and reboots that stop no program, and does them after a confirmation.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, streams
 from gpusetup.content import host_code
 from gpusetup.doctor.text import recoveries
 from gpusetup.errors import BadInputError, Exit, gravest
@@ -21,17 +23,19 @@ from gpusetup.model.diagnosis import Symptoms
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.collect import Lookup
-    from gpusetup.model.diagnosis import Recovered
+    from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered
     from gpusetup.model.facts import Failure
     from gpusetup.plan.preflight import Guest
     from gpusetup.rollout.recovery import Hosts
+
+
+_STAY_AWAKE = 1.0
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
@@ -52,11 +56,6 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
         raise BadInputError("GS-304", f"the symptoms of {name} cannot be used: {error}") from error
 
 
-def this_machine(lookup: Lookup) -> Look:
-    """Examine this machine, with its user's environment."""
-    return _look(host_code("gpu_probe.host").open_host("/"), lookup, dict(os.environ))
-
-
 def guest_here() -> Guest | None:
     """Return `wsl` or `jetson` if the driver comes from Windows or Jetson Linux, else None; examine nothing else."""
     if is_jetson(platform.release()):
@@ -72,6 +71,15 @@ def captured(root: Path, lookup: Lookup) -> Look:
     return _look(host, lookup, host_code("gpu_probe.symptoms").surroundings(host))
 
 
+def machine(root: str | None = None) -> Look:
+    """Examine this machine with its user's environment, or a captured one."""
+    from gpusetup.cli.session import names_of_gpus
+
+    if root is not None:
+        return captured(Path(root), names_of_gpus())
+    return _look(host_code("gpu_probe.host").open_host("/"), names_of_gpus(), dict(os.environ))
+
+
 def hosts(
     session: Session, lookup: Lookup, *, overlay: Path | None = None
 ) -> tuple[dict[str, Look], dict[str, Failure], Track]:
@@ -85,6 +93,123 @@ def hosts(
         if (told := looked.run.data(name, fleet.ACTION)) is not None
     }
     return opened, dict(looked.facts.failures), looked.run.track
+
+
+def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
+    """Diagnose the hosts of an inventory, or one machine."""
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.doctor.text import diagnoses
+    from gpusetup.model.facts import LOCAL_NAME
+
+    failures = {}
+    exits = []
+    if inventory is not None:
+        from gpusetup.cli.session import names_of_gpus, open_session
+
+        try:
+            looks, told, _track = hosts(open_session(arguments), names_of_gpus())
+        except BadInputError as error:
+            if os.path.isfile(inventory):  # noqa: PTH113 - takes names of any length
+                error.hint = f"if it is a log: gpusetup doctor --text {quote(inventory)}; {error.hint}"
+            raise
+        failures = {name: str(failure) for name, failure in told.items()}
+        exits = [Exit(failure.exit) for failure in told.values()]
+    else:
+        look = machine(arguments.root)
+        if arguments.probe:
+            from dataclasses import replace
+
+            from gpusetup.doctor.ptx import measured
+
+            look = replace(look, ptx=measured())
+        looks = {LOCAL_NAME: look}
+    found = {name: diagnose(look) for name, look in looks.items()}
+    healthy = not failures and all(entry.healthy for entry in found.values())
+    if arguments.format == "json":
+        from gpusetup.model.examined import DoctorHosts
+
+        text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=found, failures=failures))
+    else:
+        text = output.painted(diagnoses(found, failures))
+    output.write_answer(text, arguments.out)
+    if arguments.bundle:
+        _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], found[LOCAL_NAME])
+    return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in found.values())])
+
+
+def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:
+    from gpusetup.doctor import bundle
+    from gpusetup.doctor.text import diagnoses
+
+    files = host_code("gpu_probe.host").open_host(root or "/")
+    capture, commands = host_code("gpu_probe.capture"), host_code("gpu_probe.commands")
+    names = [platform.node()] if root is None else []
+
+    def redact(text: str) -> str:
+        return str(capture.redact(commands.mask(text), names))
+
+    documents = {
+        "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),
+        "diagnosis.json": output.json_text(diagnosis),
+        "facts.json": output.json_text(look.facts),
+        "kernel.log": look.kernel_log or "",
+    }
+    environment = dict(os.environ) if root is None else look.symptoms.environment
+    taken = bundle.collect(files, documents, environment, redact)
+    if root is None:
+        taken.update(bundle.bug_report(Path.cwd(), redact))
+    for line in ["", f"written to {path}, without passwords, tokens, addresses and names:", *bundle.write(path, taken)]:
+        print(line, file=sys.stderr)
+    if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
+        print("NVIDIA's own report is not included: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
+
+
+def watched(*, as_json: bool) -> Exit:
+    """Print each new finding of this machine until interrupted."""
+    import time
+
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.doctor.logs import kernel_messages, watch
+    from gpusetup.doctor.text import one_line
+
+    def say(finding: Finding) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        print(
+            output.json_line({"time": now, "finding": finding}) if as_json else f"{now} {one_line(finding)}", flush=True
+        )
+
+    def health() -> Finding | None:
+        return diagnose(machine()).cause
+
+    try:
+        messages = kernel_messages()
+        first = next(messages)
+    except PermissionError:
+        output.warn("only root may read the kernel's messages; watching the GPUs only")
+        messages, first = _ticks(), ""
+    except OSError as error:
+        output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
+        messages, first = _ticks(), ""
+    streams.end_with_reader()
+    print("watching; press Ctrl-C to stop", file=sys.stderr)
+
+    def all_messages() -> Iterator[str]:
+        yield first
+        yield from messages
+
+    try:
+        watch(all_messages(), health, say)
+    except KeyboardInterrupt:
+        return Exit.DONE
+    return Exit.DONE
+
+
+def _ticks() -> Iterator[str]:
+    import time
+
+    while True:
+        yield ""
+        time.sleep(_STAY_AWAKE)
 
 
 def add_apply(parser: argparse.ArgumentParser) -> None:

@@ -137,6 +137,12 @@ class Parser(argparse.ArgumentParser):
             self.error("unrecognized arguments: " + " ".join(left))
         return found
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Return an option's value; an empty one, as of an unset variable, is never meant (`--limit ''`: all hosts)."""
+        if action.option_strings and action.default != "" and any(not text.strip() for text in arg_strings):
+            raise argparse.ArgumentError(action, "its value is empty; give one, or leave the option out")
+        return super()._get_values(action, arg_strings)
+
     def format_help(self, *, whole: bool = False) -> str:
         """Return the help, with the rare options only if `whole`."""
         hidden = {} if whole else {action: action.help for action in self.rare}

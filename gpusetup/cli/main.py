@@ -156,14 +156,15 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
 _NEEDED = ("ansible", "argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli", "urllib3")
 """What gpusetup imports of other projects."""
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO}
 
 
 def _file_trouble(error: OSError) -> GpuSetupError | None:
-    """Return an explained error if the disk is full or read-only or a named file is unusable, else None."""
+    """Return an explained error if the disk or a limit is full, or a named file is unusable, else None."""
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
     if where and error.errno in _UNUSABLE:
         return BadInputError("GS-105", f"cannot use {where}: {error.strerror}", path=where)
-    if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
+    if error.errno not in _FULL:
         return None
     return PreflightError(
         "GS-414",

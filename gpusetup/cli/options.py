@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -40,10 +42,23 @@ def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) ->
 
 
 def check_files(arguments: argparse.Namespace) -> None:
-    """Refuse to read devices and named pipes, except ones already open: reading them could block forever."""
+    """Refuse to read devices and named pipes, except ones already open: reading them could block forever.
+
+    Refuse also, before any work, an answer's file that cannot be written.
+    """
     from pathlib import Path
 
-    written = {"out", "csv", "html", "observations", "lease_out", "lock" if arguments.command == "resolve" else "out"}
+    if getattr(arguments, "answers", False) and arguments.out:
+        out = Path(arguments.out).absolute()
+        there = next(place for place in (out, *out.parents) if place.exists())
+        wrong = errno.EISDIR if out.is_dir() else errno.ENOTDIR if there != out and not there.is_dir() else 0
+        if wrong or not os.access(there, os.W_OK):
+            raise BadInputError(
+                "GS-103", f"cannot write {arguments.out}: {os.strerror(wrong or errno.EACCES)}", path=arguments.out,
+                hint="give another file with --out",
+            )  # fmt: skip
+    written = {"out", "csv", "html", "observations", "lease_out", "bundle"}
+    written |= {"lock"} if arguments.command == "resolve" else set()
     values = [value for name, value in vars(arguments).items() if name not in written]
     for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
         path = Path(name if isinstance(name, str) else "").absolute()
@@ -61,6 +76,7 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text"
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=formats, default=formats[0], help="default: %(default)s")
     group.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+    parser.set_defaults(answers=True)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

@@ -140,7 +140,6 @@ def test_the_lines_of_a_reason_stay_lines(capsys):
     ("arguments", "words"),
     [
         (["doctor", ""], "the message is empty"),
-        (["doctor", "--text", ""], "cannot read"),
         (["doctor", "--text", "/"], "Is a directory"),
         (["doctor", "--watch", "--out", "x"], "--watch"),
         (["doctor", "--watch", "Xid 79"], "--watch"),
