@@ -138,9 +138,9 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """Return an option's value; an empty one, as of an unset variable, is never meant (`--limit ''`: all hosts)."""
-        if action.option_strings and action.default != "" and any(not text.strip() for text in arg_strings):
-            raise argparse.ArgumentError(action, "its value is empty; give one, or leave the option out")
+        """Return a value; an empty one, as of an unset variable, is never meant: `apply ''` is not this machine."""
+        if action.nargs != "*" and action.default != "" and any(not text.strip() for text in arg_strings):
+            raise argparse.ArgumentError(action, "its value is empty; give one, or leave it out")
         return super()._get_values(action, arg_strings)
 
     def format_help(self, *, whole: bool = False) -> str:

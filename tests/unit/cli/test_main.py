@@ -26,7 +26,7 @@ def breaks(monkeypatch, error):
     monkeypatch.setattr(front, "load_command", lambda _name: broken)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE])
 def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(monkeypatch, capsys, number):
     breaks(monkeypatch, OSError(number, "the reason", "/var/lib/full/file"))
     assert front.main(["facts", "--format", "json"]) == 5
