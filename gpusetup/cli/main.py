@@ -109,9 +109,9 @@ def _run(argv: list[str]) -> Exit:
     set_quiet(arguments.quiet)
 
     def command() -> Exit:
-        from gpusetup.cli.options import check_files
+        from gpusetup.cli.options import check_arguments
 
-        check_files(arguments)
+        check_arguments(arguments)
         return load_command(name).run(arguments)
 
     return command() if arguments.debug else _explained(command, getattr(arguments, "format", "text"))

@@ -41,13 +41,15 @@ def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) ->
             raise BadInputError("GS-140", f"{option} must be {least} or more, not {value:g}", path=option)
 
 
-def check_files(arguments: argparse.Namespace) -> None:
-    """Refuse to read devices and named pipes, except ones already open: reading them could block forever.
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse, before any work, no forks, and an answer's file that cannot be written.
 
-    Refuse also, before any work, an answer's file that cannot be written.
+    Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
     """
     from pathlib import Path
 
+    if "forks" in arguments:
+        check_numbers(arguments, "forks", least=1)
     if getattr(arguments, "answers", False) and arguments.out:
         out = Path(arguments.out).absolute()
         there = next(place for place in (out, *out.parents) if place.exists())
