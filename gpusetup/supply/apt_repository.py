@@ -154,19 +154,18 @@ _EXPIRED = f"its signing key has expired: take the key's new version from whoeve
 class AptRoot(Root):
     """One release of Debian or Ubuntu."""
 
-    def __init__(
-        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
-    ) -> None:
-        super().__init__(folder, system)
+    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+        """Give the package manager an empty database, and the archives."""
+        folder, arch = self.folder, _ARCHES[self.arch]
         if shutil.which("apt-get") is None:
             raise PreflightError(
-                "GS-781", f"a bundle for {system} needs apt-get on this machine",
+                "GS-781", f"a bundle for {self.system} needs apt-get on this machine",
                 hint="run it on any Debian or Ubuntu, in a container too",
             )  # fmt: skip
         for name in ("etc/sources.list.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "state"):
             (folder / name).mkdir(parents=True)
         (folder / "state/status").touch()
-        lines = ("# NVIDIA's repository alone",) if alone else archives or archive_of(system, arch)
+        lines = ("# NVIDIA's repository alone",) if alone else archives or archive_of(self.system, self.arch)
         (folder / "etc/sources.list").write_text("".join(f"{line}\n" for line in lines))
         self.options = (
             f"Dir::Etc::sourcelist={folder}/etc/sources.list",
@@ -178,8 +177,8 @@ class AptRoot(Root):
             f"Dir::State::status={folder}/state/status",
             f"Dir::Cache={folder}/cache",
             "Dir::Cache::pkgcache=pkgcache.bin",  # images switch it off: each question reads all lists then
-            f"APT::Architecture={_ARCHES[arch]}",
-            f"APT::Architectures={_ARCHES[arch]}",
+            f"APT::Architecture={arch}",
+            f"APT::Architectures={arch}",
             "APT::Install-Recommends=false",
             "APT::Sandbox::User=root",
             "Acquire::Languages=none",

@@ -4,20 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gpusetup.model.record import Arch
 from gpusetup.supply import apt_repository, rpm_repository
 from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.rpm_root import RpmRoot
 from gpusetup.supply.signing import Signer
-
-
-class _Roots(Protocol):
-    def __call__(
-        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
-    ) -> Root:
-        """Return a root; `alone`: without the distribution's own archives."""
 
 
 class _Repository(Protocol):
@@ -41,7 +33,7 @@ class Kind(NamedTuple):
     """One kind of packages."""
 
     name: str
-    root: _Roots
+    root: type[Root]
     repository: _Repository
 
 

@@ -14,6 +14,7 @@ import msgspec
 from gpusetup.content import host_code
 from gpusetup.errors import UnreachableError
 from gpusetup.model.package import Package, Source
+from gpusetup.model.record import Arch
 from gpusetup.model.variables import RoleVariables
 from gpusetup.supply.fetching import Wanted
 
@@ -65,8 +66,16 @@ class Root(ABC):
     host: Any
     """The package manager, driven as on hosts but pointed at this folder."""
 
-    def __init__(self, folder: Path, system: str) -> None:
-        self.folder, self.system = folder, system
+    def __init__(
+        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
+    ) -> None:
+        """`alone`: without the distribution's own archives, which `archives` may replace."""
+        self.folder, self.system, self.arch = folder, system, arch
+        self.begin(archives, alone=alone)
+
+    @abstractmethod
+    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+        """Point the package manager at the folder, and name the archives to it."""
 
     def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
         """Configure the repositories of a plan; their keys are checked by fingerprint as on a host."""

@@ -7,9 +7,13 @@ import configparser
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
@@ -20,82 +24,38 @@ from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.rpm_repository import entries_of, modules_of
 
 
-class _Archive(NamedTuple):
-    name: str
+class _Archives(Struct, frozen=True):
+    """Archives of distributions that differ only in the part of their address."""
+
+    of: tuple[str, ...]
+    parts: tuple[str, ...]
     url: str
     key: str
-    fingerprints: Mapping[str, tuple[str, ...]]
-    """Fingerprints by the distribution's version."""
+    fingerprints: dict[str, tuple[str, ...]]
+    """The distribution's version → fingerprints of its keys."""
 
 
-_ROCKY = {
-    "8": ("7051C470A929F454CEBE37B715AF5DAC6D745A60",),
-    "9": ("21CB256AE16FC54C6E652949702D426D350D275D",),
-    "10": ("FC226859C0860BF0DDB95B085B106C736FEDFC85",),
-}
-_ALMA = {
-    "8": ("5E9B8F5617B5066CE92057C3488FCF7C3ABB34F8", "BC5EDDCADF502C077F1582882AE81E8ACED7258B"),
-    "9": ("BF18AC2876178908D6E71267D36CB86CB86B3716",),
-    "10": ("EE6DB7B98F5BF5EDD9DA0DE5DEE5C11CC2A1E572",),
-}
-_CENTOS = {"9": ("99DB70FAE1D7CE227FB6488205B555B38483C65D",)}
-_EPEL = {
-    "8": ("94E279EB8D8F25B21810ADF121EA45AB2F86D6A1",),
-    "9": ("FF8AD1344597106ECE813B918A3872BF3228467C",),
-    "10": ("7D8D15CBFC4E62688591FB2633D98517E37ED158",),
-}
-_FEDORA = {
-    "42": ("B0F4950458F69E1150C6C5EDC8AC4916105EF944",),
-    "43": ("C6E7F081CF80E13146676E88829B606631645531",),
-    "44": ("36F612DCF27F7D1A48A835E4DBFCF71C6D9F90A6",),
-}
-_ROCKY_URL, _ROCKY_KEY = (
-    "https://dl.rockylinux.org/pub/rocky/{version}/{part}/{arch}/os/",
-    "https://dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-{version}",
-)
-_ALMA_URL, _ALMA_KEY = (
-    "https://repo.almalinux.org/almalinux/{version}/{part}/{arch}/os/",
-    "https://repo.almalinux.org/almalinux/RPM-GPG-KEY-AlmaLinux-{version}",
-)
-_CENTOS_URL, _CENTOS_KEY = (
-    "https://mirror.stream.centos.org/{version}-stream/{part}/{arch}/os/",
-    "https://www.centos.org/keys/RPM-GPG-KEY-CentOS-Official",
-)
-_FEDORA_URL, _FEDORA_KEY = (
-    "https://dl.fedoraproject.org/pub/fedora/linux/{part}",
-    "https://src.fedoraproject.org/rpms/fedora-repos/raw/f{version}/f/RPM-GPG-KEY-fedora-{version}-primary",
-)
-_EPEL_ARCHIVE = _Archive(
-    "epel", "https://dl.fedoraproject.org/pub/epel/{version}/Everything/{arch}/",
-    "https://dl.fedoraproject.org/pub/epel/RPM-GPG-KEY-EPEL-{version}", _EPEL,
-)  # fmt: skip
-_EL = ("BaseOS", "AppStream", "{builders}")
 _BUILDERS = {"8": "PowerTools"}
-_ARCHIVES: dict[str, tuple[_Archive, ...]] = {
-    "rocky": (*(_Archive(part, _ROCKY_URL, _ROCKY_KEY, _ROCKY) for part in _EL), _EPEL_ARCHIVE),
-    "almalinux": (*(_Archive(part, _ALMA_URL, _ALMA_KEY, _ALMA) for part in _EL), _EPEL_ARCHIVE),
-    "centos": (*(_Archive(part, _CENTOS_URL, _CENTOS_KEY, _CENTOS) for part in _EL), _EPEL_ARCHIVE),
-    "fedora": tuple(
-        _Archive(part, _FEDORA_URL, _FEDORA_KEY, _FEDORA)
-        for part in ("releases/{version}/Everything/{arch}/os/", "updates/{version}/Everything/{arch}/")
-    ),
-}
+
+
+@cache
+def _archives() -> tuple[_Archives, ...]:
+    return msgspec.json.decode((Path(__file__).parent / "data/archives.json").read_bytes(), type=tuple[_Archives, ...])
 
 
 def archives_of(system: str, arch: Arch) -> list[Source]:
     """Return the archives of a release; their packages are signed, their lists are not."""
     match = re.fullmatch(r"([a-z-]+?)(\d+)", system)
     name, version = match.groups() if match else (system, "")
-    found = []
-    for number, archive in enumerate(_ARCHIVES.get(name, ())):
-        prints = archive.fingerprints.get(version)
-        if prints:
-            texts = {"version": version, "arch": arch, "builders": _BUILDERS.get(version, "CRB")}
-            url = archive.url.replace("{part}", archive.name).format(**texts)
-            key = Key.at(archive.key.format(**texts), prints)
-            found.append(
-                Source(name=f"archive-{number}", kind="dnf", uris=(url,), key=key, gpgcheck=True, repo_gpgcheck=False)
-            )
+    texts = {"version": version, "arch": arch, "builders": _BUILDERS.get(version, "CRB")}
+    known = (archive for archive in _archives() if name in archive.of and version in archive.fingerprints)
+    found = [
+        Source(
+            name=f"archive-{number}", kind="dnf", uris=(archive.url.replace("{part}", part).format(**texts),),
+            key=Key.at(archive.key.format(**texts), archive.fingerprints[version]), gpgcheck=True, repo_gpgcheck=False,
+        )
+        for number, (archive, part) in enumerate((archive, part) for archive in known for part in archive.parts)
+    ]  # fmt: skip
     if not found:
         raise _unknown(system)
     return found
@@ -206,25 +166,22 @@ gpgcheck=1
 class RpmRoot(Root):
     """One release of a distribution with dnf or zypper."""
 
-    def __init__(
-        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
-    ) -> None:
-        super().__init__(folder, system)
-        self.arch = arch
-        self.suse = system.startswith(_SUSE)
+    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+        """Give the package manager an empty database, and the archives."""
+        self.suse = self.system.startswith(_SUSE)
         self._check(lists_only=alone)
-        self.layout = host_code("gpu_host.sources").Layout(str(folder))
+        self.layout = host_code("gpu_host.sources").Layout(str(self.folder))
         self.definitions = Path(self.layout.zypper_repos if self.suse else self.layout.dnf_repos)
-        self.version = system.lstrip("abcdefghijklmnopqrstuvwxyz-")
-        for place in (self.definitions, folder / "root", folder / "cache"):
+        self.version = self.system.lstrip("abcdefghijklmnopqrstuvwxyz-")
+        for place in (self.definitions, self.folder / "root", self.folder / "cache"):
             place.mkdir(parents=True)
         self.host = self._zypper() if self.suse else self._dnf()
         self._used: dict[str, Repository] = {}
-        texts = {"releasever": self.version, "basearch": arch}
+        texts = {"releasever": self.version, "basearch": self.arch}
         for name in archives:
             add_definitions(Path(name), self.definitions, Path(self.layout.rpm_keys), texts, {})
         if not archives and not alone:
-            self.add(archives_of(system, arch), {})
+            self.add(archives_of(self.system, self.arch), {})
 
     def _check(self, *, lists_only: bool) -> None:
         needed = {**_NEEDED, "zypper" if self.suse else "dnf": "zypper" if self.suse else "dnf"}

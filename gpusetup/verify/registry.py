@@ -49,20 +49,9 @@ class Check:
         """Return the check's result; a skip or failure where something that it needs is missing."""
         lacking = _missing(self.needs, machine)
         finding = self.blamed(lacking if lacking is not None else self.judge(machine), machine)
-        return Result(
-            id=self.id,
-            level=self.level,
-            verdict=finding.verdict,
-            text=finding.text,
-            measured=finding.measured,
-            expected=finding.expected,
-            limit=finding.limit,
-            unit=finding.unit,
-            seconds=round(self.seconds(machine), 3) if lacking is None else 0.0,
-            items=finding.items,
-            figures=finding.figures,
-            blame=finding.blame,
-        )
+        found = msgspec.structs.asdict(finding)
+        seconds = round(self.seconds(machine), 3) if lacking is None else 0.0
+        return Result(id=self.id, level=self.level, seconds=seconds, **found)
 
     def blamed(self, finding: Concluded, machine: Machine) -> Concluded:
         """Return a finding or result with `blame` set."""
