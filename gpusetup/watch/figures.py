@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import asdict
+
 from gpusetup.errors import BadInputError
 from gpusetup.model.watch import GpuNow
 from gpusetup.watch.fleet import Link
@@ -29,42 +31,18 @@ class Trouble:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The figures of a row: of one GPU, or of all GPUs of a host. None: unknown."""
+class Figures(GpuNow, frozen=True, kw_only=True):
+    """The figures of a row: of one GPU, or of all GPUs of a host."""
 
     gpus: int = 1
-    utilization: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    power: float | None = None
-    power_limit: float | None = None
-    temperature: int | None = None
-    clock: int | None = None
-    pcie_tx: float | None = None
-    pcie_rx: float | None = None
-    nvlink_tx: float | None = None
-    nvlink_rx: float | None = None
     trouble: Trouble = Trouble()
     note: str = ""
-
-    @property
-    def memory(self) -> float | None:
-        """The used share of the memory, in percent."""
-        if self.memory_used is None or not self.memory_total:
-            return None
-        return 100.0 * self.memory_used / self.memory_total
 
 
 def of_gpu(gpu: GpuNow) -> Figures:
     """Return a GPU's figures."""
     found = trouble(gpu)
-    return Figures(
-        utilization=gpu.utilization, memory_used=gpu.memory_used, memory_total=gpu.memory_total, power=gpu.power,
-        power_limit=gpu.power_limit, temperature=gpu.temperature, clock=gpu.clock, pcie_tx=gpu.pcie_tx,
-        pcie_rx=gpu.pcie_rx, nvlink_tx=gpu.nvlink_tx, nvlink_rx=gpu.nvlink_rx, trouble=found,
-        note=found.text or ("MIG" if gpu.mig else _users(gpu)),
-    )  # fmt: skip
+    return Figures(**asdict(gpu), trouble=found, note=found.text or ("MIG" if gpu.mig else _users(gpu)))
 
 
 def of_host(link: Link) -> Figures:
@@ -73,7 +51,7 @@ def of_host(link: Link) -> Figures:
     found, note = _host_trouble(link)
     busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
     return Figures(
-        gpus=len(gpus), utilization=sum(busy) / len(busy) if busy else None,
+        index=-1, gpus=len(gpus), utilization=round(sum(busy) / len(busy)) if busy else None,
         memory_used=_sum(gpu.memory_used for gpu in gpus), memory_total=_sum(gpu.memory_total for gpu in gpus),
         power=_sum(gpu.power for gpu in gpus), power_limit=_sum(gpu.power_limit for gpu in gpus),
         temperature=max((gpu.temperature for gpu in gpus if gpu.temperature is not None), default=None),
@@ -199,7 +177,7 @@ _COMPARED: dict[str, Callable[[float, float], bool]] = {
 SORTS: dict[str, Callable[[Figures], float]] = {
     "trouble": lambda row: row.trouble.score,
     "util": lambda row: _or_less(row.utilization),
-    "memory": lambda row: _or_less(row.memory),
+    "memory": lambda row: _or_less(row.memory_share),
     "power": lambda row: _or_less(row.power),
     "temp": lambda row: _or_less(row.temperature),
 }

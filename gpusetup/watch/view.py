@@ -55,7 +55,7 @@ class _Column(NamedTuple):
 
 _COLUMNS = (
     _Column("UTIL", 5, lambda row: f.percent(row.utilization), 0),
-    _Column("MEM", 4, lambda row: f.percent(row.memory), 0),
+    _Column("MEM", 4, lambda row: f.percent(row.memory_share), 0),
     _Column("MEMORY", 9, lambda row: f.pair(f.size(row.memory_used), f.size(row.memory_total)), 2),
     _Column("POWER", 11, lambda row: f.pair(_watts(row.power), _watts(row.power_limit)), 1),
     _Column("TEMP", 5, lambda row: "" if row.temperature is None else f"{row.temperature}°C", 0),
@@ -247,7 +247,7 @@ def _tile(row: Row) -> str:
         note = told.note if told is not None else ""
         return _cut(f"{_cut(row.name, 16):16} {note}", _TILE).ljust(_TILE)
     heat = "" if told.temperature is None else f"{told.temperature}°"
-    figures = f"{f.percent(told.utilization):>4} {f.percent(told.memory):>4} {heat:>4} {_watts(told.power):>6}"
+    figures = f"{f.percent(told.utilization):>4} {f.percent(told.memory_share):>4} {heat:>4} {_watts(told.power):>6}"
     return _cut(f"{_cut(row.name, 16):16} {figures}", _TILE).ljust(_TILE)
 
 
