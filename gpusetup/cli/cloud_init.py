@@ -10,22 +10,17 @@ examples:
   gpusetup cloud-init … --join mine.yaml > user-data     beside your own user-data
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.bootstrap.userdata import UserData
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model import Reading
-
-if TYPE_CHECKING:
-    from gpusetup.bootstrap.userdata import UserData
-    from gpusetup.model.bundle import Manifest
-    from gpusetup.model.lock import Lock
+from gpusetup.model.bundle import Manifest
+from gpusetup.model.lock import Lock
 
 _STARTS = {
     "#cloud-config": "text/cloud-config",

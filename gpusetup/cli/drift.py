@@ -10,10 +10,8 @@ examples:
   gpusetup drift inventory.ini --timer daily      every day by a systemd timer; --timer never ends it
 """
 
-from __future__ import annotations
-
+import argparse
 import textwrap
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,12 +20,8 @@ from gpusetup.cli.output import table
 from gpusetup.cli.plan import recorded_stack, refusal_lines
 from gpusetup.drive.causes import counted
 from gpusetup.errors import Exit, gravest
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpusetup.model.facts import Failure, HostFacts
-    from gpusetup.model.lifecycle import Difference, Drift, HostDrift
+from gpusetup.model.facts import Failure, HostFacts
+from gpusetup.model.lifecycle import Difference, Drift, HostDrift
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

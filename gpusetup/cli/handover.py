@@ -13,19 +13,14 @@ examples:
   gpusetup export handover slurm inventory.ini --out slurm-handover/
 """
 
-from __future__ import annotations
-
 import argparse
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.handover.awx import Option, awx_files, survey
-
-if TYPE_CHECKING:
-    from gpusetup.model.facts import Facts
+from gpusetup.model.facts import Facts
 
 ENGINES = ("awx", "kubernetes", "slurm")
 

@@ -9,11 +9,11 @@ examples:
   gpusetup facts inventory.ini --format json --out facts.json && gpusetup resolve --from facts.json
 """
 
-from __future__ import annotations
-
+import argparse
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,15 +21,10 @@ from gpusetup.cli.options import add_newer, add_output, add_request, add_require
 from gpusetup.cli.output import json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
 from gpusetup.errors import BadInputError, Exit, NoStackError, PreflightError, gravest
+from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.matrix.systems import by_id
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import Install, Resolution, Way
+from gpusetup.model.stack import Install, Resolution, Way
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

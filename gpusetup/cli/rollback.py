@@ -9,9 +9,8 @@ examples:
   gpusetup rollback --to 20261121T031500Z-ab12cd inventory.ini
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
 import msgspec
 
@@ -20,18 +19,14 @@ from gpusetup.cli.apply import add_batches
 from gpusetup.cli.plan import Progress, recorded_stack, refusal_lines
 from gpusetup.cli.requests import add_reboot, add_way_back
 from gpusetup.components.record import read_applied
+from gpusetup.drive.playbook import PlaybookRun, Session
 from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import Applied
+from gpusetup.model.facts import HostFacts
 from gpusetup.model.lifecycle import History, HostHistory, Listed, Past
 from gpusetup.model.plan import Refusal
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpusetup.drive.playbook import PlaybookRun, Session
-    from gpusetup.model.applied import Applied
-    from gpusetup.model.facts import HostFacts
 
 DEADLINE = 600.0
 
