@@ -9,25 +9,31 @@ from gpusetup.components import judge
 from gpusetup.components.base import Wanted
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Preview
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
 from tests.hosts.machines import machine
 from tests.lab.repository import catalog
 
 
 @pytest.fixture
 def host():
-
-    def make(name, **changes):
-        return msgspec.structs.replace(machine(name), **changes)
-
-    return make
+    return machine
 
 
-DRIVER = Settings(requirements=(Requirement(component="driver"),))
+def asked(*words, **more):
+    """Settings that ask for this."""
+    return Settings(requirements=parse_requirements(list(words)), **more)
+
+
+DRIVER = asked("driver")
+
+
+def resolved(*words, **about):
+    return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
 
 
 @pytest.fixture(scope="session")

@@ -14,18 +14,21 @@ from gpusetup.cli.resolve import WAYS, ending
 from gpusetup.components.python.requirements import compiler_caps
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.request import Request
 from gpusetup.plan.install import companions_of, install_of
-from gpusetup.resolve.api import resolve
-from gpusetup.resolve.requests import parse_requirements
 from tests.crosscheck.facts import rows
 from tests.questions import IDS, QUESTIONS
+from tests.unit.plan.conftest import resolved
 
 
 @pytest.fixture(params=QUESTIONS, ids=IDS)
 def answer(request):
     words, about = request.param
-    return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
+    return resolved(*words, **about)
+
+
+@pytest.fixture
+def install(answer):
+    return install_of(answer, matrix())
 
 
 def words_of(line, *head):
@@ -34,56 +37,46 @@ def words_of(line, *head):
     return words[len(head) :]
 
 
-def test_apply_wants_exactly_this_stack(answer):
-    (line,) = install_of(answer, matrix()).apply
+def test_apply_wants_exactly_this_stack(answer, install):
+    (line,) = install.apply
     words = words_of(line, "sudo", "gpusetup", "apply")
     wants = [words[index + 1] for index, word in enumerate(words) if word == "-w"]
     assert len(words) == 2 * len(wants)
     asked = answer.request
-    again = resolve(
-        Request(
-            requirements=parse_requirements(wants), gpus=asked.gpus, os=asked.os, arch=asked.arch, driver=asked.driver
-        ),
-        matrix(),
-    )
-    assert again.stack.driver == answer.stack.driver
-    assert again.stack.torch == answer.stack.torch
-    assert again.stack.cuda == answer.stack.cuda
+    again = resolved(*wants, gpus=asked.gpus, os=asked.os, arch=asked.arch, driver=asked.driver).stack
+    assert (again.driver, again.torch, again.cuda) == (answer.stack.driver, answer.stack.torch, answer.stack.cuda)
 
 
-def test_pip_and_uv_say_the_same_packages_and_the_index_of_the_build(answer):
-    install, torch = install_of(answer, matrix()), answer.stack.torch
+def test_pip_and_uv_say_the_same_packages_and_the_index_of_the_build(answer, install):
+    torch = answer.stack.torch
     if not install.pip:
         assert install.uv == install.conda == ()
         assert {"pip", "uv", "conda"} <= set(install.notes)
         return
     pip = words_of(install.pip[1], ".venv/bin/python", "-m", "pip", "install")
     uv = words_of(install.uv[1], "uv", "pip", "install")
-    conda = words_of(install.conda[1], "conda", "run", "--name", "gpu", "python", "-m", "pip", "install")
-    assert conda == pip
+    assert pip == words_of(install.conda[1], "conda", "run", "--name", "gpu", "python", "-m", "pip", "install")
     if torch is not None and not torch.on_pypi:
         assert pip[:2] == ["--extra-index-url", torch.index_url]
         assert uv[:2] == ["--torch-backend", torch.variant]
         pip, uv = pip[2:], uv[2:]
     assert pip == uv
-    pins = [Pin(word) for word in pip]
+    pins = {pin.name: pin for pin in map(Pin, pip)}
     limits = compiler_caps(answer.stack, matrix(), toolkit=True)
-    assert all(str(pin.specifier).startswith("==") for pin in pins if str(pin) not in limits)
+    assert all(str(pin.specifier).startswith("==") for pin in pins.values() if str(pin) not in limits)
     if torch is not None:
-        said = next(str(pin.specifier) for pin in pins if pin.name == "torch")
-        assert said == f"=={torch.version}" + ("" if torch.on_pypi else f"+{torch.variant}")
+        assert str(pins["torch"].specifier) == f"=={torch.version}" + ("" if torch.on_pypi else f"+{torch.variant}")
 
 
-def test_each_environment_has_a_python_that_the_packages_have_wheels_for(answer):
-    install, python = install_of(answer, matrix()), answer.stack.python
+def test_each_environment_has_a_python_that_the_packages_have_wheels_for(answer, install):
+    python = answer.stack.python
     if not install.uv or python is None:
         return
     uv = words_of(install.uv[0], "uv", "venv", "--python")[0]
     conda = next(word for word in shlex.split(install.conda[0]) if word.startswith("python"))
     if python.version:
         assert uv in SpecifierSet(python.requires)
-        assert conda == f"python={uv}"
-        assert install.pip[0] == f"python{uv} -m venv .venv"
+        assert (conda, install.pip[0]) == (f"python={uv}", f"python{uv} -m venv .venv")
     else:
         assert SpecifierSet(uv) == SpecifierSet(python.requires) == SpecifierSet(conda.removeprefix("python"))
 
@@ -93,85 +86,76 @@ def test_uv_knows_the_backend_of_every_build():
     assert {build.variant for build in matrix().torch.builds} <= known
 
 
-def test_a_dockerfile_starts_from_an_image_that_the_matrix_has_and_its_driver_runs(answer):
-    install, stack = install_of(answer, matrix()), answer.stack
+def test_a_dockerfile_starts_from_an_image_that_the_matrix_has_and_its_driver_runs(answer, install):
+    stack = answer.stack
     if not install.docker:
         assert "no NVIDIA image" in install.notes["docker"]
         return
     assert {line.split()[0] for line in install.docker} <= {"#", "FROM", "RUN", "ENV"}
     (start,) = [line for line in install.docker if line.startswith("FROM ")]
-    found = re.fullmatch(r"FROM nvidia/cuda:([0-9.]+)-(base|devel)-(\S+)", start)
-    assert found
+    cuda, kind, name = re.fullmatch(r"FROM nvidia/cuda:([0-9.]+)-(base|devel)-(\S+)", start).groups()
     names = {**{system.id: system.id for system in matrix().os.systems}, **matrix().images.tags}
-    image = next(item for item in matrix().images.images if item.cuda == found[1])
-    arch = answer.request.arch or "x86_64"
-    assert found[3] in {names[system] for system in image.systems[arch]}
-    assert found[2] == ("devel" if stack.cuda and stack.cuda.version == found[1] else "base")
-    fits = Request(requirements=parse_requirements([f"cuda=={found[1]}"]), driver=stack.driver.version)
-    assert resolve(fits, matrix()).stack.cuda.relation in ("native", "backward")
+    image = next(item for item in matrix().images.images if item.cuda == cuda)
+    assert name in {names[system] for system in image.systems[answer.request.arch or "x86_64"]}
+    assert kind == ("devel" if stack.cuda and stack.cuda.version == cuda else "base")
+    fits = resolved(f"cuda=={cuda}", driver=stack.driver.version)
+    assert fits.stack.cuda.relation in ("native", "backward")
 
 
-def test_a_shell_reads_every_line(answer):
-    install = install_of(answer, matrix())
+def test_a_shell_reads_every_line(install):
     scripts = ["\n".join(install.lines(way)) for way in WAYS if way != "docker"]
     scripts += [line.removeprefix("RUN ") for line in install.docker if line.startswith("RUN ")]
     for script in scripts:
         subprocess.run(["sh", "-n"], input=script, text=True, check=True, timeout=10)
 
 
-def test_the_text_folds_commands_so_that_a_shell_still_reads_them_whole(answer):
+def test_the_text_folds_commands_so_that_a_shell_still_reads_them_whole(answer, install):
     said = ending(answer, matrix())
-    install = install_of(answer, matrix())
-    lines = said.replace("\\\n", "").splitlines()
-    heads = [line[:14].strip() for line in lines]
-    told = {head: shlex.split(line[14:]) for head, line in zip(heads, lines, strict=True) if head}
+    lines = [(line[:14].strip(), shlex.split(line[14:])) for line in said.replace("\\\n", "").splitlines()]
+    told = {head: words for head, words in lines if head}
     assert told["install:"] == shlex.split(install.apply[0])
     assert ("without root:" in told) == bool(install.pip)
     if install.pip:
-        here = heads.index("without root:")
-        assert [shlex.split(line[14:]) for line in lines[here : here + 2]] == [
-            shlex.split(line) for line in install.pip
-        ]
+        here = [head for head, _ in lines].index("without root:")
+        assert [words for _, words in lines[here : here + 2]] == [shlex.split(line) for line in install.pip]
     offered = [way for way in WAYS[1:] if install.lines(way)]
-    assert ("more ways:" in told) == bool(offered)
-    if offered:
-        assert [word.strip(",") for word in told["more ways:"][1:] if word != "or"] == offered
+    assert [word.strip(",") for word in told.get("more ways:", ())[1:] if word != "or"] == offered
     assert all(len(line) <= 80 or "https://" in line for line in said.splitlines())
 
 
 def test_the_way_without_root_is_for_the_python_that_was_chosen():
-    def told(system):
-        request = Request(requirements=parse_requirements(["torch"]), gpus=("a100",), os=system)
-        return ending(resolve(request, matrix()), matrix())
-
-    assert "without root: python3.12 -m venv .venv\n              .venv/bin/python -m pip install" in told("rhel8")
-    assert "(uv and conda install Python 3.12 themselves)" in told("rhel8")
-    assert "python3.12 -m venv" in told("ubuntu24.04")
-    assert "themselves" not in told("ubuntu24.04")
-    assert "without root: python3 -m venv .venv\n" in told(None)
+    told = {system: ending(resolved("torch", gpus=("a100",), os=system), matrix())
+            for system in ("rhel8", "ubuntu24.04", None)}  # fmt: skip
+    assert "without root: python3.12 -m venv .venv\n              .venv/bin/python -m pip install" in told["rhel8"]
+    assert "(uv and conda install Python 3.12 themselves)" in told["rhel8"]
+    assert "python3.12 -m venv" in told["ubuntu24.04"]
+    assert "themselves" not in told["ubuntu24.04"]
+    assert "without root: python3 -m venv .venv\n" in told[None]
 
 
-def test_companions_are_those_of_the_release():
-    stack = resolve(Request(requirements=parse_requirements(["torch==2.6.0"])), matrix()).stack
-    assert companions_of(stack, matrix()) == {"torchaudio": "2.6.0", "torchvision": "0.21.0", "triton": "3.2.0"}
-    newest = resolve(Request(requirements=parse_requirements(["torch==2.15.0"])), matrix()).stack
-    assert companions_of(newest, matrix()) == {"torchvision": "0.29.2", "triton": "3.9.*"}
-    none = resolve(Request(requirements=parse_requirements(["cupy"])), matrix()).stack
-    assert companions_of(none, matrix()) == {}
+@pytest.mark.parametrize(
+    ("wish", "companions"),
+    [
+        ("torch==2.6.0", {"torchaudio": "2.6.0", "torchvision": "0.21.0", "triton": "3.2.0"}),
+        ("torch==2.15.0", {"torchvision": "0.29.2", "triton": "3.9.*"}),
+        ("cupy", {}),
+    ],
+)
+def test_companions_are_those_of_the_release(wish, companions):
+    assert companions_of(resolved(wish).stack, matrix()) == companions
 
 
 def test_a_driver_that_stays_is_not_asked_for():
-    stays = resolve(Request(requirements=parse_requirements(["torch"]), driver="580.178.04"), matrix())
-    assert install_of(stays, matrix()).apply == (
-        f"sudo gpusetup apply -w torch=={stays.stack.torch.version}+{stays.stack.torch.variant}",
-    )
+    stays = resolved("torch", driver="580.178.04")
+    pin = f"torch=={stays.stack.torch.version}+{stays.stack.torch.variant}"
+    assert install_of(stays, matrix()).apply == (f"sudo gpusetup apply -w {pin}",)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_install_prints_the_lines_and_nothing_else(way, capsys):
     assert main(["resolve", "torch", "--os", "ubuntu24.04", "--install", way]) == 0
-    request = Request(requirements=parse_requirements(["torch"]), os="ubuntu24.04")
-    assert capsys.readouterr().out.splitlines() == list(install_of(resolve(request, matrix()), matrix()).lines(way))
+    lines = install_of(resolved("torch", os="ubuntu24.04"), matrix()).lines(way)
+    assert capsys.readouterr().out.splitlines() == list(lines)
 
 
 def test_a_way_that_cannot_install_the_stack_says_so(capsys):
@@ -182,33 +166,27 @@ def test_a_way_that_cannot_install_the_stack_says_so(capsys):
     assert "sudo gpusetup apply" in said.err
 
 
-def test_toolkit_wheels_without_a_compiler_are_not_offered():
-    answer = resolve(Request(requirements=parse_requirements(["cuda==12.8.*", "cudnn"])), matrix())
+def test_toolkit_wheels_without_a_compiler_are_not_offered_and_no_image_of_a_toolkit_is_said():
+    answer = resolved("cuda==12.8.*", "cudnn")
     assert install_of(answer, matrix()).pip == ()
     assert "without root" not in ending(answer, matrix())
+    install = install_of(resolved("cuda==11.4.*", gpus=("a100",)), matrix())
+    assert (install.docker, "CUDA 11.4" in install.notes["docker"]) == ((), True)
 
 
-def test_no_image_of_a_toolkit_is_said():
-    answer = resolve(Request(requirements=parse_requirements(["cuda==11.4.*"]), gpus=("a100",)), matrix())
-    install = install_of(answer, matrix())
-    assert install.docker == ()
-    assert "CUDA 11.4" in install.notes["docker"]
+BUILDS = [f"{build.version}+{build.variant}" for build in matrix().torch.builds if build.code]
 
 
-@pytest.mark.parametrize(
-    "build", [b for b in matrix().torch.builds if b.code], ids=lambda b: f"{b.version}+{b.variant}"
-)
+@pytest.mark.parametrize("build", BUILDS)
 def test_every_build_that_can_be_chosen_has_lines(build):
-    wish = parse_requirements([f"torch=={build.version}+{build.variant}"])
     try:
-        answer = resolve(Request(requirements=wish), matrix())
+        answer = resolved(f"torch=={build}")
     except NoStackError:
         pytest.skip("no driver in support runs it")
-    install = install_of(answer, matrix())
-    where = (
-        [] if answer.stack.torch.on_pypi else ["--extra-index-url", f"https://download.pytorch.org/whl/{build.variant}"]
-    )
-    assert words_of(install.pip[1], ".venv/bin/python", "-m", "pip", "install")[: len(where)] == where
+    index = f"https://download.pytorch.org/whl/{build.partition('+')[2]}"
+    where = [] if answer.stack.torch.on_pypi else ["--extra-index-url", index]
+    line = install_of(answer, matrix()).pip[1]
+    assert words_of(line, ".venv/bin/python", "-m", "pip", "install")[: len(where)] == where
 
 
 def test_json_has_every_way(capsys):
@@ -219,34 +197,27 @@ def test_json_has_every_way(capsys):
     assert install["companions"]["torchvision"] == "0.29.2"
 
 
-def built(*words):
-    request = Request(requirements=parse_requirements(list(words)), gpus=("h100",), os="ubuntu24.04", allow_builds=True)
-    answer = resolve(request, matrix())
+def built(wish):
+    answer = resolved(wish, gpus=("h100",), os="ubuntu24.04", allow_builds=True)
     return answer, install_of(answer, matrix())
 
 
 def test_what_is_compiled_against_torch_comes_after_it_without_isolation():
+    """Apply installs wheels: what is built is left to the lines for its environment."""
     answer, install = built("flash-attn")
+    assert answer.stack.flash_attn.kind == "source"
     pin = f"flash-attn=={answer.stack.flash_attn.version}"
-    for lines in (install.pip, install.uv, install.conda):
-        *before, tools, last = lines
+    for *before, tools, last in (install.pip, install.uv, install.conda):
         assert pin not in " ".join(before)
         assert "torch==" in before[-1]
         assert "ninja" in tools.split()
         assert last.endswith(f"--no-build-isolation {pin}")
+    assert "flash-attn" not in " ".join(install.apply)
+    assert (install.docker, "flash-attn" in install.notes["docker"]) == ((), True)
+    assert "ninja" in ending(answer, matrix())
 
 
 def test_a_stub_of_the_index_needs_no_tools():
     _, install = built("tensorrt")
     assert "--no-build-isolation" not in " ".join(install.pip)
     assert install.pip[-1].startswith(".venv/bin/python -m pip install tensorrt==")
-
-
-def test_apply_is_never_asked_for_what_it_would_refuse():
-    """Apply installs wheels: what is built is left to the lines for its environment."""
-    answer, install = built("flash-attn")
-    assert answer.stack.flash_attn.kind == "source"
-    assert "flash-attn" not in " ".join(install.apply)
-    assert install.docker == ()
-    assert "flash-attn" in install.notes["docker"]
-    assert "ninja" in ending(answer, matrix())

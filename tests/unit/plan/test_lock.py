@@ -1,37 +1,41 @@
-"""Locks: made, read back, refused when edited, exact; one with hashes is applied line for line or not at all."""
+"""Locks: made, read back, refused when edited, exact, with hashes; their variables are ones that our own roles take."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages
 
 from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes
 from gpusetup.model.request import Request
-from gpusetup.model.settings import HashedLines, Settings
+from gpusetup.model.settings import HashedLines
 from gpusetup.model.stack import exact_requirements
 from gpusetup.plan.lock import hashed_lines, lock_of, read_lock, with_hashes
 from gpusetup.resolve.api import resolve
-from gpusetup.resolve.requests import parse_requirements
+from tests.hosts.machines import changed
+from tests.refusals import refused
+from tests.unit.plan.conftest import asked, resolved
+
+HASHED = ("cupy-cuda12x==13.6.0 --hash=sha256:aa", "numpy==2.2.6 --hash=sha256:bb")
 
 
 @pytest.fixture(scope="module")
 def lock():
-    request = Request(
-        requirements=parse_requirements(["torch==2.6.*", "cupy", "nccl"]), gpus=("h100",), os="ubuntu22.04"
-    )
-    return lock_of(resolve(request, matrix()), matrix())
+    return lock_of(resolved("torch==2.6.*", "cupy", "nccl", gpus=("h100",), os="ubuntu22.04"), matrix())
 
 
-def test_a_lock_resolves_to_itself(lock):
+def test_a_lock_is_exact_resolves_to_itself_and_is_read_back_whole(lock):
     request = Request(requirements=exact_requirements(lock.stack), gpus=("h100",), os="ubuntu22.04")
     assert resolve(request, matrix()).stack == lock.stack
-
-
-def test_it_is_read_back_whole(lock):
     assert read_lock(msgspec.json.encode(lock), "f") == lock
+    for line in (*lock.pip.system, *lock.pip.wheels):
+        assert line.startswith("--extra-index-url https://download.pytorch.org/whl/cu") or "==" in line
 
 
 @pytest.mark.parametrize(
@@ -46,75 +50,89 @@ def test_it_is_read_back_whole(lock):
 def test_an_edited_or_foreign_lock_is_refused_with_the_field(lock, change, reference):
     document = json.loads(msgspec.json.encode(lock))
     change(document)
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, reference) as caught:
         read_lock(json.dumps(document).encode(), "gpu.lock.json")
-    assert caught.value.reference == reference
     assert caught.value.path.startswith("gpu.lock.json:$")
 
 
-def test_pip_lines_are_exact(lock):
-    for line in (*lock.pip.system, *lock.pip.wheels):
-        assert line.startswith("--extra-index-url https://download.pytorch.org/whl/cu") or "==" in line
-
-
-def test_the_command_writes_variables_for_plain_ansible(capsys):
-    assert main(["lock", "--gpu", "t4", "--os", "debian12", "--source", "distro", "--vars"]) == 0
-    variables = json.loads(capsys.readouterr().out)
-    assert {item["name"] for item in variables["gpu_driver_packages"]} >= {"nvidia-smi", "libcuda1"}
-    assert "unknown" not in json.dumps(variables)
-
-
-def test_variables_need_a_distribution(capsys):
-    assert main(["lock", "--gpu", "t4", "--vars"]) == 3
-    assert "--os" in capsys.readouterr().out
-
-
-def test_pip_output_is_a_requirements_file(capsys):
-    assert main(["lock", "torch==2.6.*", "--gpu", "v100", "--pip"]) == 0
-    assert "torch==2.6" in capsys.readouterr().out
-
-
-HASHED = ("cupy-cuda12x==13.6.0 --hash=sha256:aa", "numpy==2.2.6 --hash=sha256:bb")
-WISH = Settings(requirements=parse_requirements(["cupy"]), cuda_from="wheels")
-
-
 def test_one_with_hashes_is_read_back_whole_and_refused_when_a_hash_was_edited():
-    request = Request(requirements=parse_requirements(["cupy"]), gpus=("h100",), os="ubuntu22.04")
-    plain = lock_of(resolve(request, matrix()), matrix())
+    plain = lock_of(resolved("cupy", gpus=("h100",), os="ubuntu22.04"), matrix())
     assert hashed_lines(plain) == ()
     lock = with_hashes(plain, PipHashes(python="3.10", arch="x86_64", system=HASHED[:1], wheels=HASHED))
     raw = msgspec.json.encode(lock)
     assert read_lock(raw, "f") == lock
-    assert {item.lines: item.hashed for item in hashed_lines(lock)} == {
-        lock.pip.system: HASHED[:1],
-        lock.pip.wheels: HASHED,
-    }
-    document = json.loads(raw)
-    document["hashes"]["wheels"][0] = HASHED[0].replace("aa", "cc")
-    with pytest.raises(BadInputError) as caught:
-        read_lock(json.dumps(document).encode(), "f")
-    assert caught.value.reference == "GS-342"
+    lines = {item.lines: item.hashed for item in hashed_lines(lock)}
+    assert lines == {lock.pip.system: HASHED[:1], lock.pip.wheels: HASHED}
+    with refused(BadInputError, "GS-342"):
+        read_lock(raw.replace(b"sha256:aa", b"sha256:cc"), "f")
 
 
-@pytest.fixture
-def facts(host):
-    return host("ubuntu24.04-h200-keep")
+def test_exactly_the_hashed_lines_are_installed(planner, host):
+    facts = host("ubuntu24.04-h200-keep")
 
+    def requirements(*hashed):
+        settings = asked("cupy", cuda_from="wheels", hashed=hashed)
+        return tuple(planner.first(facts, settings).plan.variables.gpu_python_requirements)
 
-def requirements(planner, facts, settings):
-    return tuple(planner.first(facts, settings).plan.variables.gpu_python_requirements)
-
-
-def test_exactly_the_hashed_lines_are_installed(planner, facts):
-    lines = requirements(planner, facts, WISH)
     python = ".".join(next(item.version for item in facts.pythons if item.path == "/usr/bin/python3").split(".")[:2])
-    locked = HashedLines(lines=lines, hashed=HASHED, python=python, arch=facts.arch)
-    assert requirements(planner, facts, msgspec.structs.replace(WISH, hashed=(locked,))) == HASHED
+    locked = HashedLines(lines=requirements(), hashed=HASHED, python=python, arch=facts.arch)
+    assert requirements(locked) == HASHED
     for other, reference in (
-        (msgspec.structs.replace(locked, lines=("jax==1",)), "GS-347"),
-        (msgspec.structs.replace(locked, python="3.8"), "GS-348"),
-        (msgspec.structs.replace(locked, arch="aarch64"), "GS-348"),
-    ):
-        with pytest.raises(PreflightError) as caught:
-            planner.first(facts, msgspec.structs.replace(WISH, hashed=(other,)))
-        assert caught.value.reference == reference
+        ({"lines": ("jax==1",)}, "GS-347"), ({"python": "3.8"}, "GS-348"), ({"arch": "aarch64"}, "GS-348"),
+    ):  # fmt: skip
+        with refused(PreflightError, reference):
+            requirements(changed(locked, **other))
+
+
+NVIDIA = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13", "rocky9", "rhel10", "amzn2023")
+DISTRO = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13")
+ROLES = Path(__file__).parents[3] / "roles"
+LISTS = ("gpu_packages_prerequisites", "gpu_driver_packages", "gpu_fabric_packages", "gpu_cuda_packages",
+         "gpu_container_packages")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def options():
+    specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in ROLES.glob("*/meta/argument_specs.yml")]
+    return {
+        name: spec for one in specs for entry in one.values() for name, spec in (entry.get("options") or {}).items()
+    }
+
+
+def _written(capsys, *words):
+    assert main(["lock", *words, "--gpu", "t4", "--vars"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("components", [(), ("driver", "cuda", "cudnn", "nccl", "cupy"), ("driver",)])
+@pytest.mark.parametrize(
+    ("system", "source"), [*((name, "nvidia") for name in NVIDIA), *((name, "distro") for name in DISTRO)]
+)
+def test_the_roles_take_its_variables(capsys, options, system, source, components):
+    variables = _written(capsys, *components, "--os", system, "--source", source)
+
+    wishes = packages.merge([wish for name in LISTS for wish in variables.get(name, [])])
+    assert {wish["name"] for wish in wishes} >= {item["name"] for item in variables["gpu_driver_packages"]} > set()
+    assert set(variables) <= set(options)
+    result = ArgumentSpecValidator({name: options[name] for name in variables}).validate(variables)
+    assert result.error_messages == []
+
+
+def test_a_driver_that_the_archive_never_had_is_not_promised(capsys):
+    asked = ("--os", "debian12", "--source", "distro")
+    assert "unknown" not in json.dumps(_written(capsys, *asked))
+    drivers = _written(capsys, "driver", *asked)["gpu_driver_packages"]
+    assert {item["name"] for item in drivers} >= {"nvidia-smi", "libcuda1"}
+    known = {row.version.partition("-")[0] for row in matrix().repos.distro_drivers if "debian12" in row.systems}
+    assert {item["version"].partition("-")[0] for item in drivers} <= known
+    assert main(["lock", "driver==580.*", "--gpu", "t4", *asked, "--vars"]) == 4
+
+
+def test_what_the_command_says(capsys):
+    assert main(["lock", "driver", "--gpu", "t4", "--os", "rhel10", "--vars"]) == 0
+    told = capsys.readouterr().err  # of a key that nobody can prove
+    assert ("CDF6BA43.pub" in told, "gpu_repo_sources" in told) == (True, True)
+    assert main(["lock", "--gpu", "t4", "--vars"]) == 3
+    assert "--os" in capsys.readouterr().out
+    assert main(["lock", "torch==2.6.*", "--gpu", "v100", "--pip"]) == 0
+    assert "torch==2.6" in capsys.readouterr().out

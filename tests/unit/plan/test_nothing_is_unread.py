@@ -20,6 +20,7 @@ from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
 from gpusetup.plan.requests import described_host
 from gpusetup.plan.wanted import wanted_of
+from tests.hosts.machines import changed
 
 EVIDENCE = set(Record.__struct_fields__)
 """Whence a record is known: for people, and for the lints."""
@@ -100,9 +101,7 @@ class Everything(Offers):
 def _hosts(label, arch):
     facts = described_host(Request(os=label, arch=arch))
     match = label.rstrip("0123456789.")
-    facts = msgspec.structs.replace(
-        facts, os=msgspec.structs.replace(facts.os, id=match, version_id=label[len(match) :])
-    )
+    facts = changed(facts, os={"id": match, "version_id": label[len(match) :]})
     installed = {
         "nvidia-imex": "1",
         "libnvsdm": "1",
@@ -111,12 +110,7 @@ def _hosts(label, arch):
         "nvidia-container-toolkit": "1.0",
     }
     for kernel, switch in itertools.product(KERNELS, (None, NvSwitch(kind="nvlink5"))):
-        yield msgspec.structs.replace(
-            facts,
-            kernel=msgspec.structs.replace(facts.kernel, next=kernel),
-            nvswitch=switch,
-            packages=msgspec.structs.replace(facts.packages, installed=installed),
-        )
+        yield changed(facts, kernel={"next": kernel}, nvswitch=switch, packages={"installed": installed})
 
 
 def _stack(branch, module, cudnn):
@@ -152,14 +146,14 @@ def test_every_field_of_every_row_is_read_for_some_host():
         settings = Settings(source=source, containers=("docker",))
         for arch in system.arches:
             docker = Containers(runtimes=("docker",))
-            hosts = [msgspec.structs.replace(facts, containers=docker) for facts in _hosts(system.id, arch)]
+            hosts = [changed(facts, containers=docker) for facts in _hosts(system.id, arch)]
             for facts in hosts:
                 _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
-            drawn = msgspec.structs.replace(settings, desktops=DesktopsWish(users=("alice",), backend="x"))
+            drawn = changed(settings, desktops=DesktopsWish(users=("alice",), backend="x"))
             desktops = context_of(repos, hosts[0], drawn, Everything("580.10.01"))
             DESKTOPS.patterns(desktops, matrix())
             _planned(desktops, source, _stack("580", "open", "9.8.0.87"))
-            built = msgspec.structs.replace(settings, module="prebuilt")
+            built = changed(settings, module="prebuilt")
             for facts, branch, module in itertools.product(hosts[::2], ("580", "595"), ("open", "proprietary")):
                 everything = Everything(f"{branch}.10.01")
                 _planned(context_of(repos, facts, built, everything), source, _stack(branch, module, "9.8.0.87"))

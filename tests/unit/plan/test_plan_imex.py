@@ -1,6 +1,5 @@
 """IMEX in plans: what may be written, the package in the driver's version, what changes."""
 
-import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -9,14 +8,16 @@ from gpusetup.components.fabric import IMEX
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.request import Requirement
 from gpusetup.model.settings import ImexWish, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.actions import role_variables
 from gpusetup.plan.settings import read_level
-from tests.unit.plan.conftest import answer, changes
+from tests.hosts.machines import changed, machine
+from tests.lab.repository import catalog
+from tests.refusals import refused
+from tests.unit.plan.conftest import answer, asked, changes
 
-_DRIVER = (Requirement(component="driver"),)
+NODES = ("10.0.0.1", "10.0.0.2")
 
 
 def wish(value):
@@ -24,16 +25,16 @@ def wish(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "nodes", "channels"),
+    ("value", "read"),
     [
-        (["10.0.0.1", "10.0.0.2"], ("10.0.0.1", "10.0.0.2"), 1),
-        ('{"nodes": ["tray1.rack", "fd00::2"], "channels": 4}', ("tray1.rack", "fd00::2"), 4),
-        ("10.0.0.1 10.0.0.2", ("10.0.0.1", "10.0.0.2"), 1),
+        (["10.0.0.1", "10.0.0.2"], ImexWish(nodes=NODES, channels=1)),
+        ('{"nodes": ["tray1.rack", "fd00::2"], "channels": 4}', ImexWish(nodes=("tray1.rack", "fd00::2"), channels=4)),
+        ("10.0.0.1 10.0.0.2", ImexWish(nodes=NODES, channels=1)),
+        (False, None),
     ],
 )
-def test_a_domain_is_read(value, nodes, channels):
-    assert wish(value) == ImexWish(nodes=nodes, channels=channels)
-    assert wish(False) is None
+def test_a_domain_is_read(value, read):
+    assert wish(value) == read
 
 
 @pytest.mark.parametrize(
@@ -50,60 +51,46 @@ def test_a_domain_is_read(value, nodes, channels):
     ],
 )
 def test_what_is_no_domain_is_refused(value, hint):
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, "GS-375", hint=hint):
         wish(value)
-    assert caught.value.reference == "GS-375"
-    assert hint in caught.value.hint
 
 
-def planned(host, planner, offers):
-    facts = host("ubuntu24.04-rtx4090-open", driver=None)
-    settings = Settings(requirements=_DRIVER, imex=ImexWish(nodes=("10.0.0.1", "10.0.0.2")))
-    return planner.second(facts, settings, offers).plan
+def planned(planner, offers):
+    facts = machine("ubuntu24.04-rtx4090-open", driver=None)
+    return planner.second(facts, asked("driver", imex=ImexWish(nodes=NODES)), offers).plan
 
 
-def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(host, planner):
-    from tests.lab.repository import catalog
-
-    newest = planned(host, planner, answer(catalog.ubuntu()))
-    assert newest.refusals == ()
+def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(planner, nvidia_ubuntu):
+    newest = planned(planner, nvidia_ubuntu)
+    assert (newest.refusals, newest.variables.gpu_fabric_services) == ((), ())
     (imex,) = newest.variables.gpu_fabric_packages
-    assert imex.name == "nvidia-imex"
-    assert imex.version.startswith(newest.stack.driver.version)
-    assert newest.variables.gpu_fabric_services == ()
-    assert newest.variables.gpu_imex_nodes == ("10.0.0.1", "10.0.0.2")
+    assert (imex.name, imex.version.startswith(newest.stack.driver.version)) == ("nvidia-imex", True)
+    assert newest.variables.gpu_imex_nodes == NODES
     assert [action.what for action in newest.actions if action.id == "service-imex"] == [
         "IMEX domain of 2 machines: 10.0.0.1, 10.0.0.2"
     ]
     assert any("is not known to reach other machines" in text for text in newest.warnings)
 
 
-def test_a_repository_without_that_version_is_refused(host, planner):
-    from tests.lab.repository import catalog
-
+def test_a_repository_without_that_version_is_refused(planner):
     others = [package for package in catalog.ubuntu() if "imex" not in package.name]
-    with pytest.raises(PreflightError) as caught:
-        planned(host, planner, answer(others, ("nvidia-imex", "570.1.1-1")))
-    assert caught.value.reference == "GS-376"
-
-
-def test_nothing_of_it_where_nobody_asks(host):
-    assert changes(IMEX, host("ubuntu24.04-rtx4090-open")) == []
+    with refused(PreflightError, "GS-376"):
+        planned(planner, answer(others, ("nvidia-imex", "570.1.1-1")))
 
 
 def test_what_is_no_longer_asked_for_is_told_to_the_role(host):
     facts = host("ubuntu24.04-rtx4090-open")
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
-    assert role_variables(facts, wanted).gpu_imex_channels is UNSET
+    assert (role_variables(facts, wanted).gpu_imex_channels, changes(IMEX, facts)) == (UNSET, [])
     record = HostRecord(files={names.IMEX_NODES: RecordedFile(sha256="0" * 64)})
-    facts = msgspec.structs.replace(facts, state=record)
+    facts = changed(facts, state=record)
     assert role_variables(facts, wanted).gpu_imex_channels == 0
     (action,) = changes(IMEX, facts)
     assert action.what == "the IMEX domain as it was before"
 
 
 def test_beside_a_driver_of_somebody_else_it_is_held(host, planner):
-    facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=_DRIVER, imex=ImexWish(nodes=("10.0.0.1",)))
+    facts, settings = host("ubuntu24.04-h200-keep"), asked("driver", imex=ImexWish(nodes=NODES[:1]))
     plan = planner.second(facts, settings, answer([], ("nvidia-imex", f"{facts.driver.version}-1"))).plan
     assert not plan.lock.wanted.manage_driver
     assert [action.what for action in plan.actions if action.kind == "hold"] == ["nvidia-imex"]

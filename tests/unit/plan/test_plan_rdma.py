@@ -2,7 +2,6 @@
 
 import hashlib
 
-import msgspec
 import pytest
 
 from gpusetup.components.base import Offers
@@ -13,13 +12,16 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.facts_machine import Rdma, Storage
-from gpusetup.model.request import Requirement
 from gpusetup.model.settings import GpuDirect, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.settings import read_level
-from tests.unit.plan.conftest import answer, changes
+from tests.hosts.machines import changed
+from tests.lab.repository import catalog
+from tests.refusals import refused
+from tests.unit.plan.conftest import answer, asked, changes
 
-_DRIVER = (Requirement(component="driver"),)
+NEW, OLD = "6.8.0-60-generic", "5.15.0-100-generic"
+
 INBOX = [(name, "44.0-2") for name in matrix().rdma.packages[0].packages]
 OPEN, CLOSED = Driver("580.95.05", "open"), Driver("580.95.05", "proprietary")
 TABLE = matrix().rdma
@@ -43,44 +45,39 @@ def test_wishes_are_read(name, value, becomes):
     [("rdma", "ofed"), ("rdma", True), ("gds", "compat"), ("gpudirect", "peermem"), ("gdrcopy", "maybe"), ("ipoib", 3)],
 )
 def test_what_is_no_such_wish_is_refused(name, value):
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, "GS-313"):
         read(name, value)
-    assert caught.value.reference == "GS-313"
 
 
 def machine(host, kernel="6.8.0-60-generic", **changes):
-    facts = host("ubuntu24.04-h200-keep", **changes)
-    return msgspec.structs.replace(facts, kernel=msgspec.structs.replace(facts.kernel, next=kernel))
+    return host("ubuntu24.04-h200-keep", kernel={"next": kernel}, **changes)
 
 
 @pytest.mark.parametrize(
     ("kernel", "driver", "stack", "peer_memory", "way", "says"),
     [
-        ("6.8.0-60-generic", OPEN, "inbox", None, "dma-buf", "open kernel modules 580.95.05 and kernel 6.8.0-60-generic"),
-        ("6.8.0-60-generic", OPEN, "doca", True, "dma-buf", "no module is needed"),
-        ("6.8.0-60-generic", CLOSED, "doca", None, "nvidia-peermem", "are the proprietary ones"),
-        ("6.8.0-60-generic", CLOSED, "inbox", True, "nvidia-peermem", "are the proprietary ones"),
-        ("6.8.0-60-generic", CLOSED, "inbox", False, "", "takes no nvidia_peermem"),
+        (NEW, OPEN, "inbox", None, "dma-buf", "open kernel modules 580.95.05 and kernel 6.8.0-60-generic"),
+        (NEW, OPEN, "doca", True, "dma-buf", "no module is needed"),
+        (NEW, CLOSED, "doca", None, "nvidia-peermem", "are the proprietary ones"),
+        (NEW, CLOSED, "inbox", True, "nvidia-peermem", "are the proprietary ones"),
+        (NEW, CLOSED, "inbox", False, "", "takes no nvidia_peermem"),
         ("4.18.0-553.el8.x86_64", OPEN, "doca", None, "nvidia-peermem", "is older than 5.12"),
         ("4.18.0-553.el8.x86_64", OPEN, "inbox", None, "", "is older than 5.12"),
-        ("6.8.0-60-generic", Driver("510.47.03", "open"), "inbox", None, "", "driver 510.47.03 is older than 515"),
-        ("6.8.0-60-generic", None, "inbox", None, "", "there is no driver"),
+        (NEW, Driver("510.47.03", "open"), "inbox", None, "", "driver 510.47.03 is older than 515"),
+        (NEW, None, "inbox", None, "", "there is no driver"),
     ],
-)  # fmt: skip
+)
 def test_dma_buf_comes_before_nvidia_peermem(host, kernel, driver, stack, peer_memory, way, says):
     facts = machine(host, kernel, rdma=Rdma(peer_memory=peer_memory))
     found = memory_way(facts, driver, "auto", stack, TABLE)
-    assert found.name == way
-    assert says in found.why
+    assert (found.name, says in found.why) == (way, True), found.why
 
 
 def test_a_spark_has_none_of_it(host):
-    facts = machine(host)
-    facts = msgspec.structs.replace(facts, gpus=(msgspec.structs.replace(facts.gpus[0], name="GB10"),))
+    facts = machine(host, gpus=(changed(machine(host).gpus[0], name="GB10"),))
     assert memory_way(facts, OPEN, "auto", "doca", TABLE).name == ""
-    with pytest.raises(PreflightError) as caught:
+    with refused(PreflightError, "GS-382", message="GB10 has no GPUDirect"):
         RDMA.wants(context_of(matrix().repos, facts, Settings(gdrcopy=True), Offers(None)), "apt", Stack(), matrix())
-    assert (caught.value.reference, "GB10 has no GPUDirect" in caught.value.message) == ("GS-382", True)
 
 
 @pytest.mark.parametrize(
@@ -92,81 +89,71 @@ def test_a_spark_has_none_of_it(host):
     ],
 )
 def test_a_way_that_is_asked_for_and_cannot_be_is_refused(host, asked, driver, stack, hint):
-    with pytest.raises(PreflightError) as caught:
+    with refused(PreflightError, "GS-382", hint=hint):
         memory_way(machine(host), driver, asked, stack, TABLE)
-    assert caught.value.reference == "GS-382"
-    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("kernel", "driver", "asked", "offered", "way"),
+    ("kernel", "driver", "wish", "offered", "way"),
     [
-        ("6.8.0-60-generic", OPEN, "auto", False, "p2pdma"),
-        ("5.15.0-100-generic", OPEN, "auto", True, "nvidia-fs"),
-        ("6.8.0-60-generic", Driver("550.90.07", "open"), "auto", True, "nvidia-fs"),
-        ("6.8.0-60-generic", OPEN, "nvidia-fs", True, "nvidia-fs"),
-        ("5.15.0-100-generic", OPEN, "p2pdma", True, "kernel 5.15.0-100-generic is older than 6.2"),
-        ("6.8.0-60-generic", CLOSED, "auto", True, "nvidia-fs needs the open kernel modules; no P2PDMA, as"),
-        ("5.15.0-100-generic", OPEN, "auto", False, "no repository here has nvidia-fs-dkms; no P2PDMA, as"),
+        (NEW, OPEN, "auto", False, "p2pdma"),
+        (OLD, OPEN, "auto", True, "nvidia-fs"),
+        (NEW, Driver("550.90.07", "open"), "auto", True, "nvidia-fs"),
+        (NEW, OPEN, "nvidia-fs", True, "nvidia-fs"),
+        (OLD, OPEN, "p2pdma", True, f"kernel {OLD} is older than 6.2"),
+        (NEW, CLOSED, "auto", True, "nvidia-fs needs the open kernel modules; no P2PDMA, as"),
+        (OLD, OPEN, "auto", False, "no repository here has nvidia-fs-dkms; no P2PDMA, as"),
     ],
 )
-def test_files_come_by_p2pdma_before_nvidia_fs(host, kernel, driver, asked, offered, way):
+def test_files_come_by_p2pdma_before_nvidia_fs(host, kernel, driver, wish, offered, way):
     if way in {"p2pdma", "nvidia-fs"}:
-        assert storage_way(machine(host, kernel), driver, asked, offered, TABLE).name == way
+        assert storage_way(machine(host, kernel), driver, wish, offered, TABLE).name == way
         return
-    with pytest.raises(PreflightError) as caught:
-        storage_way(machine(host, kernel), driver, asked, offered, TABLE)
-    assert caught.value.reference == "GS-383"
-    assert way in caught.value.message
+    with refused(PreflightError, "GS-383", message=way):
+        storage_way(machine(host, kernel), driver, wish, offered, TABLE)
 
 
 def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma(host):
-    facts = machine(host, storage=Storage(p2pdma=False))
-    assert storage_way(facts, OPEN, "auto", True, TABLE).name == "nvidia-fs"
-    gamers = machine(host, gpus=host("ubuntu24.04-rtx5090-open").gpus)
-    assert "and not " in storage_way(gamers, OPEN, "auto", True, TABLE).why
+    without, gamers = machine(host, storage=Storage(p2pdma=False)), host("ubuntu24.04-rtx5090-open").gpus
+    assert storage_way(without, OPEN, "auto", True, TABLE).name == "nvidia-fs"
+    assert "and not " in storage_way(machine(host, gpus=gamers), OPEN, "auto", True, TABLE).why
 
 
-def planned(host, planner, offered=tuple(INBOX), **wishes):
-    from tests.lab.repository import catalog
+@pytest.fixture
+def planned(host, planner):
+    def make(offered=tuple(INBOX), facts=(), **wishes):
+        facts = host("ubuntu24.04-h200-keep", driver=None, **dict(facts))
+        return planner.second(facts, asked("driver", **wishes), answer(catalog.ubuntu(), *offered)).plan
 
-    facts = host("ubuntu24.04-h200-keep", driver=None, **wishes.pop("facts", {}))
-    settings = Settings(requirements=_DRIVER, **wishes)
-    return planner.second(facts, settings, answer(catalog.ubuntu(), *offered)).plan
+    return make
 
 
-def test_a_plan_with_the_distribution_s_stack(host, planner):
-    plan = planned(host, planner, rdma="inbox", ipoib=True)
-    assert plan.refusals == ()
-    assert [package.name for package in plan.variables.gpu_rdma_packages] == [name for name, _version in INBOX]
-    assert plan.variables.gpu_rdma_modules == ("ib_ipoib",)
-    assert (plan.variables.gpu_rdma_stack, plan.variables.gpu_rdma_p2pdma) == ("inbox", False)
-    actions = {action.id: action for action in plan.actions}
-    assert actions["module-rdma"].what == "ib_ipoib at every boot"
-    assert "file-memlock" in actions
-    assert "perftest" in actions["install-rdma"].what
+def test_a_plan_with_the_distribution_s_stack(planned):
+    plan = planned(rdma="inbox", ipoib=True)
+    variables, names = plan.variables, [name for name, _version in INBOX]
+    assert (plan.refusals, [package.name for package in variables.gpu_rdma_packages]) == ((), names)
+    assert variables.gpu_rdma_modules == ("ib_ipoib",)
+    assert (variables.gpu_rdma_stack, variables.gpu_rdma_p2pdma) == ("inbox", False)
+    actions = {action.id: action.what for action in plan.actions}
+    assert actions["module-rdma"] == "ib_ipoib at every boot"
+    assert ("file-memlock" in actions, "perftest" in actions["install-rdma"]) == (True, True)
     assert any(item.rule == "dma-buf-before-peermem" and "DMA-BUF" in item.text for item in plan.reasons)
     assert plan.lock.wanted.gpudirect == GpuDirect(stack="inbox", memory="dma-buf", modules=("ib_ipoib",))
     assert any("no adapter with RDMA is seen here" in text for text in plan.warnings)
-    assert not set(plan.holds) & {name for name, _version in INBOX}  # their security updates must come
+    assert not set(plan.holds) & set(names)  # their security updates must come
 
 
-def test_storage_by_p2pdma_takes_a_reboot(host, planner):
-    plan = planned(host, planner, (), gds="auto")
+def test_storage_by_p2pdma_takes_a_reboot(planned):
+    plan = planned((), gds="auto")
     actions = {action.id: action for action in plan.actions}
     assert (plan.variables.gpu_rdma_p2pdma, plan.variables.gpu_rdma_stack) == (True, "none")
     assert (actions["module-p2pdma"].reboot, "file-cufile" in actions) == (True, True)
 
 
-def test_gdrcopy_and_doca_come_from_where_the_site_has_them(host, planner):
-    offered = (
-        ("gdrdrv-dkms", "2.5.1-1"),
-        ("libgdrapi", "2.5.1-1"),
-        ("doca-ofed", "3.2.0"),
-        ("nvidia-fs-dkms", "2.28.4-1"),
-    )
-    plan = planned(host, planner, offered, rdma="doca", gdrcopy=True, gds="nvidia-fs")
-    assert {package.name for package in plan.variables.gpu_rdma_packages} >= {name for name, _version in offered}
+def test_gdrcopy_and_doca_come_from_where_the_site_has_them(planned):
+    names = ("gdrdrv-dkms", "libgdrapi", "doca-ofed", "nvidia-fs-dkms")
+    plan = planned([(name, "2.5.1-1") for name in names], rdma="doca", gdrcopy=True, gds="nvidia-fs")
+    assert {package.name for package in plan.variables.gpu_rdma_packages} >= set(names)
     assert plan.variables.gpu_rdma_modules == ("gdrdrv", "nvidia_fs")
 
 
@@ -179,28 +166,18 @@ def test_gdrcopy_and_doca_come_from_where_the_site_has_them(host, planner):
         ({"ipoib": True}, "GS-384", "gpusetup_ipoib needs an RDMA stack"),
         ({"gpudirect": "dma-buf", "gds": "p2pdma"}, "GS-384", "gpusetup_rdma is none"),
         ({"gds": "p2pdma", "driver_options": {"NVreg_RegistryDwords": "a=1"}}, "GS-383", "gpusetup_driver_options does too"),
+        ({"rdma": "inbox", "offered": INBOX, "facts": {"packages": {"installed": {"mlnx-ofed-kernel-dkms": "24.10"}}}},
+         "GS-384", "mlnx-ofed-kernel-dkms 24.10"),  # two RDMA stacks
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_is_touched(host, planner, wishes, reference, says):
-    with pytest.raises(PreflightError) as caught:
-        planned(host, planner, (), **wishes)
-    assert caught.value.reference == reference
-    assert says in caught.value.message
-
-
-def test_two_rdma_stacks_are_refused(host, planner):
-    facts = host("ubuntu24.04-h200-keep")
-    installed = facts.packages.installed | {"mlnx-ofed-kernel-dkms": "24.10"}
-    packages = msgspec.structs.replace(facts.packages, installed=installed)
-    with pytest.raises(PreflightError) as caught:
-        planned(host, planner, rdma="inbox", facts={"packages": packages})
-    assert (caught.value.reference, "mlnx-ofed-kernel-dkms 24.10" in caught.value.message) == ("GS-384", True)
+def test_what_cannot_be_is_refused_before_anything_is_touched(planned, wishes, reference, says):
+    with refused(PreflightError, reference, message=says):
+        planned(**{"offered": (), **wishes})
 
 
 def recorded(setup):
     texts = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
-    there = {path: text for path, text in texts.items() if text is not None}
-    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in there.items()}
+    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items() if text is not None}
     return HostRecord(files={path: RecordedFile(sha256=digest) for path, digest in digests.items()})
 
 
@@ -211,9 +188,9 @@ def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes(host
     assert changes(RDMA, facts, setup) == []
     (gone,) = changes(RDMA, facts)
     assert (gone.id, gone.reboot) == ("file-rdma", True)
-    other = msgspec.structs.replace(setup, modules=("ib_ipoib", "gdrdrv"))
+    other = changed(setup, modules=("ib_ipoib", "gdrdrv"))
     assert [action.id for action in changes(RDMA, facts, other)] == ["module-rdma"]
-    waiting = msgspec.structs.replace(ready, multipath=True)
-    (action,) = changes(RDMA, msgspec.structs.replace(facts, storage=waiting), setup)
+    waiting = changed(ready, multipath=True)
+    (action,) = changes(RDMA, changed(facts, storage=waiting), setup)
     assert (action.id, action.reboot) == ("module-p2pdma", True)
     assert changes(RDMA, host("ubuntu24.04-h200-keep")) == []

@@ -12,7 +12,9 @@ from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Verified
 from gpusetup.model.facts import Facts
 from gpusetup.model.plan import HostPlan
+from tests.hosts.machines import changed
 from tests.records import record
+from tests.refusals import refused
 from tests.unit.plan.conftest import DRIVER
 
 LOCK: dict[str, Any] = {
@@ -66,7 +68,7 @@ RECORD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def changed(document, path, value):
+def with_value(document, path, value):
     copy = json.loads(json.dumps(document))
     *parents, last = path.split(".")
     place = copy
@@ -76,16 +78,17 @@ def changed(document, path, value):
     return copy
 
 
-def test_a_lock_is_read_and_written_as_it_was():
+@pytest.fixture
+def keep(host):
+    return host("ubuntu24.04-h200-keep")
+
+
+def test_a_lock_is_read_and_written_as_it_was_and_none_is_empty_outward():
     lock = read_applied(LOCK)
-    assert lock.repeatable
-    assert json.loads(msgspec.json.encode(lock)) == LOCK
-
-
-def test_no_lock_is_empty_outward():
+    assert (lock.repeatable, json.loads(msgspec.json.encode(lock))) == (True, LOCK)
     assert json.loads(msgspec.json.encode(HostPlan(state="unchanged")))["lock"] == {}
     assert read_applied({}) is read_applied(None) is NO_LOCK
-    assert not NO_LOCK.repeatable
+    assert (NO_LOCK.repeatable, Applied(key="k").repeatable) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -102,15 +105,13 @@ def test_no_lock_is_empty_outward():
         ("schema", "gpusetup/host-lock/2", "gpusetup/host-lock/2"),
     ],
 )
-def test_a_field_that_another_version_wrote_is_named(planner, host, nvidia_ubuntu, path, value, named):
-    told = changed(LOCK, path, value)
+def test_a_field_that_another_version_wrote_is_named(planner, keep, nvidia_ubuntu, path, value, named):
+    told = with_value(LOCK, path, value)
     lock = read_applied(told)
     assert named in lock.unread
-    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=record({"lock": told}))
-    with pytest.raises(PreflightError) as caught:
+    facts = changed(keep, driver=None, state=record({"lock": told}))
+    with refused(PreflightError, "GS-804", message=named):
         planner.recorded(facts, DRIVER, lock)
-    assert caught.value.reference == "GS-804"
-    assert named in caught.value.message
     plan = planner.second(facts, DRIVER, nvidia_ubuntu).plan
     assert plan.state == "change"
     assert [text for text in plan.warnings if named in text and "chooses the stack again" in text], plan.warnings
@@ -118,24 +119,20 @@ def test_a_field_that_another_version_wrote_is_named(planner, host, nvidia_ubunt
 
 
 def test_the_rest_of_a_stack_is_still_known():
-    lock = read_applied(changed(LOCK, "stack.newer", {"version": "1"}))
-    assert lock.stack is not None
-    assert lock.stack.driver is not None
-    assert lock.stack.driver.version == "580.95.05"
-    assert not lock.repeatable
+    lock = read_applied(with_value(LOCK, "stack.newer", {"version": "1"}))
+    assert (lock.stack.driver.version, lock.repeatable) == ("580.95.05", False)
 
 
-def test_what_the_roles_alone_recorded_is_no_other_version(planner, host, nvidia_ubuntu):
-    for told in ({"site": "ours"}, ["x"], "x"):
-        assert not read_applied(told).repeatable
-        facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=record({"lock": told}))
-        assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
+@pytest.mark.parametrize("told", [{"site": "ours"}, ["x"], "x"])
+def test_what_the_roles_alone_recorded_is_no_other_version(planner, keep, nvidia_ubuntu, told):
+    assert not read_applied(told).repeatable
+    facts = changed(keep, driver=None, state=record({"lock": told}))
+    assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
 
 
 def test_a_whole_record_is_read():
     read = record(RECORD)
     assert (read.apply.id, read.apply.lock, read.lock) == ("a2", read_applied(LOCK), NO_LOCK)
-    assert read.apply.last is not None
     assert read.apply.last.id == "a1"
     assert (read.files["/etc/a"].now, read.files["/etc/b"].now) == (None, msgspec.UNSET)
     told = json.loads(msgspec.json.encode(read))
@@ -147,17 +144,11 @@ def test_a_whole_record_is_read():
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("newer", {}), ("verified", {"verdict": 7}), ("verified", "yes"), ("lost", ["?"]), ("lock", changed(LOCK, "new", 1))],
+    [("newer", {}), ("verified", {"verdict": 7}), ("verified", "yes"), ("lost", ["?"]), ("lock", with_value(LOCK, "new", 1))],
 )  # fmt: skip
 def test_what_is_only_told_spoils_nothing(path, value):
-    read = record(changed(RECORD, path, value))
-    assert read.brought == RECORD["brought"]
-    assert read.verified is None
-    assert forgotten_nothing(read)
-
-
-def forgotten_nothing(read):
-    return read.lost.why == ""
+    read = record(with_value(RECORD, path, value))
+    assert (read.brought, read.verified, read.lost.why) == (RECORD["brought"], None, "")
 
 
 @pytest.mark.parametrize(
@@ -169,48 +160,42 @@ def forgotten_nothing(read):
         ("expect.python.packages", {"torch": 2}, "`$.expect.python.packages[...]`"),
     ],
 )
-def test_a_part_that_removal_stands_on_makes_the_record_unreadable(host, path, value, named, tmp_path):
-    told = changed(RECORD, path, value)
+def test_a_part_that_removal_stands_on_makes_the_record_unreadable(keep, path, value, named, tmp_path):
+    told = with_value(RECORD, path, value)
     assert read_record(told)[0] is None
-    probe = json.loads(msgspec.json.encode(host("ubuntu24.04-h200-keep"))) | {"state": told}
+    probe = json.loads(msgspec.json.encode(keep)) | {"state": told}
     document = tmp_path / "facts.json"
     document.write_text(json.dumps({"schema": "gpusetup/facts/1", "hosts": {"a": probe}}))
     for facts in (from_probe(probe, "a"), read_facts(document).hosts["a"]):
-        assert facts.state is None
         refusal = hidden(facts)
-        assert refusal is not None
-        assert (refusal.reference, named in refusal.message) == ("GS-801", True), refusal.message
+        assert (facts.state, refusal.reference, named in refusal.message) == (None, "GS-801", True), refusal.message
 
 
-def test_a_document_of_facts_is_read_back_as_it_was(host, tmp_path):
-    facts = Facts(hosts={"a": msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record(RECORD))})
+def test_a_document_of_facts_is_read_back_as_it_was(keep, tmp_path):
+    facts = Facts(hosts={"a": changed(keep, state=record(RECORD))})
     path = tmp_path / "facts.json"
     path.write_bytes(msgspec.json.encode(facts))
     assert read_facts(path) == facts
 
 
 def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished(
-    planner, host, nvidia_ubuntu
+    planner, keep, nvidia_ubuntu
 ):
     """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
-    keep = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
-    lock = planner.second(keep, DRIVER, nvidia_ubuntu).plan.lock
-    cut = Apply(id="a2", lock=lock)
-    for state, stage in (
-        (HostRecord(apply=cut), "offers"),
-        (HostRecord(apply=cut, lock=lock), "transaction"),
-        (HostRecord(apply=Apply(id="a2", lock=NO_LOCK), lock=lock), "transaction"),
+    bare = changed(keep, driver=None)
+    lock = planner.second(bare, DRIVER, nvidia_ubuntu).plan.lock
+    for begun, finished, stage in (
+        (lock, NO_LOCK, "offers"),
+        (lock, lock, "transaction"),
+        (NO_LOCK, lock, "transaction"),
     ):
-        facts = msgspec.structs.replace(keep, state=state)
-        assert lock in locks(facts)
-        assert planner.first(facts, DRIVER).stage == stage
+        facts = changed(bare, state=HostRecord(apply=Apply(id="a2", lock=begun), lock=finished))
+        assert (lock in locks(facts), planner.first(facts, DRIVER).stage) == (True, stage)
 
 
-def test_an_earlier_record_that_was_lost_is_told(host):
+def test_an_earlier_record_that_was_lost_is_told(keep):
     lost = {"time": "noon", "why": "it is no JSON", "kept": "/x"}
-    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record({"lost": lost, "verified": {}}))
-    assert forgotten(facts) == (
+    assert forgotten(changed(keep, state=record({"lost": lost, "verified": {}}))) == (
         "an earlier record was lost (it is no JSON); the rest of it: /x: changes that gpusetup made before noon are unknown"
     )
     assert record({"verified": {"verdict": "pass", "newer": 1}}).verified == Verified(verdict="pass")
-    assert Applied(key="k").repeatable is False

@@ -27,7 +27,9 @@ from gpusetup.model.settings import (
 from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import choose
 from gpusetup.plan.wanted import packed, unpacked
+from tests.hosts.machines import changed
 from tests.records import lock_of, record
+from tests.refusals import refused
 from tests.unit.plan.conftest import answer, drafted
 
 A = (Package(name="a"),)
@@ -92,14 +94,14 @@ def test_no_wish_is_forgotten_here():
 
 def wish(where, name, value):
     if where == "packages":
-        return replace(BARE, packages=replace(BARE.packages, **{name: value}))
+        return changed(BARE, packages=replace(BARE.packages, **{name: value}))
     if where == "settings":
-        return replace(BARE, settings=replace(BARE.settings, **{name: value}))
-    return replace(BARE, **{name: value})
+        return changed(BARE, settings=replace(BARE.settings, **{name: value}))
+    return changed(BARE, **{name: value})
 
 
 def past(identity, wanted):
-    lock = replace(lock_of(driver="580.142"), wanted=wanted)
+    lock = changed(lock_of(driver="580.142"), wanted=wanted)
     # As it comes back from a host.
     lock = msgspec.json.decode(msgspec.json.encode(lock), type=Applied)
     return Past(id=identity, lock=lock, packages={"nvidia": "580.142"}, verified=Verified(verdict="pass"))
@@ -147,7 +149,7 @@ TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0
 def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, then):
     facts = host("ubuntu24.04-rtx4090-open", driver=None, containers=Containers(runtimes=("docker",)))
     more = (*planner.matrix.repos.container_toolkit.packages, "prometheus-node-exporter")
-    offered = replace(
+    offered = changed(
         nvidia_ubuntu,
         candidates=nvidia_ubuntu.candidates | answer([], *((name, "1.20.0-1") for name in more)).candidates,
     )
@@ -182,14 +184,13 @@ def test_a_licence_comes_back_with_the_same_token_alone(planner, host):
         requirements=(Requirement(component="driver"),), vgpu_token="/then.tok", vgpu_token_sha256="ab" * 32
     )
     lock = planner.first(facts, there).plan.lock
-    moved = replace(there, vgpu_token="/now.tok")
+    moved = changed(there, vgpu_token="/now.tok")
     assert planner.recorded(facts, moved, lock).plan.variables.gpu_licence_token == "/now.tok"
-    with pytest.raises(PreflightError, match="another token") as stopped:
-        planner.recorded(facts, replace(moved, vgpu_token_sha256="cd" * 32), lock)
-    assert stopped.value.reference == "GS-816"
+    with refused(PreflightError, "GS-816", match="another token"):
+        planner.recorded(facts, changed(moved, vgpu_token_sha256="cd" * 32), lock)
 
     name = "/etc/nvidia/ClientConfigToken/client_configuration_token_gpusetup.tok"
-    licensed = replace(facts, state=record({"schema": "gpusetup/record/1", "files": {name: {"sha256": "ab"}}}))
+    licensed = changed(facts, state=record({"schema": "gpusetup/record/1", "files": {name: {"sha256": "ab"}}}))
     plan = planner.first(licensed, Settings(requirements=there.requirements)).plan
     assert plan.variables.gpu_licence_give_up is True
     assert [action.what for action in plan.actions] == ["no longer license the vGPU"]

@@ -1,6 +1,7 @@
 """Every variable that a play is given is one that a role or a playbook takes, of the type that it takes."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -18,6 +19,7 @@ HINTS = get_type_hints(RoleVariables)
 TYPES = {"str": "str", "path": "str", "bool": "bool", "int": "int", "float": "float", "dict": "dict", "list": "tuple"}
 
 
+@cache
 def specified():
     found: dict[str, dict[str, Any]] = {}
     for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
@@ -27,11 +29,8 @@ def specified():
 
 def told(hint):
     """Return the name of a type beside UNSET, what its elements are, and the values that it allows."""
-    (kind,) = (
-        [item for item in get_args(hint) if item is not msgspec.UnsetType]
-        if get_args(hint)[-1] is msgspec.UnsetType
-        else [hint]
-    )
+    *_, last = kinds = get_args(hint)
+    (kind,) = kinds[:-1] if last is msgspec.UnsetType else (hint,)
     if "Literal" in str(kind):
         return "str", None, get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

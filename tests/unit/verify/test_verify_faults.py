@@ -14,21 +14,25 @@ import pytest
 
 from gpusetup.verify.machine import Wanted
 from tests.records import lock_of, stack_document
-from tests.unit.verify.verify_documents import captured, differences, drop_gpu, results, set_smi, smi_says, verdicts
+from tests.unit.verify.verify_documents import (
+    broken,
+    captured,
+    differences,
+    drop_gpu,
+    found_at,
+    results,
+    set_smi,
+    smi_says,
+    verdicts,
+)
 
 LOCK = lock_of(driver="580.159.04", cupy="14.2.0")
 ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("faults.json").read_text(encoding="utf-8"))
 
 
-def found_at(document: Any, path: str) -> Any:
-    for name in path.split("/") if path else ():
-        document = document[int(name) if isinstance(document, list) else name]
-    return document
-
-
 def broken_by(row: dict[str, Any]) -> dict[str, Any]:
     """The row's capture with its fault laid over."""
-    document = captured(row["on"])
+    document = broken(row["on"], row.get("set"))
     for gpu in row.get("lost", ()):
         drop_gpu(document, gpu)
     if "nvml" in row:
@@ -37,17 +41,13 @@ def broken_by(row: dict[str, Any]) -> dict[str, Any]:
     for gpu, figures in row.get("smi", {}).items():
         for path, figure in figures.items():
             set_smi(document, int(gpu), path, figure)
-    for way in ("set", "replace", "append"):
-        for path, value in row.get(way, {}).items():
-            folder, _, name = path.rpartition("/")
-            at = found_at(document, folder)
-            if way == "append":
-                at[name].append(value)
-            elif way == "replace":
-                assert value[0] in at[name], "the capture has nothing to replace"
-                at[name] = at[name].replace(*value, 1)
-            else:
-                at[int(name) if isinstance(at, list) else name] = value
+    for path, value in row.get("replace", {}).items():
+        folder, _, name = path.rpartition("/")
+        at = found_at(document, folder)
+        assert value[0] in at[name], "the capture has nothing to replace"
+        at[name] = at[name].replace(*value, 1)
+    for path, value in row.get("append", {}).items():
+        found_at(document, path).append(value)
     for path in row.get("remove", ()):
         folder, _, name = path.rpartition("/")
         del found_at(document, folder)[int(name)]

@@ -4,44 +4,33 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gpusetup.model.applied import SCHEMA, Applied
-from gpusetup.model.settings import AppliedWanted, MigInstances, MigLayout
-from gpusetup.model.stack import Stack
-from gpusetup.verify.machine import Machine, Wanted
-from tests.unit.verify.verify_documents import captured, results, set_smi, verdicts
+from gpusetup.model.settings import MigInstances, MigLayout
+from gpusetup.verify.machine import Machine
+from tests.unit.verify.verify_documents import applied, broken, captured, results, set_smi, smi_tree, verdicts
+
+PARTS = (MigInstances(profile="3g.71gb"), MigInstances(profile="3g.71gb", compute=("1c.3g.71gb", "2c.3g.71gb")))
+APPLIED = "1 x 1c.3g.71gb, 1 x 2c.3g.71gb, 1 x 3g.71gb was applied"
 
 
 @pytest.mark.parametrize(
-    ("slices", "verdict", "text"),
+    ("parts", "slices", "verdict", "text"),
     [
-        (["3g.71gb", "1c.3g.71gb", "2c.3g.71gb"], "pass", "on, 3 slices"),
-        (["3g.71gb"], "fail", "GPU 0: has 1 x 3g.71gb, and 1 x 1c.3g.71gb, 1 x 2c.3g.71gb, 1 x 3g.71gb was applied"),
-        ([], "fail", "GPU 0: has no slices, and 1 x 1c.3g.71gb, 1 x 2c.3g.71gb, 1 x 3g.71gb was applied"),
+        (PARTS, ["3g.71gb", "1c.3g.71gb", "2c.3g.71gb"], "pass", "on, 3 slices"),
+        (PARTS, ["3g.71gb"], "fail", f"GPU 0: has 1 x 3g.71gb, and {APPLIED}"),
+        (PARTS, [], "fail", f"GPU 0: has no slices, and {APPLIED}"),
+        ((), ["7g.141gb"], "fail", "GPU 0: has 1 x 7g.141gb, and off was applied"),
     ],
 )
-def test_slices_are_compared_with_what_was_applied(slices, verdict, text):
-    document = captured("h200-x1-quick")
+def test_slices_are_compared_with_what_was_applied(parts, slices, verdict, text):
+    document = broken(ONE, {"gpus/0/slices": [{"profile": name, "uuid": f"MIG-{name}"} for name in slices]})
     for path in ("mig_mode/current_mig", "mig_mode/pending_mig"):
         set_smi(document, 0, path, "Enabled")
-    document["gpus"][0]["slices"] = [{"profile": name, "uuid": f"MIG-{name}"} for name in slices]
-    parts = (MigInstances(profile="3g.71gb"), MigInstances(profile="3g.71gb", compute=("1c.3g.71gb", "2c.3g.71gb")))
-    layout = MigLayout(gpu=Machine(document).gpus[0].bus_id, enabled=True, instances=parts)
-    found = results(document, applied_mig(layout))["gpu.mig"]
+    layout = MigLayout(gpu=Machine(document).gpus[0].bus_id, enabled=bool(parts), instances=parts)
+    found = results(document, applied(mig=(layout,)))["gpu.mig"]
     assert (found.verdict, found.text) == (verdict, text)
 
 
-def test_mig_that_is_on_where_it_was_applied_off_is_a_failure():
-    document = captured("h200-x1-quick")
-    for path in ("mig_mode/current_mig", "mig_mode/pending_mig"):
-        set_smi(document, 0, path, "Enabled")
-    document["gpus"][0]["slices"] = [{"profile": "7g.141gb", "uuid": "MIG-1"}]
-    off = MigLayout(gpu=Machine(document).gpus[0].bus_id, enabled=False)
-    assert results(document, applied_mig(off))["gpu.mig"].text == "GPU 0: has 1 x 7g.141gb, and off was applied"
-
-
-def applied_mig(layout):
-    wanted = AppliedWanted(packages=None, manage_driver=False, requirements=(), adopted=(), services=(), mig=(layout,))
-    return Wanted(Applied(schema=SCHEMA, key="k", stack=Stack(), wanted=wanted))
+ONE = "h200-x1-quick"
 
 
 def test_an_xid_before_a_reset_of_ours_is_settled_and_one_after_it_is_not():
@@ -70,25 +59,23 @@ def test_a_word_that_says_little_is_told_in_ours(action, text):
     assert text in results(document)["gpu.recovery"].text
 
 
-def _with_licence(document, *states):
-    root = ET.fromstring(document["quick"]["smi"]["stdout"])
-    for gpu, state in zip(root.findall("gpu"), states, strict=False):
-        product = ET.SubElement(gpu, "vgpu_software_licensed_product")
-        ET.SubElement(product, "licensed_product_name").text = "NVIDIA RTX Virtual Workstation"
-        ET.SubElement(product, "license_status").text = state
-    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
-    return document
+LICENSED = "Licensed (Expiry: 2026-12-7 16:1:44 GMT)"
 
 
 @pytest.mark.parametrize(
     ("states", "verdict", "text"),
     [
         ((), "skip", "no GPU here needs a licence"),
-        (("Licensed (Expiry: 2026-12-7 16:1:44 GMT)", "Licensed (Expiry: 2026-12-7 16:1:44 GMT)"), "pass", "licensed"),
-        (("Licensed (Expiry: 2026-12-7 16:1:44 GMT)", "Unlicensed (Restricted)"), "fail", "has no licence"),
+        ((LICENSED, LICENSED), "pass", "licensed"),
+        ((LICENSED, "Unlicensed (Restricted)"), "fail", "has no licence"),
     ],
 )
 def test_every_gpu_needs_its_licence(states, verdict, text):
-    found = results(_with_licence(captured("h200-x2-full"), *states))["vgpu.licence"]
-    assert found.verdict == verdict
-    assert text in found.text
+    document = captured("h200-x2-full")
+    with smi_tree(document) as root:
+        for gpu, state in zip(root.findall("gpu"), states, strict=False):
+            product = ET.SubElement(gpu, "vgpu_software_licensed_product")
+            ET.SubElement(product, "licensed_product_name").text = "NVIDIA RTX Virtual Workstation"
+            ET.SubElement(product, "license_status").text = state
+    found = results(document)["vgpu.licence"]
+    assert (found.verdict, text in found.text) == (verdict, True), found.text

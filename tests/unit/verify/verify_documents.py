@@ -2,10 +2,12 @@
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.model.applied import Applied
+from gpusetup.model.applied import SCHEMA, Applied
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.settings import AppliedWanted
@@ -24,20 +26,52 @@ def captured(name: str) -> Document:
     return document
 
 
+def found_at(document: Any, path: str) -> Any:
+    """What stands at a path of names and numbers."""
+    for name in path.split("/") if path else ():
+        document = document[int(name) if isinstance(document, list) else name]
+    return document
+
+
+def put(document: Document, edits: Document, gone: Sequence[str] = ()) -> None:
+    """Set these values at their paths, and take away what is gone."""
+    for path in (*edits, *gone):
+        folder, _, last = path.rpartition("/")
+        at = found_at(document, folder)
+        key = int(last) if isinstance(at, list) else last
+        if path in edits:
+            at[key] = edits[path]
+        else:
+            del at[key]
+
+
+def broken(name: str, edits: Document | None = None, gone: Sequence[str] = ()) -> Document:
+    """Return a capture with other values at these paths, and without what is gone."""
+    document = captured(name)
+    put(document, edits or {}, gone)
+    return document
+
+
+@contextmanager
+def smi_tree(document: Document) -> Iterator[ET.Element]:
+    """Give nvidia-smi's XML as a tree; it is written back as it is then."""
+    root = ET.fromstring(document["quick"]["smi"]["stdout"])
+    yield root
+    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
+
+
 def set_smi(document: Document, gpu: int, path: str, value: str) -> None:
     """Change one text of nvidia-smi's XML."""
-    root = ET.fromstring(document["quick"]["smi"]["stdout"])
-    element = root.findall("gpu")[gpu].find(path)
-    assert element is not None, path
-    element.text = value
-    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
+    with smi_tree(document) as root:
+        element = root.findall("gpu")[gpu].find(path)
+        assert element is not None, path
+        element.text = value
 
 
 def drop_gpu(document: Document, gpu: int) -> None:
     """Take a GPU out of nvidia-smi's list, as one that fell off the bus."""
-    root = ET.fromstring(document["quick"]["smi"]["stdout"])
-    root.remove(root.findall("gpu")[gpu])
-    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
+    with smi_tree(document) as root:
+        root.remove(root.findall("gpu")[gpu])
 
 
 def smi_says(document: Document, text: str, code: int, *, error: str | None = None) -> None:
@@ -47,26 +81,26 @@ def smi_says(document: Document, text: str, code: int, *, error: str | None = No
     document["gpus"] = []
 
 
+def applied(**wanted: Any) -> Wanted:
+    """Return what was asked for, beside no package of a stack."""
+    none: Document = {"packages": None, "manage_driver": False, "requirements": (), "adopted": (), "services": ()}
+    return Wanted(Applied(schema=SCHEMA, key="k", stack=Stack(), wanted=AppliedWanted(**none, **wanted)))
+
+
 ASKED = Wanted(
     Applied(
         stack=Stack(
             torch=TorchChoice(version="", variant="", cuda="", relation="native", index_url=""),
             tensorflow=TensorflowChoice(version="", cuda="", cudnn="", relation="native"),
-            jax=JaxChoice(version="", cuda="", relation="native", extra=""),
-            cupy=CupyChoice(version="", package="", ctk=False),
+            jax=JaxChoice(version="", cuda="", relation="native", extra=""), cupy=CupyChoice(version="", package="", ctk=False),
             **{name.replace("-", "_"): PackageChoice(version="") for name in PACKAGES},
         ),
         wanted=AppliedWanted(
-            packages=PackageSet(
-                manager="apt", cuda=(Package(name="cuda-toolkit-13-0"),), cudnn=(Package(name="libcudnn9-cuda-13"),)
-            ),
-            manage_driver=False,
-            requirements=(),
-            adopted=(),
-            services=(),
+            packages=PackageSet(manager="apt", cuda=(Package(name="cuda-toolkit-13-0"),), cudnn=(Package(name="libcudnn9-cuda-13"),)),
+            manage_driver=False, requirements=(), adopted=(), services=(),
         ),
     )
-)
+)  # fmt: skip
 """Somebody asked for every framework and package, in whatever version, and for the toolkit and cuDNN."""
 
 
