@@ -8,21 +8,22 @@ from gpusetup.content import host_code
 
 
 class Machine:
-    """Files, links and recorded answers; `host()` is what the probe looks at."""
+    """Files, links and recorded answers; `host()` is what the probe looks at, `live()` a live host with these files."""
 
     def __init__(self, root):
         self.root, self.observations = root, {}
 
-    def put(self, path, content=""):
+    def _place(self, path):
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return place
+
+    def put(self, path, content=""):
+        self._place(path).write_bytes(content if isinstance(content, bytes) else content.encode())
         return self
 
     def link(self, path, target):
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(target)
+        self._place(path).symlink_to(target)
         return self
 
     def answer(self, label, value):
@@ -35,6 +36,11 @@ class Machine:
     def host(self):
         self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
         return host_code("gpu_probe.host").FolderHost(str(self.root))
+
+    def live(self, kind="LiveHost", **parts):
+        host = getattr(host_code("gpu_probe.host"), kind)()
+        vars(host).update(parts, inside=lambda path: str(self.root) + path)
+        return host
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """An interpreter that somebody other than root can change is never started as root."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import environment, system
@@ -43,23 +44,10 @@ def test_a_link_of_roots_to_somebodys_file_is_somebodys(python, tmp_path):
 
 
 def test_the_probe_does_not_start_it(python, tmp_path):
-    class Host:
-        def names(self, folder, pattern):
-            return []
-
-        def exists(self, path):
-            return os.path.exists(path)
-
-        def inside(self, path):
-            return path
-
-        def link(self, path):
-            return None
-
-        def observe(self, label, look):
-            return look()
-
+    host = SimpleNamespace(
+        names=lambda *_: [], exists=os.path.exists, inside=str, link=lambda _: None, observe=lambda _label, look: look()
+    )
     os.chown(python, 12345, 0)
-    told = system.pythons(Host(), [str(python)])
+    told = system.pythons(host, [str(python)])
     assert [item["changeable"] for item in told] == [str(python)]
     assert not (tmp_path / "started").exists()

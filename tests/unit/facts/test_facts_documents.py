@@ -1,11 +1,10 @@
 """Facts as documents: read, decoded with the path of a bad field, named by the matrix, grouped, told as text."""
 
-import json
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError, Exit
@@ -14,24 +13,34 @@ from gpusetup.facts.collect import Product, captured, from_probe, matrix_lookup,
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord
-from gpusetup.model.facts import Facts, Failure, Unreadable
+from gpusetup.model.facts import Facts, Failure, HostFacts, Unreadable
 from gpusetup.model.facts_machine import CloudEvent, Slices
 from gpusetup.model.settings import MigInstance
-from tests.hosts.machines import HOSTS, machine
+from tests.hosts.machines import HOSTS, changed, machine
 from tests.records import lock_of
+from tests.refusals import refused
 
 CUT = Slices(instances=(MigInstance(profile="1g.18gb", start=0),))
 
 
-def host(name="ubuntu24.04-h200x8-keep"):
-    return machine(name)
+EIGHT, NONE = machine("ubuntu24.04-h200x8-keep"), machine("debian12-none-nothing")
 
 
-def test_a_document_survives_the_file(tmp_path):
-    facts = Facts(hosts={"a": host(), "b": host("debian12-none-nothing")})
-    path = tmp_path / "facts.json"
-    path.write_bytes(msgspec.json.encode(facts))
-    assert read_facts(path) == facts
+def told(facts, **more):
+    """The text of one host, in one line."""
+    return " ".join(describe(Facts(hosts={"x": facts}, **more)).split())
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a document of facts; return its path."""
+
+    def write(content):
+        path = tmp_path / "facts.json"
+        path.write_bytes(content if isinstance(content, bytes) else msgspec.json.encode(content))
+        return path
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -44,57 +53,46 @@ def test_a_document_survives_the_file(tmp_path):
         (lambda d: d["hosts"]["a"].pop("os"), "$.hosts[...]"),
     ],
 )
-def test_a_bad_field_is_named_with_its_path(tmp_path, change, where):
-    document = msgspec.to_builtins(Facts(hosts={"a": host()}))
+def test_a_bad_field_is_named_with_its_path(written, change, where):
+    document = msgspec.to_builtins(Facts(hosts={"a": EIGHT}))
     change(document)
-    path = tmp_path / "facts.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(BadInputError) as refused:
+    path = written(document)
+    with pytest.raises(BadInputError) as caught:
         read_facts(path)
-    assert refused.value.path == f"{path}:{where}"
-    assert refused.value.exit is Exit.BAD_INPUT
+    assert (caught.value.path, caught.value.exit) == (f"{path}:{where}", Exit.BAD_INPUT)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"not json", b"[1, 2]", b"\xff\xfe", b'{"schema": "gpusetup/facts/1"}', b"{}", b"null"]
 )
-def test_a_file_that_is_no_facts_document(tmp_path, content):
-    (tmp_path / "facts.json").write_bytes(content)
-    with pytest.raises(BadInputError) as refused:
-        read_facts(tmp_path / "facts.json")
-    assert refused.value.reference == "GS-306"
-    assert refused.value.hint
+def test_a_file_that_is_no_facts_document(written, content):
+    with refused(BadInputError, "GS-306") as caught:
+        read_facts(written(content))
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["a\nreboot", "a; reboot", "$(reboot)", "-x", "../a", "a b", "a\u202e", ""])
-def test_a_name_that_would_be_something_else_in_a_command_or_a_path(tmp_path, name):
-    for part in (
-        {"hosts": {name: host()}},
-        {"hosts": {}, "failures": {name: Failure(reference="GS-401", message="-", exit=7)}},
-    ):
-        (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(**part)))
+def test_a_name_that_would_be_something_else_in_a_command_or_a_path(written, name):
+    failures = {name: Failure(reference="GS-401", message="-", exit=7)}
+    for facts in (Facts(hosts={name: EIGHT}), Facts(hosts={}, failures=failures)):
         with pytest.raises(BadInputError, match="contain an invalid host name"):
-            read_facts(tmp_path / "facts.json")
+            read_facts(written(facts))
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file_and_another_probes_answer_are_bad_input(tmp_path):
     with pytest.raises(BadInputError, match="No such file"):
         read_facts(tmp_path / "none.json")
-
-
-def test_another_probes_answer_is_bad_input_with_the_hosts_name():
-    with pytest.raises(BadInputError, match="facts of gpu07 cannot be used") as refused:
+    with pytest.raises(BadInputError, match="facts of gpu07 cannot be used") as caught:
         from_probe({"os": {}}, "gpu07")
-    assert "gpu07" in refused.value.path
+    assert "gpu07" in caught.value.path
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
 def test_a_root_that_is_no_machine(tmp_path, make):
     path = tmp_path / "root"
     make(path)
-    with pytest.raises(BadInputError) as refused:
+    with refused(BadInputError, "GS-301"):
         captured(path)
-    assert refused.value.reference == "GS-301"
 
 
 def test_a_root_with_broken_observations(tmp_path):
@@ -104,30 +102,33 @@ def test_a_root_with_broken_observations(tmp_path):
         captured(tmp_path)
 
 
+def test_a_document_survives_the_file(written):
+    facts = Facts(hosts={"a": EIGHT, "b": NONE})
+    assert read_facts(written(facts)) == facts
+
+
 def test_an_almost_empty_root_is_still_told(tmp_path):
     (tmp_path / "proc").mkdir()
-    told = captured(tmp_path)
-    assert (told.os.id, told.arch, told.gpus) == ("unknown", "unknown", ())
-    assert describe(Facts(hosts={"x": told}))
+    empty = captured(tmp_path)
+    assert (empty.os.id, empty.arch, empty.gpus) == ("unknown", "unknown", ())
+    assert told(empty)
 
 
-def test_the_probe_is_loaded_once_from_the_roles():
+def test_this_machine_is_looked_at_by_the_collections_probe():
     assert host_code("gpu_probe.facts") is host_code("gpu_probe.facts")
     assert "plugins/module_utils/gpu_probe" in host_code("gpu_probe.facts").__file__
+    seen = this_machine(candidates=False)
+    assert (bool(seen.kernel.running), seen.packages.candidates) == (True, None)
 
 
-def test_this_machine():
-    told = this_machine(candidates=False)
-    assert told.kernel.running
-    assert told.packages.candidates is None
-
-
-def gpu(pci_id, subsystem="10de:0000"):
-    return replace(host().gpus[0], pci_id=pci_id, subsystem=subsystem, name=None, arch=None, compute_capability=None)
+def gpu(pci_id, subsystem="10de:0000", **more):
+    return changed(
+        EIGHT.gpus[0], pci_id=pci_id, subsystem=subsystem, name=None, arch=None, compute_capability=None, **more
+    )
 
 
 def named(one, lookup):
-    return from_probe(msgspec.to_builtins(replace(host(), gpus=(one,))), "x", lookup).gpus[0]
+    return from_probe(msgspec.to_builtins(changed(EIGHT, gpus=(one,))), "x", lookup).gpus[0]
 
 
 def test_the_lookup_is_asked_with_both_ids():
@@ -158,120 +159,109 @@ def test_products_that_share_an_id_are_all_named_where_the_subsystem_does_not_de
 
 
 @pytest.mark.parametrize(
-    ("seen", "subsystem", "told"), [(None, "10de:1733", True), (None, "10de:16ca", None), (False, "10de:1733", False)]
+    ("seen", "subsystem", "is_one"), [(None, "10de:1733", True), (None, "10de:16ca", None), (False, "10de:1733", False)]
 )
-def test_a_subsystem_tells_a_vgpu_where_the_capability_cannot_be_read(seen, subsystem, told):
-    one = replace(gpu("10de:27b8", subsystem), vgpu=seen)
-    assert named(one, matrix_lookup(matrix())).vgpu is told
+def test_a_subsystem_tells_a_vgpu_where_the_capability_cannot_be_read(seen, subsystem, is_one):
+    assert named(gpu("10de:27b8", subsystem, vgpu=seen), matrix_lookup(matrix())).vgpu is is_one
+
+
+def every(parts, **change):
+    return tuple(changed(one, **change) for one in parts)
+
+
+def disks(free):
+    return {place: changed(disk, free=free(disk)) for place, disk in EIGHT.disks.items()}
 
 
 def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
-    one = host()
-    twin = replace(
-        one,
-        boot=replace(one.boot, id="another", time=5),
-        gpus=tuple(
-            replace(item, uuid=f"GPU-{index}", address=f"0000:{index + 40:02x}:00.0")
-            for index, item in enumerate(one.gpus)
-        ),
-        disks={place: replace(disk, free=disk.free + 12345) for place, disk in one.disks.items()},
-        virtualisation=replace(one.virtualisation, product="another chassis"),
-    )
-    assert fingerprint(one) == fingerprint(twin)
-    assert group({"a": one, "c": host("debian12-none-nothing"), "b": twin}) == {
-        fingerprint(one): ("a", "b"),
-        fingerprint(host("debian12-none-nothing")): ("c",),
-    }
+    gpus = enumerate(EIGHT.gpus)
+    twin = changed(
+        EIGHT, boot={"id": "another", "time": 5}, disks=disks(lambda disk: disk.free + 12345),
+        gpus=tuple(changed(one, uuid=f"GPU-{at}", address=f"0000:{at + 40:02x}:00.0") for at, one in gpus),
+        virtualisation={"product": "another chassis"},
+    )  # fmt: skip
+    assert fingerprint(EIGHT) == fingerprint(twin)
+    classes = {fingerprint(EIGHT): ("a", "b"), fingerprint(NONE): ("c",)}
+    assert group({"a": EIGHT, "c": NONE, "b": twin}) == classes
 
 
 @pytest.mark.parametrize(
-    "change",
+    "parts",
     [
-        lambda h: replace(h, gpus=h.gpus[:-1]),
-        lambda h: replace(h, secure_boot=True),
-        lambda h: replace(h, simulated=True),
-        lambda h: replace(h, arch="aarch64"),
-        lambda h: replace(h, kernel=replace(h.kernel, next="6.8.0-61-generic")),
-        lambda h: replace(h, driver=None),
-        lambda h: replace(h, driver=replace(h.driver, library="580.95.05")),
-        lambda h: replace(h, nouveau=replace(h.nouveau, loads_at_boot=None)),
-        lambda h: replace(h, packages=replace(h.packages, held=("nvidia-open-580",))),
-        lambda h: replace(h, packages=replace(h.packages, installed={**h.packages.installed, "gcc-13": "13.3"})),
-        lambda h: replace(h, disks={place: replace(disk, free=100 << 20) for place, disk in h.disks.items()}),
-        lambda h: replace(h, state=HostRecord(lock=lock_of(driver="580"))),
-        lambda h: replace(h, gpus=tuple(replace(item, vgpu=True) for item in h.gpus)),
-        lambda h: replace(h, gpus=tuple(replace(item, slices=CUT) for item in h.gpus)),
-        lambda h: replace(h, unreadable=(Unreadable(field="state", reason="damaged"),)),
+        {"gpus": EIGHT.gpus[:-1]},
+        {"secure_boot": True},
+        {"simulated": True},
+        {"arch": "aarch64"},
+        {"kernel": {"next": "6.8.0-61-generic"}},
+        {"driver": None},
+        {"driver": {"library": "580.95.05"}},
+        {"nouveau": {"loads_at_boot": None}},
+        {"packages": {"held": ("nvidia-open-580",)}},
+        {"packages": {"installed": {**EIGHT.packages.installed, "gcc-13": "13.3"}}},
+        {"disks": disks(lambda _disk: 100 << 20)},
+        {"state": HostRecord(lock=lock_of(driver="580"))},
+        {"gpus": every(EIGHT.gpus, vgpu=True)},
+        {"gpus": every(EIGHT.gpus, slices=CUT)},
+        {"unreadable": (Unreadable(field="state", reason="damaged"),)},
     ],
 )
-def test_hosts_that_differ_in_what_matters_do_not(change):
-    assert fingerprint(change(host())) != fingerprint(host())
+def test_hosts_that_differ_in_what_matters_do_not(parts):
+    assert fingerprint(changed(EIGHT, **parts)) != fingerprint(EIGHT)
+
+
+FOLDERS = sorted(path.name for path in HOSTS.iterdir() if (path / "root").is_dir())
 
 
 def test_all_captured_hosts_are_of_different_classes():
-    hosts = {folder.name: host(folder.name) for folder in HOSTS.iterdir() if (folder / "root").is_dir()}
-    assert len(group(hosts)) == len(hosts)
+    assert len(group({name: machine(name) for name in FOLDERS})) == len(FOLDERS)
 
 
-@pytest.mark.parametrize("folder", sorted(path.name for path in HOSTS.iterdir() if (path / "root").is_dir()))
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_text_fits_eighty_columns_and_tells_the_gpus(folder):
-    one = host(folder)
-    text = describe(Facts(hosts={"gpu01": one}))
-    assert max(len(line) for line in text.splitlines()) <= 80
-    for item in one.gpus:
-        assert item.name in " ".join(text.split())
-    assert ("do not install a driver" in " ".join(text.split())) is bool(one.virtualisation.driver_refused)
+    one = machine(folder)
+    assert max(len(line) for line in describe(Facts(hosts={"gpu01": one})).splitlines()) <= 80
+    assert [item.name for item in one.gpus if item.name not in told(one)] == []
+    assert ("do not install a driver" in told(one)) is bool(one.virtualisation.driver_refused)
 
 
 def test_hosts_alike_are_told_once_and_failures_too():
     failure = Failure(reference="GS-308", message="cannot be reached: timeout", exit=6)
-    names = {f"gpu{index:02d}": host() for index in range(12)}
+    names = {f"gpu{index:02d}": EIGHT for index in range(12)}
     text = describe(Facts(ok=False, hosts=names, failures={"gpu99": failure}))
     assert text.count("H200") == 1
     assert text.startswith("12 hosts alike: gpu00, gpu01")
     assert "cannot be reached: timeout [GS-308]" in " ".join(text.split())
 
 
-def test_text_says_what_is_wrong():
-    text = " ".join(describe(Facts(hosts={"x": host("ubuntu22.04-a100-mismatch")})).split())
+def test_text_says_what_is_wrong_and_what_the_cloud_says():
+    text = told(machine("ubuntu22.04-a100-mismatch"))
     assert "550.144.03 open from distribution, but 550.127.08 is loaded; libraries are 550.144.03: reboot" in text
     assert "upgrades itself, NVIDIA packages included" in text
-
-
-def test_text_says_what_the_cloud_says():
     kind = CloudEvent(what="system-reboot", at="21 Jan 2027 09:00:43 GMT")
-    one = replace(host().virtualisation, cloud="gcp", machine_type="a3-ultragpu-8g", events=(kind,))
-    text = " ".join(describe(Facts(hosts={"x": replace(host(), virtualisation=one)})).split())
-    assert "a3-ultragpu-8g cloud announces system-reboot from 21 Jan 2027 09:00:43 GMT" in text
+    cloud = {"cloud": "gcp", "machine_type": "a3-ultragpu-8g", "events": (kind,)}
+    said = "a3-ultragpu-8g cloud announces system-reboot from 21 Jan 2027 09:00:43 GMT"
+    assert said in told(changed(EIGHT, virtualisation=cloud))
 
 
-def test_the_os_label_is_what_the_command_line_takes():
-    assert [host(name).os.label for name in ("debian12-none-nothing", "ubuntu24.04-h200-keep", "rocky9-a100-open")] == [
-        "debian12",
-        "ubuntu24.04",
-        "rocky9",
-    ]
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("debian12-none-nothing", "debian12"), ("ubuntu24.04-h200-keep", "ubuntu24.04"), ("rocky9-a100-open", "rocky9")],
+)
+def test_the_os_label_is_what_the_command_line_takes(name, label):
+    assert machine(name).os.label == label
 
 
 def test_every_field_of_a_host_is_documented():
-    import re
-
-    from gpusetup.model.facts import HostFacts
-
     page = (Path(__file__).parents[3] / "docs/reference/facts.md").read_text(encoding="utf-8")
-    told = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
-    assert told == {field.name for field in msgspec.structs.fields(HostFacts)}
+    named = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
+    assert named == {field.name for field in msgspec.structs.fields(HostFacts)}
 
 
 def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
-    whole = host("ubuntu22.04-a100-mismatch")
     entry = Begun(what="unit nvidia-persistenced.service", since="20260101T000000Z", aim="be enabled")
-    state = replace(whole.state or HostRecord(), open={"unit:nvidia-persistenced.service": entry})
-    cut = replace(whole, state=state)
-    text = " ".join(describe(Facts(hosts={"x": cut})).split())
-    assert (
-        "unit nvidia-persistenced.service is to be enabled, begun at 20260101T000000Z and not finished; gpusetup apply finishes it,"
-        " gpusetup remove undoes it" in text
+    cut, finished = (
+        machine("ubuntu22.04-a100-mismatch", state=HostRecord(open=begun)) for begun in ({"unit:x": entry}, {})
     )
-    finished = replace(whole, state=replace(state, open={}))
+    begun = f"{entry.what} is to be enabled, begun at {entry.since} and not finished"
+    assert f"{begun}; gpusetup apply finishes it, gpusetup remove undoes it" in told(cut)
     assert list(group({"cut": cut, "finished": finished}).values()) == [("cut",), ("finished",)]

@@ -10,7 +10,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import fi
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.lab.repository.elf import module
-from tests.unit.facts.signing import Below, Key, efi_list, signed
+from tests.unit.facts.conftest import Machine
+from tests.unit.facts.signing import Key, efi_list, signed
 
 KERNEL = "6.4.0-150600.23-default"
 PLACES = ("updates/dkms", "updates", "weak-updates/updates", "extra", "kernel/nvidia-580", "kernel/drivers/video")
@@ -19,42 +20,39 @@ SHIM, DATABASE = "605dab50-e046-4300-abb6-3dd810dd8b23", "d719b2cb-3d3a-4596-a3b
 PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
 
 
-class Machine:
+class Secured(Machine):
     """A machine with Secure Boot whose module and keys are put in one by one."""
 
     def __init__(self, root):
-        self.root = root
+        super().__init__(root)
         self.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
         self.put("etc/os-release", b"ID=debian\n")
-
-    def put(self, path, content):
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-        return self
 
     def owner(self, *certificates):
         return self.put(f"{VARIABLES}/MokListRT-{SHIM}", efi_list(*certificates))
 
+    def module(self, content, place="updates"):
+        return self.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", content)
+
     def facts(self):
-        host = Below(self.root)
+        host = self.live()
         firm = firmware.collect(host)
         item = {"release": KERNEL, "nvidia": modules.find(host, KERNEL)}
         return {
-            "simulated": False,
-            "kernel": {"running": KERNEL, "next": KERNEL, "installed": [item]},
-            "nouveau": {"loaded": False},
-            "secure_boot": firm.pop("secure_boot"),
-            "firmware": firm,
-            "driver": {"loaded": None},
-            "processes": [],
-            "module_users": {},
-        }
+            "simulated": False, "kernel": {"running": KERNEL, "next": KERNEL, "installed": [item]},
+            "nouveau": {"loaded": False}, "secure_boot": firm.pop("secure_boot"), "firmware": firm,
+            "driver": {"loaded": None}, "processes": [], "module_users": {},
+        }  # fmt: skip
 
     def answer(self):
         """Whether the kernel takes the module, and whether somebody must go to the console."""
         facts = self.facts()
         return driver.taken(facts, driver.module_of(facts, KERNEL)), driver.waits_for_console(facts)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Secured(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -73,22 +71,15 @@ def own(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("own"), "DKMS module signing key")
 
 
-@pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
-
-
-KNOWN: dict[str, Callable[[Machine, Key], object]] = {
+EFI_TABLE, MORE = "sys/firmware/efi/mok-variables/MokListRT", f"{VARIABLES}/MokListRT1-{SHIM}"
+KNOWN: dict[str, Callable[[Secured, Key], object]] = {
     "the owner's list": lambda machine, key: machine.owner(key.der),
-    "shim's own table": lambda machine, key: machine.put(
-        "sys/firmware/efi/mok-variables/MokListRT", efi_list(key.der)[4:]
-    ),
-    "a continued list": lambda machine, key: machine.owner(b"another").put(
-        f"{VARIABLES}/MokListRT1-{SHIM}", efi_list(key.der)
-    ),
+    "shim's own table": lambda machine, key: machine.put(EFI_TABLE, efi_list(key.der)[4:]),
+    "a continued list": lambda machine, key: machine.owner(b"another").put(MORE, efi_list(key.der)),
     "the firmware's db": lambda machine, key: machine.put(f"{VARIABLES}/db-{DATABASE}", efi_list(b"x", key.der)),
     "the kernel": lambda machine, key: machine.put("proc/keys", key.in_kernel().encode()),
 }
+WISH = driver.Wish("580.95.05", "open")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -96,19 +87,19 @@ KNOWN: dict[str, Callable[[Machine, Key], object]] = {
 @pytest.mark.parametrize("who", ["vendor", "own"])
 def test_a_known_signer_is_taken_wherever_the_module_lies(request, machine, place, known, who):
     key = request.getfixturevalue(who)
-    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(key))
+    machine.module(signed(key), place)
     machine.put("var/lib/dkms/mok.pub", request.getfixturevalue("own").der)
     if place.startswith("weak"):
         machine.put(f"lib/modules/{KERNEL}/modules.dep", f"{place}/nvidia.ko:\n".encode())
     KNOWN[known](machine, key)
     assert machine.answer() == (True, False)
-    assert driver.obstacle(machine.facts(), driver.Wish("580.95.05", "open")) is None
+    assert driver.obstacle(machine.facts(), WISH) is None
 
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["number", "identifier"])
 @pytest.mark.parametrize("place", PLACES[:1] + PLACES[3:4])
 def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(machine, own, vendor, place, by_key):
-    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(own, by_key=by_key))
+    machine.module(signed(own, by_key=by_key), place)
     machine.put("var/lib/dkms/mok.pub", own.der).owner(vendor.der).put("proc/keys", vendor.in_kernel().encode())
     assert machine.answer() == (False, True)
     assert "Enroll MOK" in (driver.refusal_reason(machine.facts()) or "")
@@ -120,7 +111,7 @@ def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(machine, 
 
 def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(machine, vendor, vendors_signer):
     """Distributions sign with a certificate that theirs issued; modinfo then names the issuer."""
-    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendors_signer))
+    machine.module(signed(vendors_signer))
     assert machine.answer() == (None, False)  # its number is another than the issuer's own
     machine.put("proc/keys", (vendor.in_kernel() + vendors_signer.in_kernel()).encode())
     assert machine.answer() == (True, False)
@@ -129,33 +120,31 @@ def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(machine, vend
 
 
 def test_what_cannot_be_told_sends_nobody_to_the_console(machine, vendor, own):
-    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendor)).put("var/lib/dkms/mok.pub", own.der)
+    machine.module(signed(vendor)).put("var/lib/dkms/mok.pub", own.der)
     facts = machine.facts()
     assert machine.answer() == (None, False)
-    assert driver.obstacle(facts, driver.Wish("580.95.05", "open")) is None
-    assert driver.reboot_reasons(facts, driver.Wish("580.95.05", "open")) == [
-        "nvidia 580.95.05 is wanted, none is loaded"
-    ]
+    assert driver.obstacle(facts, WISH) is None
+    assert driver.reboot_reasons(facts, WISH) == ["nvidia 580.95.05 is wanted, none is loaded"]
 
 
 @pytest.mark.parametrize("place", PLACES[:2] + PLACES[3:])
 def test_an_unsigned_module_is_refused_and_no_console_helps(machine, own, place):
-    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", PLAIN).put("var/lib/dkms/mok.pub", own.der).owner(own.der)
+    machine.module(PLAIN, place).put("var/lib/dkms/mok.pub", own.der).owner(own.der)
     assert machine.answer() == (False, False)
-    assert "not signed" in (driver.obstacle(machine.facts(), driver.Wish("580.95.05", "open")) or "")
+    assert "not signed" in (driver.obstacle(machine.facts(), WISH) or "")
 
 
 def test_another_builds_own_key_of_the_same_name_says_nothing(machine, tmp_path):
     name = "Build time autogenerated kernel key"
     there, here = Key(tmp_path / "there", name), Key(tmp_path / "here", name)
-    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(there)).put("proc/keys", here.in_kernel().encode())
+    machine.module(signed(there)).put("proc/keys", here.in_kernel().encode())
     assert machine.answer() == (None, False)
-    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(here, by_key=True))
+    machine.module(signed(here, by_key=True))
     assert machine.answer() == (True, False)
 
 
 def test_without_secure_boot_every_module_is_taken(machine):
-    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", PLAIN)
+    machine.module(PLAIN)
     off = machine.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\0")
     assert off.answer() == (True, False)
     off.put("sys/kernel/security/lockdown", b"none [integrity] confidentiality\n")

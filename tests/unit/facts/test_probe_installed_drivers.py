@@ -7,59 +7,44 @@ from gpusetup.content import host_code
 drivers = host_code("gpu_probe.drivers")
 
 
-def installed(**names):
-    return {
-        name.replace("_", "-"): {"version": version, "state": "installed", "origin": origin}
-        for name, (version, origin) in names.items()
-    }
-
-
-def driver(machine, packages_there, kernels=()):
-    kernel = {"installed": list(kernels), "next": "6.1"}
-    return drivers.collect(machine.host(), kernel, packages_there, "x86_64-linux-gnu")
+def driver(machine, *there, kernels=()):
+    """What is installed, by name, version and origin, and what kernels there are."""
+    packages = {name: {"version": version, "state": "installed", "origin": origin} for name, version, origin in there}
+    return drivers.collect(machine.host(), {"installed": list(kernels), "next": "6.1"}, packages, "x86_64-linux-gnu")
 
 
 def test_no_trace_is_no_driver(machine):
-    there = installed(
-        nvidia_container_toolkit=("1.18.0-1", "nvidia"),
-        nvidia_driver_assistant=("0.23-1", "nvidia"),
-        nvidia_driver_pinning_580=("580-1", "nvidia"),
-    )
-    assert driver(machine, there) is None
+    names = ("nvidia-container-toolkit", "nvidia-driver-assistant", "nvidia-driver-pinning-580")
+    assert driver(machine, *((name, "580-1", "nvidia") for name in names)) is None
 
 
 def test_two_origins_are_both_named(machine):
-    told = driver(
-        machine,
-        installed(
-            nvidia_driver=("535.309.01-0+deb12u1", "distribution"), libnvidia_compute_580=("580.95.05-1", "nvidia")
-        ),
-    )
+    distribution = ("nvidia-driver", "535.309.01-0+deb12u1", "distribution")
+    told = driver(machine, distribution, ("libnvidia-compute-580", "580.95.05-1", "nvidia"))
     assert told["origins"] == ["distribution", "nvidia"]
-    assert {item["origin"]: item["version"] for item in told["installs"]} == {
-        "distribution": "535.309.01",
-        "nvidia": "580.95.05",
-    }
+    versions = {item["origin"]: item["version"] for item in told["installs"]}
+    assert versions == {"distribution": "535.309.01", "nvidia": "580.95.05"}
+
+
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 def test_libraries_and_module_that_differ_are_a_mismatch(machine):
     machine.put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  x\n")
-    machine.put("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15").put(
-        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-    )
-    told = driver(machine, {})
+    machine.put(f"{LIBRARIES}/libnvidia-ml.so.550.54.15").put(f"{LIBRARIES}/libnvidia-ml.so.1")
+    told = driver(machine)
     assert (told["mismatch"], told["library"], told["loaded"]["version"]) == (True, "550.54.15", "550.54.14")
 
 
 def test_libraries_of_the_debian_alternative(machine):
-    machine.put("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.535.309.01")
-    assert driver(machine, {})["library"] == "535.309.01"
+    machine.put(f"{LIBRARIES}/nvidia/current/libcuda.so.535.309.01")
+    assert driver(machine)["library"] == "535.309.01"
 
 
 def test_a_module_of_the_next_kernel_decides_the_version(machine):
     old = {"release": "6.0", "nvidia": {"version": "550.1", "flavour": "open"}}
     new = {"release": "6.1", "nvidia": {"version": "580.95.05", "flavour": "proprietary"}}
-    told = driver(machine, {}, [old, new])
+    told = driver(machine, kernels=[old, new])
     assert (told["version"], told["flavour"], told["module"]) == ("580.95.05", "proprietary", "580.95.05")
 
 

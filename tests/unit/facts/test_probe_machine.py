@@ -9,23 +9,19 @@ import pytest
 from gpusetup.content import host_code
 from tests.stored import stored_rows
 
-pci, smi, kinds = host_code("gpu_probe.pci"), host_code("gpu_probe.smi"), host_code("gpu_probe.virtualisation")
-system, modules, services, drivers = (
-    host_code(f"gpu_probe.{part}") for part in ("system", "modules", "services", "drivers")
-)
-
-DEVICES = "/sys/bus/pci/devices/"
+pci, smi, kinds, sessions = (host_code(f"gpu_probe.{part}") for part in ("pci", "smi", "virtualisation", "sessions"))
+system, modules, services, drivers, libraries, record, probe_host = (
+    host_code(f"gpu_probe.{part}") for part in ("system", "modules", "services", "drivers", "libraries", "record", "host")
+)  # fmt: skip
+PERSISTENCED, FABRIC_MANAGER = "nvidia-persistenced.service", "nvidia-fabricmanager.service"
 
 
 def device(machine, address, klass, vendor, number, config=None, **attributes):
-    folder = DEVICES + address
-    machine.put(folder + "/class", f"0x{klass}\n").put(folder + "/vendor", f"0x{vendor}\n").put(
-        folder + "/device", f"0x{number}\n"
-    )
-    for name, value in attributes.items():
-        machine.put(f"{folder}/{name}", f"{value}\n")
+    for name, value in {"class": f"0x{klass}", "vendor": f"0x{vendor}", "device": f"0x{number}", **attributes}.items():
+        machine.put(f"/sys/bus/pci/devices/{address}/{name}", f"{value}\n")
     if config is not None:
-        machine.put(folder + "/config", config)
+        machine.put(f"/sys/bus/pci/devices/{address}/config", config)
+    return machine
 
 
 def config_space(capabilities):
@@ -55,31 +51,27 @@ def test_only_display_devices_of_the_vendor_are_gpus(machine):
     assert told["other_displays"] == [{"address": "0000:04:00.0", "pci_id": "1002:740f"}]
 
 
+RING = bytearray(256)
+RING[0x34], RING[0x41], RING[0x51] = 0x40, 0x50, 0x40
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
         (config_space([(1, b"\x03\x00"), (9, b"\x08VF\x00")]), True),
         (config_space([(1, b"\x03\x00"), (9, b"\x08XX\x00")]), False),
         (config_space([(1, b"")]), False),
+        (bytes(RING), False),
         (config_space([])[:64], None),
         (None, None),
     ],
-    ids=["signature", "other-vendor-data", "none", "not-root", "unreadable"],
+    ids=["signature", "other-vendor-data", "none", "ring", "not-root", "unreadable"],
 )
 def test_a_vgpu_is_known_by_its_capability(machine, config, expected):
-    device(
-        machine, "0000:01:00.0", "030200", "10de", "25b6", config, subsystem_vendor="0x10de", subsystem_device="0x1234"
-    )
-    host = machine.host()
+    names = {"subsystem_vendor": "0x10de", "subsystem_device": "0x1234"}
+    host = device(machine, "0000:01:00.0", "030200", "10de", "25b6", config, **names).host()
     assert pci.collect(host)["gpus"][0]["vgpu"] is expected
     assert ("gpus.vgpu" in host.unreadable) is (expected is None)
-
-
-def test_a_ring_of_capabilities_ends(machine):
-    raw = bytearray(256)
-    raw[0x34], raw[0x41], raw[0x51] = 0x40, 0x50, 0x40
-    device(machine, "0000:01:00.0", "030200", "10de", "25b6", bytes(raw))
-    assert pci.collect(machine.host())["gpus"][0]["vgpu"] is False
 
 
 def test_nvswitch_by_its_driver_and_by_managers(machine):
@@ -91,22 +83,10 @@ def test_nvswitch_by_its_driver_and_by_managers(machine):
     assert pci.nvswitch(machine.host(), [])["kind"] == "pci"
 
 
-def test_the_manager_is_known_by_its_vital_data(tmp_path):
-    live = host_code("gpu_probe.host").LiveHost()
-    (tmp_path / "vpd").write_bytes(b"\x82\x20\x00ConnectX-7\x90SMDL\x06SW_MNG")
-    assert pci._is_switch_manager(live, str(tmp_path / "vpd")) is True
-    assert pci._is_switch_manager(live, str(tmp_path / "none")) is False
-
-
-def dmi(machine, vendor="", product="", tag="", chassis="1"):
-    for name, value in (
-        ("sys_vendor", vendor),
-        ("product_name", product),
-        ("chassis_asset_tag", tag),
-        ("chassis_type", chassis),
-    ):
-        machine.put("/sys/class/dmi/id/" + name, value + "\n")
-    return machine
+@pytest.mark.parametrize(("name", "manager"), [("vpd", True), ("none", False)])
+def test_the_manager_is_known_by_its_vital_data(machine, name, manager):
+    machine.put("/vpd", b"\x82\x20\x00ConnectX-7\x90SMDL\x06SW_MNG")
+    assert pci._is_switch_manager(probe_host.LiveHost(), str(machine.root / name)) is manager
 
 
 @pytest.mark.parametrize(
@@ -125,49 +105,49 @@ def dmi(machine, vendor="", product="", tag="", chassis="1"):
     ],
 )
 def test_clouds_and_hypervisors(machine, vendor, product, tag, hypervisor, kind, cloud):
-    dmi(machine, vendor, product, tag)
+    for name, value in {
+        "sys_vendor": vendor,
+        "product_name": product,
+        "chassis_asset_tag": tag,
+        "chassis_type": "1",
+    }.items():
+        machine.put(f"/sys/class/dmi/id/{name}", value + "\n")
     machine.put("/proc/cpuinfo", "flags\t\t: fpu hypervisor sse\n" if hypervisor else "flags\t\t: fpu sse\n")
     told = kinds.collect(machine.host())
     assert (told["kind"], told["cloud"], told["driver_refused"]) == (kind, cloud, None)
 
 
+HOSTS_PIDS = ("pid:[4026531836]", "uts:[4026531838]")
+
+
 @pytest.mark.parametrize(
-    ("path", "content", "container"),
+    ("path", "content", "namespaces", "kind", "container", "refused"),
     [
-        ("/run/systemd/container", "systemd-nspawn\n", "systemd-nspawn"),
-        ("/.dockerenv", "", "docker"),
-        ("/run/.containerenv", "", "podman"),
-        ("/proc/1/cgroup", "0::/kubepods.slice/kubepods-pod1234.slice\n", "kubepods"),
+        ("/run/systemd/container", "systemd-nspawn\n", None, "none", "systemd-nspawn", "container"),
+        ("/.dockerenv", "", None, "none", "docker", "container"),
+        ("/run/.containerenv", "", None, "none", "podman", "container"),
+        ("/proc/1/cgroup", "0::/kubepods.slice/kubepods-pod1234.slice\n", None, "none", "kubepods", "container"),
+        ("/.dockerenv", "", HOSTS_PIDS, "none", None, None),  # a machine made from a container image
+        (
+            "/.dockerenv",
+            "",
+            (HOSTS_PIDS[0], "uts:[4026532999]"),
+            "none",
+            "docker",
+            "container",
+        ),  # it shares the processes
+        ("/x", "", ("pid:[4026532777]", "uts:[4026532776]"), "none", "unknown", "container"),  # without any marker
+        ("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n", None, "wsl", None, "wsl"),
     ],
 )
-def test_containers_refuse_a_driver(machine, path, content, container):
-    told = kinds.collect(machine.put(path, content).host())
-    assert (told["container"], told["driver_refused"]) == (container, "container")
-
-
-def test_a_machine_made_from_a_container_image_is_no_container(machine):
-    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link(
-        "/proc/self/ns/uts", "uts:[4026531838]"
-    )
-    assert kinds.collect(machine.host())["driver_refused"] is None
-
-
-def test_a_container_that_shares_the_hosts_processes_is_one(machine):
-    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link(
-        "/proc/self/ns/uts", "uts:[4026532999]"
-    )
-    assert kinds.collect(machine.host())["container"] == "docker"
-
-
-def test_a_container_without_any_marker_is_known_by_its_namespace(machine):
-    machine.link("/proc/self/ns/pid", "pid:[4026532777]").link("/proc/self/ns/uts", "uts:[4026532776]")
-    assert kinds.collect(machine.host())["container"] == "unknown"
-
-
-def test_wsl_refuses_a_driver_and_is_no_container(machine):
-    machine.put("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n").put("/.dockerenv")
+def test_containers_and_wsl_refuse_a_driver(machine, path, content, namespaces, kind, container, refused):
+    machine.put(path, content)
+    if kind == "wsl":
+        machine.put("/.dockerenv")
+    for name, namespace in zip(("pid", "uts"), namespaces or (), strict=False):
+        machine.link(f"/proc/self/ns/{name}", namespace)
     told = kinds.collect(machine.host())
-    assert (told["kind"], told["container"], told["driver_refused"]) == ("wsl", None, "wsl")
+    assert (told["kind"], told["container"], told["driver_refused"]) == (kind, container, refused)
 
 
 LINE = (
@@ -175,51 +155,49 @@ LINE = (
 )
 
 
-def test_named_fields_by_address(machine):
-    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE + "garbage\n")
-    told = smi.collect(machine.host(), True)
-    assert told["ok"] is True
-    assert told["gpus"]["0000:00:06.0"]["mig_pending"] == "Enabled"
-    assert told["gpus"]["0000:00:06.0"]["fabric"] == {"state": "Completed", "status": "Success"}
+@pytest.fixture
+def with_smi(machine):
+    return machine.put("/usr/bin/nvidia-smi")
 
 
-def test_an_old_driver_is_asked_for_less(machine):
-    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", 'Field "fabric.state" is not a valid field to query.\n', 2)
-    machine.says("nvidia-smi-old", "00000000:01:00.0, GPU-1, Tesla T4, 15360, 450.80.02, Disabled, [N/A]\n")
-    gpu = smi.collect(machine.host(), True)["gpus"]["0000:01:00.0"]
+def test_named_fields_by_address(with_smi):
+    told = smi.collect(with_smi.says("nvidia-smi", LINE + "garbage\n").host(), True)
+    gpu = told["gpus"]["0000:00:06.0"]
+    assert (told["ok"], gpu["mig_pending"]) == (True, "Enabled")
+    assert gpu["fabric"] == {"state": "Completed", "status": "Success"}
+
+
+def test_an_old_driver_is_asked_for_less(with_smi):
+    with_smi.says("nvidia-smi", 'Field "fabric.state" is not a valid field to query.\n', 2)
+    with_smi.says("nvidia-smi-old", "00000000:01:00.0, GPU-1, Tesla T4, 15360, 450.80.02, Disabled, [N/A]\n")
+    gpu = smi.collect(with_smi.host(), True)["gpus"]["0000:01:00.0"]
     assert (gpu["memory_mib"], gpu["mig"], gpu["fabric"], gpu["persistence"]) == (15360, None, None, False)
 
 
-def test_a_mismatch_is_told_in_its_own_words(machine):
-    machine.put("/usr/bin/nvidia-smi").says(
-        "nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch\n", 18
-    )
-    host = machine.host()
+def test_a_mismatch_is_told_in_its_own_words(with_smi):
+    host = with_smi.says("nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch\n", 18).host()
     told = smi.collect(host, True)
     assert (told["ok"], told["gpus"]) == (False, {})
     assert "mismatch" in told["why"]
     assert "mismatch" in host.unreadable["gpus.uuid"]
 
 
-def test_it_is_not_started_without_a_module(machine):
-    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE)
-    assert "not asked" in smi.collect(machine.host(), False)["why"]
-    assert smi.collect(host_code("gpu_probe.host").FolderHost(str(machine.root / "usr")), True) is None
+def test_it_is_not_started_without_a_module(with_smi):
+    assert "not asked" in smi.collect(with_smi.says("nvidia-smi", LINE).host(), False)["why"]
+    assert smi.collect(probe_host.FolderHost(str(with_smi.root / "usr")), True) is None
 
 
 def test_services(machine):
-    machine.put("/usr/lib/systemd/system/nvidia-persistenced.service").put(
-        "/lib/systemd/system/nvidia-fabricmanager.service"
-    )
-    assert host_code("gpu_probe.services").collect(machine.host())["persistenced"]["active"] is None
-    machine.put("/run/systemd/system/x").says(
-        "services",
-        "Id=nvidia-fabricmanager.service\nNames=nvidia-fabricmanager.service\nActiveState=failed\nUnitFileState=enabled\n\n"
-        "Id=nvidia-persistenced.service\nNames=nvidia-persistenced.service\nActiveState=active\nUnitFileState=static\n",
-    )
-    told = host_code("gpu_probe.services").collect(machine.host())
-    assert told["fabricmanager"] == {"unit": "nvidia-fabricmanager.service", "active": "failed", "enabled": "enabled"}
+    machine.put(f"/usr/lib/systemd/system/{PERSISTENCED}").put(f"/lib/systemd/system/{FABRIC_MANAGER}")
+    assert services.collect(machine.host())["persistenced"]["active"] is None
+    shown = "Id={0}\nNames={0}\nActiveState={1}\nUnitFileState={2}\n"
+    units = ((FABRIC_MANAGER, "failed", "enabled"), (PERSISTENCED, "active", "static"))
+    machine.put("/run/systemd/system/x").says("services", "\n".join(shown.format(*unit) for unit in units))
+    told = services.collect(machine.host())
+    assert told["fabricmanager"] == {"unit": FABRIC_MANAGER, "active": "failed", "enabled": "enabled"}
     assert told["persistenced"]["enabled"] == "static"
+    machine.put("/etc/systemd/system/nvidia-own.service")  # which the record names
+    assert list(services.collect(machine.host(), ["nvidia-own.service", "gone.service"]))[-1] == "nvidia-own.service"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +211,7 @@ def test_services(machine):
 )
 def test_sessions_on_a_screen(machine, session, counts):
     machine.put("/run/systemd/sessions/3", "UID=1000\nUSER=somebody\n" + session)
-    told = host_code("gpu_probe.sessions").display(machine.host(), [], [], False)
+    told = sessions.display(machine.host(), [], [], False)
     assert bool(told["sessions"]) is counts
     assert "somebody" not in str(told)
 
@@ -242,7 +220,7 @@ def test_frameworks_of_an_interpreter(machine):
     machine.put("/opt/gpusetup/bin/python3.11").link("/opt/gpusetup/bin/python3", "python3.11")
     for name in ("cupy_cuda12x-13.6.0", "torch-2.9.0+cu130", "numpy-2.0", "nvidia_cudnn_cu12-9.10.2.21"):
         machine.put(f"/opt/gpusetup/lib/python3.11/site-packages/{name}.dist-info/METADATA")
-    (python,) = host_code("gpu_probe.system").pythons(machine.host())
+    (python,) = system.pythons(machine.host())
     assert python["packages"] == {"cupy-cuda12x": "13.6.0", "torch": "2.9.0+cu130", "nvidia-cudnn-cu12": "9.10.2.21"}
 
 
@@ -257,45 +235,32 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
         (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (site / "more.pth").write_text(str(tmp_path / "more") + "\n")
     path = str(environment / "bin/python3")
-    told = {
-        item["path"]: item
-        for item in host_code("gpu_probe.system").pythons(host_code("gpu_probe.host").LiveHost(), [path])
-    }
-    assert told[path]["packages"] == {"torch": "2.9.0+cu130", "cupy-cuda13x": "14.2.0"}
-    assert host_code("gpu_probe.system").pythons(host_code("gpu_probe.host").LiveHost(), [str(tmp_path / "none")]) == [
-        item for key, item in told.items() if key != path
-    ]
+    told = {item["path"]: item for item in system.pythons(probe_host.LiveHost(), [path])}
+    assert told.pop(path)["packages"] == {"torch": "2.9.0+cu130", "cupy-cuda13x": "14.2.0"}
+    assert system.pythons(probe_host.LiveHost(), [str(tmp_path / "none")]) == list(told.values())
 
 
 @pytest.mark.parametrize("answer", ["{", "[]", "3"])
 def test_a_record_that_cannot_be_read_is_noted(machine, answer):
     host = machine.put("/var/lib/gpusetup/state.json", answer).host()
-    assert host_code("gpu_probe.record").read(host) is None
-    assert "state" in host.unreadable
+    assert (record.read(host), "state" in host.unreadable) == (None, True)
 
 
 def test_cuda_side_by_side_with_a_default(machine):
-    machine.put("/usr/local/cuda-12.8/version.json", '{"cuda": {"version": "12.8.1"}}').put(
-        "/usr/local/cuda-12.8/bin/nvcc"
-    )
-    machine.put("/usr/local/cuda-13.0/version.json", "broken").link("/usr/local/cuda", "cuda-12.8")
-    told = host_code("gpu_probe.libraries").cuda(machine.host())
+    machine.put("/usr/local/cuda-12.8/version.json", '{"cuda": {"version": "12.8.1"}}')
+    machine.put("/usr/local/cuda-12.8/bin/nvcc").put("/usr/local/cuda-13.0/version.json", "broken")
+    told = libraries.cuda(machine.link("/usr/local/cuda", "cuda-12.8").host())
     assert [(kit["version"], kit["nvcc"]) for kit in told["toolkits"]] == [("12.8.1", True), ("13.0", False)]
     assert told["default"] == "/usr/local/cuda-12.8"
 
 
 def test_libraries_by_package_or_header(machine):
-    libraries = host_code("gpu_probe.libraries")
     there = {"libnccl2": {"version": "2.27.3-1+cuda12.9", "state": "installed"}}
     assert libraries.nccl(machine.host(), there, "x")[0]["version"] == "2.27.3"
-    machine.put(
-        "/usr/include/cudnn_version.h", "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 10\n#define CUDNN_PATCHLEVEL 2\n"
-    )
-    assert libraries.cudnn(machine.host(), {}, "x")[0] == {
-        "version": "9.10.2",
-        "source": "/usr/include/cudnn_version.h",
-        "package_version": None,
-    }
+    header = "/usr/include/cudnn_version.h"
+    machine.put(header, "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 10\n#define CUDNN_PATCHLEVEL 2\n")
+    found = {"version": "9.10.2", "source": header, "package_version": None}
+    assert libraries.cudnn(machine.host(), {}, "x")[0] == found
 
 
 def test_a_machine_has_one_digest_under_whatever_name_and_never_its_id(machine_in):
@@ -311,11 +276,8 @@ def test_a_machine_has_one_digest_under_whatever_name_and_never_its_id(machine_i
 
 
 def test_who_uses_a_module_and_how_often(machine):
-    machine.put(
-        "/proc/modules",
-        "nvidia 56700928 5 nvidia_uvm,gdrdrv, Live 0x0\nnvidia_uvm 1 0 - Live 0x0\next4 1 1 - Live 0x0\n",
-    )
-    assert modules.users(machine.host()) == {
+    rows = "nvidia 56700928 5 nvidia_uvm,gdrdrv, Live 0x0\nnvidia_uvm 1 0 - Live 0x0\next4 1 1 - Live 0x0\n"
+    assert modules.users(machine.put("/proc/modules", rows).host()) == {
         "nvidia": {"references": 5, "holders": ["nvidia_uvm", "gdrdrv"]},
         "nvidia_uvm": {"references": 0, "holders": []},
     }
@@ -329,11 +291,6 @@ def test_a_module_of_any_branch_below_the_kernels_folder_is_found_before_depmod_
     assert (found["path"], found["version"], found["flavour"]) == (path, "590.48.01", "open")
 
 
-def test_a_unit_that_the_record_names_is_looked_at_too(machine):
-    machine.put("/etc/systemd/system/nvidia-own.service")
-    assert list(services.collect(machine.host(), ["nvidia-own.service", "gone.service"])) == ["nvidia-own.service"]
-
-
 def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
     folder = "/usr/lib/x86_64-linux-gnu"
     machine.put(f"{folder}/libcuda.so.580.1.02").put("/usr/lib64/libcuda.so.570.2")
@@ -345,9 +302,7 @@ def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
 
 def test_a_link_above_the_root_leads_to_the_root(machine):
     machine.put("/opt/cuda/libcuda.so.1").link("/lib64/libcuda.so.1", "../../opt/./cuda/libcuda.so.1")
-    assert (
-        host_code("gpu_probe.libraries").link_target(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
-    )
+    assert libraries.link_target(machine.host(), "/lib64/libcuda.so.1") == "/opt/cuda/libcuda.so.1"
 
 
 @pytest.mark.parametrize("row", stored_rows("scheduled_work.json"), ids=lambda row: row["case"])
@@ -357,8 +312,6 @@ def test_what_a_scheduler_runs_here_is_named(row, tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(platform, "node", lambda: "GPU1.example.org")
-    monkeypatch.setattr(host_code("gpu_probe.sessions"), "_SCHEDULER_SECONDS", 0.5)
+    monkeypatch.setattr(sessions, "_SCHEDULER_SECONDS", 0.5)
     host = SimpleNamespace(live=row.get("live", True), exists=lambda path: path == row.get("kubelet"))
-    assert [tuple(one.values()) for one in host_code("gpu_probe.sessions").work(host)] == [
-        tuple(one) for one in row["found"]
-    ]
+    assert [list(one.values()) for one in sessions.work(host)] == row["found"]

@@ -27,50 +27,38 @@ def dpkg(machine, *stanzas):
 
 
 def test_relevant_packages_with_who_made_them(machine):
+    kernel, full = "linux-image-6.1.0-50-amd64", "535.309.01-0+deb12u1"
     told = dpkg(
         machine,
         stanza("bash"),
-        stanza(
-            "nvidia-driver",
-            "535.309.01-0+deb12u1",
-            maintainer="Debian NVIDIA Maintainers <pkg-nvidia@lists.debian.org>",
-        ),
+        stanza("nvidia-driver", full, maintainer="Debian NVIDIA Maintainers <pkg-nvidia@lists.debian.org>"),
         stanza("cuda-drivers", "580.95.05-1", maintainer="cudatools <cudatools@nvidia.com>"),
-        stanza("libcuda1", "535.309.01-0+deb12u1", arch="i386"),
-        stanza("linux-image-6.1.0-50-amd64", "6.1.176-1", status="hold ok installed"),
+        stanza("libcuda1", full, arch="i386"),
+        stanza(kernel, "6.1.176-1", status="hold ok installed"),
         stanza("nvidia-smi", "1", status="deinstall ok config-files"),
     )
-    assert sorted(told["installed"]) == [
-        "cuda-drivers",
-        "libcuda1:i386",
-        "linux-image-6.1.0-50-amd64",
-        "nvidia-driver",
-        "nvidia-smi",
-    ]
-    assert told["installed"]["nvidia-driver"]["origin"] == "distribution"
-    assert told["installed"]["cuda-drivers"]["origin"] == "nvidia"
-    assert told["installed"]["nvidia-smi"]["state"] == "config-files"
-    assert told["held"] == ["linux-image-6.1.0-50-amd64"]
-    assert told["problems"] == []
+    there = told["installed"]
+    assert sorted(there) == ["cuda-drivers", "libcuda1:i386", kernel, "nvidia-driver", "nvidia-smi"]
+    assert (there["nvidia-driver"]["origin"], there["cuda-drivers"]["origin"]) == ("distribution", "nvidia")
+    assert there["nvidia-smi"]["state"] == "config-files"
+    assert (told["held"], told["problems"]) == ([kernel], [])
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "problem"),
     [
-        ("install ok half-configured", "half-configured"),
-        ("install ok half-installed", "half-installed"),
-        ("install ok unpacked", "unpacked"),
-        ("install reinstreq half-installed", "must be reinstalled"),
+        ("install ok half-configured", ["half-configured"]),
+        ("install ok half-installed", ["half-installed"]),
+        ("install ok unpacked", ["unpacked"]),
+        ("install reinstreq half-installed", ["must be reinstalled"]),
+        ("install ok triggers-pending", []),
     ],
 )
-def test_a_package_in_a_bad_state_is_a_problem_whatever_it_is(machine, status, words):
-    (problem,) = dpkg(machine, stanza("bash", status=status))["problems"]
-    assert problem.startswith("bash is")
-    assert words in problem
-
-
-def test_pending_triggers_are_no_problem(machine):
-    assert dpkg(machine, stanza("man-db", status="install ok triggers-pending"))["problems"] == []
+def test_a_package_in_a_bad_state_is_a_problem_whatever_it_is(machine, status, problem):
+    found = dpkg(machine, stanza("bash", status=status))["problems"]
+    assert [text.startswith("bash is") and words in text for text, words in zip(found, problem, strict=True)] == [
+        True
+    ] * len(problem)
 
 
 def test_an_interrupted_dpkg(machine):
@@ -98,45 +86,34 @@ bash\t0:5.1.8-9.el9\tx86_64\tRocky
 
 
 def rpm(machine, text=RPMS, rc=0):
-    machine.put("/usr/bin/rpm").says("rpm", text, rc, "" if rc == 0 else "error: db5 error(11)").answer(
-        "machine-rpm", "x86_64"
-    )
-    return packages.collect(machine.host(), "redhat")
+    machine.put("/usr/bin/rpm").says("rpm", text, rc, "" if rc == 0 else "error: db5 error(11)")
+    return packages.collect(machine.answer("machine-rpm", "x86_64").host(), "redhat")
 
 
 def test_rpm_packages(machine):
+    machine.put("/var/lib/dpkg/status", stanza("nvidia-driver"))  # a Debian dressed as Red Hat
     told = rpm(machine)
-    assert {name: item["origin"] for name, item in told["installed"].items()} == {
-        "kernel-core": "distribution",
-        "nvidia-driver-cuda": "nvidia",
-        "kmod-nvidia-open-dkms": "nvidia",
-        "xorg-x11-drv-nvidia": "rpmfusion",
-    }
-    assert told["installed"]["nvidia-driver-cuda"]["version"] == "3:580.95.05-1.el9"
-    assert told["installed"]["kernel-core"]["version"] == "5.14.0-503.14.1.el9_5"
+    there = told["installed"]
+    assert (told["manager"], {name: item["origin"] for name, item in there.items()}) == (
+        "dnf",
+        {"kernel-core": "distribution", "nvidia-driver-cuda": "nvidia", "kmod-nvidia-open-dkms": "nvidia", "xorg-x11-drv-nvidia": "rpmfusion"},
+    )  # fmt: skip
+    versions = [there[name]["version"] for name in ("nvidia-driver-cuda", "kernel-core")]
+    assert versions == ["3:580.95.05-1.el9", "5.14.0-503.14.1.el9_5"]
 
 
-def test_kernels_side_by_side_keep_their_versions(machine):
+def test_kernels_side_by_side_keep_their_versions_and_a_broken_database_is_a_problem(machine):
     second = "kernel-core\t0:5.14.0-570.1.1.el9_6\tx86_64\tRocky\n"
     names = sorted(name for name in rpm(machine, RPMS + second)["installed"] if name.startswith("kernel"))
     assert names == ["kernel-core-5.14.0-503.14.1.el9_5", "kernel-core-5.14.0-570.1.1.el9_6"]
-
-
-def test_a_broken_rpm_database_is_a_problem(machine):
     assert "db5 error" in rpm(machine, "", 1)["problems"][0]
 
 
 def test_version_locks_of_both_dnfs(machine):
-    machine.put(
-        "/etc/dnf/plugins/versionlock.list", "# a comment\nnvidia-kmod-common-3:580.142-1.el9.*\n!excluded-0:1.*\n"
-    )
+    locks = "# a comment\nnvidia-kmod-common-3:580.142-1.el9.*\n!excluded-0:1.*\n"
+    machine.put("/etc/dnf/plugins/versionlock.list", locks)
     machine.put("/etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver"\n')
     assert rpm(machine)["held"] == ["nvidia-driver", "nvidia-kmod-common"]
-
-
-def test_a_debian_dressed_as_red_hat_is_asked_with_rpm(machine):
-    machine.put("/var/lib/dpkg/status", stanza("nvidia-driver"))
-    assert rpm(machine)["manager"] == "dnf"
 
 
 def test_unattended_upgrades(machine):
@@ -177,12 +154,10 @@ def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch, opens):
 
 
 def test_a_living_process_in_dnfs_pid_file_works_on_packages(tmp_path):
-    place = tmp_path / "run/dnf.pid"
-    place.parent.mkdir()
-    place.write_text(f"{os.getpid()}\n")
-    assert packages.lock_holder(str(tmp_path))["pid"] == os.getpid()
-    place.write_text("999999999\n")
-    assert packages.lock_holder(str(tmp_path)) is None
+    (tmp_path / "run").mkdir()
+    for pid, holder in ((os.getpid(), os.getpid()), (999999999, None)):
+        (tmp_path / "run/dnf.pid").write_text(f"{pid}\n")
+        assert (packages.lock_holder(str(tmp_path)) or {}).get("pid") == holder
 
 
 def test_looking_does_not_take_the_lock(tmp_path):
@@ -228,14 +203,10 @@ POLICY = stored("probe_packages_policy.txt")
 SHOW = stored("probe_packages_show.txt")
 
 
-def apt(machine):
+def test_candidates_of_apt(machine):
     names = {"names": ["nvidia-driver-570-server", "nvidia-open", "virtual-thing"], "why": None}
     machine.answer("apt-names", names).says("apt-policy", POLICY).says("apt-show", SHOW)
-    return candidates.collect(machine.host(), "apt", "6.8.0-60-generic")
-
-
-def test_candidates_of_apt(machine):
-    told = apt(machine)
+    told = candidates.collect(machine.host(), "apt", "6.8.0-60-generic")
     assert sorted(told) == ["nvidia-driver-570-server", "nvidia-open"]
     stub, real = told["nvidia-driver-570-server"], told["nvidia-open"]
     assert (stub["transitional"], stub["size"], stub["needs"]) == (True, 12345, ["nvidia-driver-580-server"])
@@ -244,31 +215,24 @@ def test_candidates_of_apt(machine):
     assert stub["versions"][0]["sources"] == ["http://archive.ubuntu.com/ubuntu noble-updates/restricted"]
 
 
-def test_an_apt_that_does_not_answer_is_unknown_with_the_reason(machine):
-    machine.answer("apt-names", {"names": [], "why": "gave no answer within 25 s"})
-    host = machine.host()
-    assert candidates.collect(host, "apt", "6.8.0") is None
-    assert "gave no answer" in host.unreadable["packages.candidates"]
-
-
 def test_candidates_of_dnf(machine):
-    lines = [
-        "nvidia-open\t3:580.95.05-1.el9\tcuda-rhel9-x86_64\t9000",
-        "nvidia-open\t3:580.159.04-1.el9\tcuda-rhel9-x86_64\t9001",
-        "dkms\t0:3.2.1-1.el9\tepel\t100",
-    ]
-    machine.says("dnf-repoquery", "\n".join(lines))
+    lines = (
+        "nvidia-open 3:580.95.05-1.el9 cuda-rhel9-x86_64 9000", "nvidia-open 3:580.159.04-1.el9 cuda-rhel9-x86_64 9001",
+        "dkms 0:3.2.1-1.el9 epel 100",
+    )  # fmt: skip
+    machine.says("dnf-repoquery", "\n".join(lines).replace(" ", "\t"))
     told = candidates.collect(machine.host(), "dnf", "5.14.0")
-    assert told["nvidia-open"]["candidate"] == "3:580.159.04-1.el9"
-    assert told["nvidia-open"]["size"] == 9001
+    assert (told["nvidia-open"]["candidate"], told["nvidia-open"]["size"]) == ("3:580.159.04-1.el9", 9001)
     assert told["dkms"]["candidate"] == "3.2.1-1.el9"
 
 
-def test_a_dnf_without_cache_says_how_to_get_one(machine):
+def test_an_apt_that_does_not_answer_and_a_dnf_without_cache_are_unknown_with_the_reason(machine):
+    machine.answer("apt-names", {"names": [], "why": "gave no answer within 25 s"})
     machine.says("dnf-repoquery", "", 1, "Error: Cache-only enabled but no cache for 'baseos'\n")
-    host = machine.host()
-    assert candidates.collect(host, "dnf", "5.14.0") is None
-    assert "dnf makecache" in host.unreadable["packages.candidates"]
+    for manager, why in (("apt", "gave no answer"), ("dnf", "dnf makecache")):
+        host = machine.host()
+        assert candidates.collect(host, manager, "6.8.0") is None
+        assert why in host.unreadable["packages.candidates"]
 
 
 ASKED_FOR = """nvidia-driver-580-open nvidia-open cuda-toolkit-13-0 libcudnn9-cuda-12 libnccl2 nvidia-kernel-dkms

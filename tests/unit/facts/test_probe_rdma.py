@@ -1,13 +1,17 @@
 """RDMA adapters and GPUDirect Storage, from folders that stand in for /sys and /proc."""
 
 import json
-from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import pytest
 
 from gpusetup.content import host_code
+from gpusetup.facts.properties import rdma_ports
 from gpusetup.model.facts_machine import Hca, Port, Rdma, Storage
+from tests.hosts.machines import changed
+from tests.hosts.machines import machine as captured
+from tests.unit.facts.conftest import Machine
 
 HCA, GPU = "0000:18:00.0", "0000:19:00.0"
 SWITCH = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
@@ -31,71 +35,60 @@ ETHTOOL = """Settings for ens1f0np0:
 """
 
 
-class Machine:
-    """A root that is written piece by piece; commands answer what is given."""
+class Adapters(Machine):
+    """Adapters that are written piece by piece; commands answer what is given."""
 
-    def __init__(self, root):
-        self.root, self.answers = root, {}  # type: Path, dict[str, Any]
-
-    def put(self, path, text):
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    answers = MappingProxyType({})
 
     def adapter(self, name="mlx5_0", layer="InfiniBand", **port):
         device = f"{SWITCH}/{HCA}"
         here = f"{device}/infiniband/{name}"
         told = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X HDR)", "sm_lid": "0x1"} | port
-        for part, text in {"link_layer": layer, **told}.items():
-            self.put(f"{here}/ports/1/{part}", text + "\n")
-        self.put(f"{here}/fw_ver", "28.39.1002\n")
-        self.put(f"{here}/board_id", "MT_0000000838\n")
+        texts = {f"{here}/ports/1/{part}": text for part, text in {"link_layer": layer, **told}.items()}
+        texts |= {
+            f"{here}/fw_ver": "28.39.1002",
+            f"{here}/board_id": "MT_0000000838",
+            f"{device}/net/ens1f0np0/address": "00",
+        }
         for part, text in {"vendor": "0x15b3", "device": "0x1021", "numa_node": "0", "class": "0x020700"}.items():
-            self.put(f"{device}/{part}", text + "\n")
+            texts[f"{device}/{part}"] = text
         for part, text in {"width": "16", "speed": "32.0 GT/s PCIe"}.items():
-            self.put(f"{device}/current_link_{part}", text + "\n")
-            self.put(f"{device}/max_link_{part}", text + "\n")
-        self.put(f"{device}/net/ens1f0np0/address", "00\n")
-        self.put(f"{device}/config", bytes(64))
-        (self.root / SWITCH / "config").write_bytes(bytes(64))
-        (self.root / here / "device").symlink_to(f"../../../{HCA}")
-        for folder, target in (("sys/class/infiniband", here), ("sys/bus/pci/devices", device)):
-            (self.root / folder).mkdir(parents=True, exist_ok=True)
-            link = self.root / folder / Path(target).name
-            if not link.is_symlink():
-                link.symlink_to("../" * len(Path(folder).parts) + target)
+            texts |= {f"{device}/{which}_link_{part}": text for which in ("current", "max")}
+        for path, text in texts.items():
+            self.put(path, text + "\n")
+        self.put(f"{device}/config", bytes(64)).put(f"{SWITCH}/config", bytes(64)).link(
+            f"{here}/device", f"../../../{HCA}"
+        )
+        self.link(f"sys/class/infiniband/{name}", f"../../../{here}").link(
+            f"sys/bus/pci/devices/{HCA}", f"../../../../{device}"
+        )
+        return self
 
-    def host(self):
-        machine = self
+    def live(self, kind="LiveHost"):
+        def run(_label, argv, _seconds=10):
+            return {"rc": 0, "out": self.answers.get(argv[0], ""), "err": "", "why": None}
 
-        class Live(host_code("gpu_probe.host").LiveHost):
-            root = str(machine.root)
+        return super().live(kind, run=run)
 
-            def inside(self, path):
-                return str(machine.root) + path
+    def looked(self, managers=()):
+        told = host_code("gpu_probe.rdma").collect(self.live(), self.live(), managers)
+        return None if told is None else msgspec.convert(told, Rdma)
 
-            def run(self, label, argv, seconds=10):
-                return {"rc": 0, "out": machine.answers.get(argv[0], ""), "err": "", "why": None}
-
-        return Live()
+    def storage(self):
+        told = host_code("gpu_probe.rdma").storage(self.live())
+        return None if told is None else msgspec.convert(told, Storage)
 
 
 @pytest.fixture
 def machine(tmp_path):
-    return Machine(tmp_path)
-
-
-def looked(machine, managers=()):
-    told = host_code("gpu_probe.rdma").collect(machine.host(), machine.host(), managers)
-    return None if told is None else msgspec.convert(told, Rdma)
+    return Adapters(tmp_path)
 
 
 def test_an_adapter_of_infiniband(machine):
-    machine.adapter()
-    machine.answers["ibportstate"] = IBPORTSTATE
+    machine.adapter().answers = {"ibportstate": IBPORTSTATE}
     machine.put("/proc/kallsyms", "0000 T ib_register_client\t[ib_core]\n")
     machine.put("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n")
-    told = looked(machine)
+    told = machine.looked()
     (hca,) = told.hcas
     assert (hca.name, hca.address, hca.pci_id, hca.board) == ("mlx5_0", HCA, "15b3:1021", "MT_0000000838")
     assert hca.way.above == ("0000:16:00.0", "0000:15:01.0")
@@ -108,9 +101,8 @@ def test_an_adapter_of_infiniband(machine):
 
 
 def test_an_adapter_of_ethernet_says_by_ethtool_what_it_can(machine):
-    machine.adapter(layer="Ethernet", rate="100 Gb/sec (4X EDR)", sm_lid="0x0")
-    machine.answers["ethtool"] = ETHTOOL
-    (port,) = looked(machine).hcas[0].ports
+    machine.adapter(layer="Ethernet", rate="100 Gb/sec (4X EDR)", sm_lid="0x0").answers = {"ethtool": ETHTOOL}
+    (port,) = machine.looked().hcas[0].ports
     assert (port.rate, port.fastest, port.subnet_manager) == (100.0, 200.0, False)
 
 
@@ -119,69 +111,50 @@ def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine):
     machine.put("/proc/kallsyms", "0000 T ib_register_peer_memory_client\t[ib_core]\n")
     machine.put("/proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n")
     machine.put("/etc/security/limits.d/20-rdma.conf", "# none\n*  -  memlock  unlimited\n")
-    told = looked(machine)
+    told = machine.looked()
     assert (told.hcas[0].ports[0].state, told.hcas[0].ports[0].fastest) == ("INIT", None)
     assert (told.peer_memory, told.memlock.unlimited, told.memlock.lifted) == (True, True, True)
 
 
 def test_ports_in_one_line():
-    from gpusetup.facts.properties import rdma_ports
-    from tests.unit.plan.conftest import machine as captured
-
-    def told(**port):
-        return Port(number=1, layer="InfiniBand", **port)
-
-    up, down = told(state="ACTIVE", rate=400.0), told(state="DOWN", rate=10.0)
+    up, down = ({"state": state, "rate": rate} for state, rate in (("ACTIVE", 400.0), ("DOWN", 10.0)))
+    ports = [Port(number=1, layer="InfiniBand", **port) for port in (up, up, down)]
     facts = captured("ubuntu24.04-h200-keep")
     assert rdma_ports(facts) == "none"
-    hcas = tuple(Hca(name=f"mlx5_{number}", ports=(port,)) for number, port in enumerate((up, up, down)))
-    assert rdma_ports(msgspec.structs.replace(facts, rdma=Rdma(hcas=hcas))) == "2 x 400 Gb/s InfiniBand, 1 x DOWN"
+    hcas = tuple(Hca(name=f"mlx5_{number}", ports=(port,)) for number, port in enumerate(ports))
+    assert rdma_ports(changed(facts, rdma=Rdma(hcas=hcas))) == "2 x 400 Gb/s InfiniBand, 1 x DOWN"
 
 
 def test_what_runs_nvswitches_is_no_adapter_for_programs(machine):
-    machine.adapter()
-    assert looked(machine, ("mlx5_0",)) is None
+    assert machine.adapter().looked(("mlx5_0",)) is None
 
 
 def test_soft_roce_has_no_place_on_pci(machine):
     for part, text in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "2.5 Gb/sec (1X SDR)"}.items():
         machine.put(f"/sys/class/infiniband/rxe0/ports/1/{part}", text)
-    (hca,) = looked(machine).hcas
+    (hca,) = machine.looked().hcas
     assert (hca.address, hca.link, hca.way, hca.ports[0].rate) == (None, None, None, 2.5)
 
 
-def test_a_machine_without_any_tells_nothing(machine):
-    assert looked(machine) is None
-    assert host_code("gpu_probe.rdma").storage(machine.host()) is None
-
-
-def test_storage(machine):
+def test_storage_and_a_machine_without_any_tells_nothing(machine):
+    assert (machine.looked(), machine.storage()) == (None, None)
     machine.put("/etc/cufile.json", '{\n // "use_pci_p2pdma": false,\n "properties": {"use_pci_p2pdma": true}\n}\n')
     machine.put("/proc/kallsyms", "0000 d p2pdma_pgmap_ops\n")
     machine.put("/sys/module/nvme_core/parameters/multipath", "Y\n")
     machine.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: "RMForceStaticBar1=1;"\n')
-    assert (
-        msgspec.convert(host_code("gpu_probe.rdma").storage(machine.host()), Storage).p2pdma is None
-    )  # nobody reads by it
+    assert machine.storage().p2pdma is None  # nobody reads by it
     machine.put("/sys/class/nvme/nvme0/model", "x")
-    told = msgspec.convert(host_code("gpu_probe.rdma").storage(machine.host()), Storage)
-    assert told == Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
+    told = Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
+    assert machine.storage() == told
 
 
 def test_a_capture_tells_the_same_as_the_machine(machine, tmp_path):
-    machine.adapter()
-    machine.answers["ibportstate"] = IBPORTSTATE
-    host = host_code("gpu_probe.host")
-
-    class Remembered(host._Recording, type(machine.host())):
-        pass
-
-    recorder = Remembered()
-    before = host_code("gpu_probe.rdma").collect(recorder, recorder)
+    machine.adapter().answers = {"ibportstate": IBPORTSTATE}
+    recorder, collect = machine.live("Recorder"), host_code("gpu_probe.rdma").collect
+    before = collect(recorder, recorder)
     capture = host_code("gpu_probe.capture")
     capture.write(json.loads(json.dumps(capture.pack(recorder))), str(tmp_path / "capture"))
-    stand_in = host.FolderHost(str(tmp_path / "capture"))
-    after = host_code("gpu_probe.rdma").collect(stand_in, stand_in)
-    assert before is not None
+    stand_in = host_code("gpu_probe.host").FolderHost(str(tmp_path / "capture"))
+    after = collect(stand_in, stand_in)
     assert after["hcas"][0]["ports"][0] == dict(before["hcas"][0]["ports"][0], fastest=None)
     assert after["hcas"][0]["way"] == before["hcas"][0]["way"]

@@ -2,40 +2,32 @@
 
 import json
 
+import pytest
+
 from gpusetup.content import host_code
 
+record = host_code("gpu_probe.record")
 STATE = {
     "files": {"/etc/a.conf": {"sha256": "aa"}, "/etc/gone.conf": {"sha256": "bb"}, "broken": 3},
-    "packages": {"build-essential": "12.9"},
-    "holds": ["libheld"],
-    "brought": {"libbrought": "1"},
-}
+    "packages": {"build-essential": "12.9"}, "holds": ["libheld"], "brought": {"libbrought": "1"},
+}  # fmt: skip
 
 
-def test_files_get_the_digest_that_they_have_now(machine):
-    machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
-    host = machine.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
-    files = host_code("gpu_probe.record").read(host)["files"]
+@pytest.fixture
+def recorded(machine):
+    return machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
+
+
+def test_files_get_the_digest_that_they_have_now_and_a_folder_without_that_look_says_nothing(recorded):
+    assert "now" not in record.read(recorded.host())["files"]["/etc/a.conf"]
+    host = recorded.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
+    files = record.read(host)["files"]
     assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc"}
     assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None}
 
 
-def test_a_folder_without_that_look_says_nothing_of_the_files(machine):
-    host = machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE)).host()
-    assert "now" not in host_code("gpu_probe.record").read(host)["files"]["/etc/a.conf"]
-
-
-def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
-    record = host_code("gpu_probe.record")
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/a.conf").write_text("secret\n")
-    machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
-
-    class Live(host_code("gpu_probe.host").Recorder):
-        def inside(self, path):
-            return str(tmp_path / path.lstrip("/"))
-
-    host = Live()
+def test_a_live_host_hashes_and_keeps_the_content_to_itself(recorded):
+    host = recorded.put("/etc/a.conf", "secret\n").live("Recorder")
     files = record.read(host)["files"]
     assert files["/etc/a.conf"]["now"] == "b37e50cedcd3e3f1ff64f4afc0422084ae694253cf399326868e07a35f4a45fb"
     assert files["/etc/gone.conf"]["now"] is None
