@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
 
+from tests.unit.judge.conftest import VERSION
+
 RECORD: dict[str, Any] = {
     "packages": {"nvidia-driver": "535.1-1", "cuda-toolkit": "13.0-1"},
     "brought": {"nvidia-driver": "535.1-1", "nvidia-smi": "0:535.1-1", "dkms": "3.0", "cuda-toolkit": "13.0-1"},
@@ -14,23 +16,20 @@ INSTALLED = {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1", "dkms": "3.0",
 WISHES = {"nvidia-driver": "535.1-*", "cuda-toolkit": ""}
 
 
-def without(*names):
-    return {name: version for name, version in INSTALLED.items() if name not in names}
-
-
-def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again():
-    assert drift.missing(INSTALLED, RECORD, WISHES) == {}
-    assert drift.missing(without("nvidia-smi", "dkms"), RECORD, WISHES) == {"nvidia-smi": "535.1-1"}
-    assert drift.missing(without("nvidia-driver"), RECORD, WISHES) == {}  # the wish says it already
-    assert drift.missing(without("nvidia-smi"), {}, WISHES) == {}
-
-
-def test_it_is_asked_for_beside_a_wish_for_something_new_too():
-    assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "libcudnn9": ""}) == {"nvidia-smi": "535.1-1"}
-
-
-def test_where_the_driver_moves_the_old_parts_stay_away():
-    assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "nvidia-driver": "580.1-1"}) == {}
+@pytest.mark.parametrize(
+    ("gone", "record", "wishes", "asked"),
+    [
+        ((), RECORD, WISHES, {}),
+        (("nvidia-smi", "dkms"), RECORD, WISHES, {"nvidia-smi": "535.1-1"}),
+        (("nvidia-driver",), RECORD, WISHES, {}),  # the wish says it already
+        (("nvidia-smi",), {}, WISHES, {}),
+        (("nvidia-smi",), RECORD, {**WISHES, "libcudnn9": ""}, {"nvidia-smi": "535.1-1"}),  # beside something new
+        (("nvidia-smi",), RECORD, {**WISHES, "nvidia-driver": "580.1-1"}, {}),  # where the driver moves
+    ],
+)
+def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again(gone, record, wishes, asked):
+    installed = {name: version for name, version in INSTALLED.items() if name not in gone}
+    assert drift.missing(installed, record, wishes) == asked
 
 
 @pytest.mark.parametrize(("kept", "gone"), [([], ["a-1", "a-2:i386"]), (["a-1"], ["a-2:i386"]), (["a-2"], ["a-1"])])
@@ -88,23 +87,22 @@ def test_a_stray_library_is_told_with_what_helps(facts, installed, mend, now):
 
 
 def test_another_default_among_several_toolkits_is_a_difference(facts):
-    roots = [{"version": "12.8", "path": "/usr/local/cuda-12.8"}, {"version": "13.0", "path": "/usr/local/cuda-13.0"}]
+    roots = [{"version": version, "path": f"/usr/local/cuda-{version}"} for version in ("12.8", "13.0")]
     record = {"lock": {"wanted": {"packages": {"cuda_roots": roots, "cuda_default": "12.8"}}}}
     facts["cuda"] = {"default": "/usr/local/cuda-12.8"}
     assert drift.differences(facts, record) == []
     facts["cuda"] = {"default": "/usr/local/cuda-13.0"}
     (found,) = drift.differences(facts, record)
     assert (found.id, found.was, found.now) == ("cuda-default", "/usr/local/cuda-12.8", "/usr/local/cuda-13.0")
-    record["lock"]["wanted"]["packages"]["cuda_roots"] = roots[:1]
+    del roots[1]
     assert drift.differences(facts, record) == []
 
 
 def test_a_description_of_another_driver_is_a_difference(facts):
     record = {"services": {"nvidia-cdi-refresh.service": {"was_enabled": True}}}
-    runs = facts["driver"]["loaded"]["version"]
-    facts["containers"] = {"cdi_drivers": [runs]}
+    facts["containers"] = {"cdi_drivers": [VERSION]}
     assert drift.differences(facts, record) == []
     facts["containers"] = {"cdi_drivers": ["535.54.03"]}
     (found,) = drift.differences(facts, record)
-    assert (found.id, found.was, found.now) == ("cdi", f"driver {runs}", "driver 535.54.03")
+    assert (found.id, found.was, found.now) == ("cdi", f"driver {VERSION}", "driver 535.54.03")
     assert drift.differences(facts, {}) == []

@@ -27,47 +27,35 @@ def test_the_module_file_decides(found, says):
 
 
 def test_the_wanted_driver_runs(facts):
-    assert driver.reboot_reasons(facts, WISH) == []
+    assert driver.reboot_reasons(facts, WISH) == driver.nouveau_ways(facts) == []
     assert driver.loaded_problem(facts, WISH) is None
     assert driver.module_problems(facts, WISH) == {}
-    assert driver.nouveau_ways(facts) == []
+    assert driver.taken(facts, None) is True, "without Secure Boot the kernel takes every module"
 
 
-def test_no_driver_is_wanted(facts):
-    facts["driver"] = None
-    assert driver.reboot_reasons(facts, driver.Wish("")) == []
-    assert driver.module_problems(facts, driver.Wish("")) == {}
+def loaded(version, flavour):
+    return {"driver": {"loaded": {"version": version, "flavour": flavour}}}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}},
-            ["nvidia 570.1 is loaded, 580.95.05 is wanted"],
-        ),
-        (
-            {"driver": {"loaded": {"version": VERSION, "flavour": "proprietary"}}},
-            ["the proprietary module is loaded, the open one is wanted"],
-        ),
-        ({"driver": {"loaded": {"version": VERSION, "flavour": None}}}, []),
-        (
-            {"driver": None, "nouveau": {"loaded": True}},
-            ["nouveau is loaded", "nvidia 580.95.05 is wanted, none is loaded"],
-        ),
+        (loaded("570.1", "open"), ["nvidia 570.1 is loaded, 580.95.05 is wanted"]),
+        (loaded(VERSION, "proprietary"), ["the proprietary module is loaded, the open one is wanted"]),
+        (loaded(VERSION, None), []),
+        ({"driver": None, "nouveau": {"loaded": True}}, ["nouveau is loaded", "nvidia 580.95.05 is wanted, none is loaded"]),
     ],
-)
+)  # fmt: skip
 def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts, change, says):
     assert driver.reboot_reasons({**facts, **change}, WISH) == says
+    nothing = {**facts, "driver": None}, driver.Wish("")  # no driver is wanted
+    assert (driver.reboot_reasons(*nothing), driver.module_problems(*nothing)) == ([], {})
 
 
 def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts):
     facts["kernel"]["running"], facts["driver"] = "5.10", None
-    reasons = driver.reboot_reasons(facts, WISH)
-    assert reasons == [
-        "kernel 5.10 runs, the driver is there for 6.1.0-2",
-        "nvidia 580.95.05 is wanted, none is loaded",
-    ]
+    boots = "kernel 5.10 runs, the driver is there for 6.1.0-2"
+    assert driver.reboot_reasons(facts, WISH) == [boots, "nvidia 580.95.05 is wanted, none is loaded"]
     assert driver.obstacle(facts, WISH) == "the running kernel 5.10 has no module 580.95.05"
 
 
@@ -89,20 +77,17 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts):
 @pytest.mark.parametrize(
     ("users", "says"),
     [
-        ({"nvidia": {"references": 1, "holders": ["gdrdrv"]}}, "the module gdrdrv"),
-        ({"nvidia": {"references": 3, "holders": ["nvidia_uvm", "nvidia_fs"]}}, "the module nvidia_fs"),
-        (
-            {"nvidia_uvm": {"references": 0, "holders": []}, "nvidia": {"references": 1, "holders": ["nvidia_uvm"]}},
-            None,
-        ),
-        ({"nvidia_drm": {"references": 2, "holders": []}}, "nvidia_drm (display)"),
-        ({"nvidia_modeset": {"references": 1, "holders": ["nvidia_drm"]}}, None),
-        ({"nvidia_modeset": {"references": 2, "holders": ["nvidia_drm"]}}, "nvidia_modeset (display)"),
-        ({"gdrdrv": {"references": 4, "holders": ["other"]}}, None),
+        ({"nvidia": (1, ["gdrdrv"])}, "the module gdrdrv"),
+        ({"nvidia": (3, ["nvidia_uvm", "nvidia_fs"])}, "the module nvidia_fs"),
+        ({"nvidia_uvm": (0, []), "nvidia": (1, ["nvidia_uvm"])}, None),
+        ({"nvidia_drm": (2, [])}, "nvidia_drm (display)"),
+        ({"nvidia_modeset": (1, ["nvidia_drm"])}, None),
+        ({"nvidia_modeset": (2, ["nvidia_drm"])}, "nvidia_modeset (display)"),
+        ({"gdrdrv": (4, ["other"])}, None),
     ],
 )
 def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(facts, users, says):
-    facts["module_users"] = users
+    facts["module_users"] = {name: {"references": count, "holders": by} for name, (count, by) in users.items()}
     assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")
 
 
@@ -132,14 +117,8 @@ def test_libraries_of_another_driver_anywhere_are_told(facts):
 
 @pytest.mark.parametrize(
     ("image", "opens"),
-    [
-        ((True, False), True),
-        ((True, True), False),
-        ((True, None), False),
-        ((False, False), False),
-        ((None, None), False),
-    ],
-)
+    [((True, False), True), ((True, True), False), ((True, None), False), ((False, False), False), ((None, None), False)],
+)  # fmt: skip
 def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(facts, image, opens):
     told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
     facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]

@@ -30,15 +30,22 @@ def test_without_a_star_only_the_same_version_fits(version, wanted):
         assert wanted.rpartition(":")[2] == version.rpartition(":")[2]
 
 
-def test_of_a_package_that_is_there_twice_the_wanted_version_is_told():
-    installed = {"kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9", "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9", "a": "1"}
-    assert versions.version_of(installed, "kernel-devel", "5.14.0-1.el9") == "0:5.14.0-1.el9"
-    assert versions.version_of(installed, "kernel-devel", "5.14.0-9.el9") == "0:5.14.0-2.el9"
-    assert versions.version_of(installed, "kernel") is None
-    assert versions.satisfied(installed, "kernel-devel", "5.14.0-1.el9")
-    assert not versions.satisfied(installed, "kernel-devel", "5.14.0-9.el9")
-    assert versions.satisfied(installed, "a")
-    assert not versions.satisfied(installed, "b")
+TWICE = {"kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9", "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9", "a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "version", "satisfied"),
+    [
+        ("kernel-devel", "5.14.0-1.el9", "0:5.14.0-1.el9", True),
+        ("kernel-devel", "5.14.0-9.el9", "0:5.14.0-2.el9", False),
+        ("kernel", "", None, False),
+        ("a", "", "1", True),
+        ("b", "", None, False),
+    ],
+)
+def test_of_a_package_that_is_there_twice_the_wanted_version_is_told(name, wanted, version, satisfied):
+    assert versions.version_of(TWICE, name, *filter(None, [wanted])) == version
+    assert versions.satisfied(TWICE, name, *filter(None, [wanted])) is satisfied
 
 
 @pytest.mark.parametrize(
@@ -62,18 +69,12 @@ def test_one_of_several_on_record_is_found_when_it_is_the_only_one_left():
 
 
 def test_a_foreign_architecture_is_named_behind_a_colon():
-    assert versions.matches("libcuda1:i386", ["libcuda*"])
-    assert not versions.matches("xorg", ["libcuda*"])
+    assert [versions.matches(name, ["libcuda*"]) for name in ("libcuda1:i386", "xorg")] == [True, False]
 
 
 def test_pins_are_read_from_a_requirements_file():
     lines = [
-        "--index-url https://x",
-        "CuPy_cuda12x==13.4.0 \\",
-        "    --hash=sha256:1",
-        "torch[extra] == 2.6.0+cu124",
-        "tomli==2 ; python_version<'3.11'",
-        "nvidia-nvjitlink<13.1",
-        "# x",
-    ]
+        "--index-url https://x", "CuPy_cuda12x==13.4.0 \\", "    --hash=sha256:1", "torch[extra] == 2.6.0+cu124",
+        "tomli==2 ; python_version<'3.11'", "nvidia-nvjitlink<13.1", "# x",
+    ]  # fmt: skip
     assert versions.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}
